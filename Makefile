@@ -1,0 +1,84 @@
+# Everything starts from a fresh clone: git, make, Python >= 3.11 with venv and pip, and PyPI are enough.
+#
+#   make PYTHON=python3.11 VENV=.venv311 test     another interpreter, in an environment of its own
+
+PYTHON ?=
+VENV ?= .venv
+CONFIG ?= gateway.yaml
+TESTS ?= tests
+
+UV_VERSION := 0.13.8
+PRIVATE_UV := .uv/bin/uv
+PRIVATE_UV_STAMP := .uv/uv-$(UV_VERSION)
+# A uv that is only a version manager's shim is on the PATH and fails when it is run.
+ifndef UV
+UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(PRIVATE_UV))
+endif
+
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV
+
+BIN := $(VENV)/bin
+# One stamp for each PYTHON asked for. uv empties an environment of another version, and the stamps go with it.
+STAMP := $(VENV)/.setup-$(subst /,-,$(PYTHON))
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+
+# Prints the interpreter to use: PYTHON if given, else the first that really runs and is new enough.
+FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+	  "$$candidate" -c 'import sys; print(sys.executable) if sys.version_info >= (3, 11) else sys.exit(1)' 2>/dev/null && exit 0; \
+	done; \
+	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check lint coverage fmt bench
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## leave an environment in .venv: the package, all extras, the tools
+	@echo "$(VENV) is ready: $$($(BIN)/python -V)"
+
+# An environment that is there keeps its Python unless PYTHON says otherwise.
+$(STAMP): pyproject.toml uv.lock | $(if $(filter $(PRIVATE_UV),$(UV)),$(PRIVATE_UV_STAMP))
+	@if [ -z "$(PYTHON)" ] && $(BIN)/python -c '' 2>/dev/null; then python=$(BIN)/python; \
+	else python=$$($(FIND_PYTHON)) || exit 1; fi; \
+	echo "uv sync --locked --all-extras --python $$python"; \
+	$(UV) sync --quiet --locked --all-extras --compile-bytecode --python "$$python"
+	@touch $@
+
+$(PRIVATE_UV_STAMP):
+	@python=$$($(FIND_PYTHON)) || exit 1; \
+	echo "installing uv $(UV_VERSION) into .uv"; \
+	"$$python" -m venv --clear .uv && .uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+demo: $(STAMP) ## run the gateway in front of scripted backends: no key, no services
+	@exec $(BIN)/a2a-gateway demo
+
+serve: $(STAMP) ## run the gateway on CONFIG (gateway.yaml)
+	@exec $(BIN)/a2a-gateway serve -c $(CONFIG)
+
+test: $(STAMP) ## run the whole test suite, or TESTS=path
+	$(PYTEST) $(TESTS)
+
+check: lint coverage ## everything that must pass before a commit
+
+lint: $(STAMP) ## formatting, lint, types, import rules, Dockerfile
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/hadolint Dockerfile
+
+coverage: $(STAMP) ## run the whole test suite and hold the coverage gate
+	$(PYTEST) --cov
+
+fmt: $(STAMP) ## format, and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
+	@BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
+	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,floor,a2a-sdk,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio \
+	  --scenarios all --rounds 2 --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json

@@ -1,0 +1,83 @@
+"""Items of a thread -> `messages` of the Chat Completions wire. Law: an assistant message with calls is followed at
+once by one tool message for each of them.
+
+Source: OpenAI API description 2.3.0, schema `ChatCompletionRequestMessage`.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import groupby
+
+from adapters._content import call_id, file_name, file_url, function_name, media_type, output_text, part_text, said
+from gateway.items import AssistantItem, CallItem, Item, OutputItem, UserItem
+from gateway.model import Json, Part
+
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def encode_messages(items: Iterable[Item]) -> list[Json]:
+    """Reasoning and opaque items have no place on this wire."""
+    items = tuple(items)
+    outputs: dict[str, deque[OutputItem]] = {}
+    for item in items:
+        if isinstance(item, OutputItem):
+            outputs.setdefault(item.call_id, deque()).append(item)
+    messages: list[Json] = []
+    for is_call, group in groupby(items, lambda item: isinstance(item, CallItem)):
+        if is_call:
+            _call(messages, [item for item in group if isinstance(item, CallItem)], outputs)
+        else:
+            for item in group:
+                _say(messages, item)
+    return messages
+
+
+def _say(messages: list[Json], item: Item) -> None:
+    match item:
+        case UserItem(message=message):
+            messages.append({"role": "user", "content": _content(message.parts)})
+        case AssistantItem(parts=parts):
+            last = messages[-1] if messages else {}
+            if last.get("role") == "assistant":
+                last["content"] += said(parts)
+            else:
+                messages.append({"role": "assistant", "content": said(parts)})
+
+
+def _call(messages: list[Json], calls: list[CallItem], outputs: dict[str, deque[OutputItem]]) -> None:
+    """One message with all calls, and the output of each; ids may repeat in a thread, so the first one left is meant."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": None})
+    messages[-1]["tool_calls"] = [
+        {
+            "id": call_id(call.call_id),
+            "type": "function",
+            "function": {"name": function_name(call.name), "arguments": call.arguments},
+        }
+        for call in calls
+    ]
+    for call in calls:
+        output = outputs[call.call_id].popleft()
+        messages.append({"role": "tool", "tool_call_id": call_id(call.call_id), "content": output_text(output)})
+
+
+def _content(parts: tuple[Part, ...]) -> Json:
+    texts = [part_text(part) for part in parts]
+    if None not in texts:
+        # Many compatible servers take lists of parts only from models that see pictures.
+        return "\n".join(text for text in texts if text is not None)
+    return [_part(part) for part in parts]
+
+
+def _part(part: Part) -> Json:
+    text = part_text(part)
+    if text is not None:
+        return {"type": "text", "text": text}
+    kind = media_type(part)
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": file_url(part)}}
+    if part.raw is None:
+        return {"type": "text", "text": f"{file_name(part)}: {part.url}"}
+    if kind in _AUDIO_FORMATS:
+        return {"type": "input_audio", "input_audio": {"data": part.raw, "format": _AUDIO_FORMATS[kind]}}
+    return {"type": "file", "file": {"filename": file_name(part), "file_data": file_url(part)}}

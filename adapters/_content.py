@@ -1,0 +1,64 @@
+"""Parts and items as both OpenAI wires want them, as far as the two agree."""
+
+import hashlib
+import mimetypes
+import re
+
+import msgspec
+from msgspec import UNSET
+
+from gateway.items import OutputItem
+from gateway.model import Json, Part
+
+_DEFAULT_MEDIA_TYPE = "application/octet-stream"
+_NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+_CALL_ID_LIMIT = 64
+
+
+def compact(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def part_text(part: Part) -> str | None:
+    """What a part of text or data says, None for a file."""
+    if part.text is not None:
+        return part.text
+    return None if part.data is UNSET else compact(part.data)
+
+
+def said(parts: tuple[Part, ...]) -> str:
+    """An answer of the model's, to be shown to it again; it cannot take its own files back."""
+    texts = []
+    for part in parts:
+        text = part_text(part)
+        texts.append(f"[{part.filename or part.url or media_type(part)}]" if text is None else text)
+    return "".join(texts)
+
+
+def media_type(part: Part) -> str:
+    if part.media_type:
+        return part.media_type
+    return mimetypes.guess_type(part.filename or part.url or "")[0] or _DEFAULT_MEDIA_TYPE
+
+
+def file_url(part: Part) -> str:
+    """The file's address; for a file that came along a data URL."""
+    return part.url if part.url is not None else f"data:{media_type(part)};base64,{part.raw}"
+
+
+def file_name(part: Part) -> str:
+    return part.filename or f"file{mimetypes.guess_extension(media_type(part)) or ''}"
+
+
+def output_text(item: OutputItem) -> str:
+    return item.output if isinstance(item.output, str) else compact(item.output)
+
+
+def function_name(name: str) -> str:
+    """Both wires refuse other characters than these, which MCP servers may use."""
+    return _NO_NAME_CHARACTER.sub("_", name)
+
+
+def call_id(given: str) -> str:
+    """OpenAI refuses longer ids than it makes; other servers make longer ones."""
+    return given if len(given) <= _CALL_ID_LIMIT else f"call_{hashlib.sha256(given.encode()).hexdigest()[:32]}"

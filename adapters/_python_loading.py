@@ -1,0 +1,85 @@
+"""From `module:name` to a function of one argument. Law: what is wrong is said with the ref and the remedy."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+AgentFunction = Callable[[Any], Any]
+
+
+def load(ref: str, base_dir: Path) -> AgentFunction:
+    """`base_dir` is the folder of the configuration file. Raises: ValueError."""
+    source, _, name = ref.rpartition(":")
+    module = _file(ref, base_dir / source) if source.endswith(".py") else _module(ref, source, base_dir)
+    try:
+        function = attrgetter(name)(module)
+    except AttributeError as error:
+        raise ValueError(f"{ref!r}: {source!r} has no {name!r}; check the name behind the colon") from error
+    if not callable(function):
+        kind = type(function).__name__
+        raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError) as error:
+        remedy = "give it exactly one argument, the turn or its text"
+        raise ValueError(f"{ref!r}: {name!r} does not take one argument ({error}); {remedy}") from error
+    checked: AgentFunction = function
+    return checked
+
+
+def takes_text(function: AgentFunction) -> bool:
+    """Whether it wants the text of the message instead of the turn."""
+    parameter = next(iter(inspect.signature(function).parameters.values()))
+    return parameter.annotation in (str, "str") or parameter.name == "text"
+
+
+def _module(ref: str, name: str, base_dir: Path) -> ModuleType:
+    _add_to_path(base_dir.resolve())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _not_imported(ref, error) from error
+        remedy = "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
+        raise ValueError(f"{ref!r}: there is no module {error.name!r}; {remedy}") from error
+    except (Exception, SystemExit) as error:
+        raise _not_imported(ref, error) from error
+
+
+def _file(ref: str, path: Path) -> ModuleType:
+    """The module in this file; the same one for every agent that names the file."""
+    path = path.resolve()
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        remedy = "a relative path starts at the folder of the configuration file"
+        raise ValueError(f"{ref!r}: there is no file {str(path)!r}; {remedy}")
+    _add_to_path(path.parent)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _not_imported(ref, error) from error
+    return module
+
+
+def _not_imported(ref: str, error: BaseException) -> ValueError:
+    source = ref.rpartition(":")[0]
+    remedy = "mend it, or install what it needs beside the gateway"
+    return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
+
+
+def _add_to_path(folder: Path) -> None:
+    """An installed command does not have the agent's own folder on its path. At the end it hides nothing installed."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))

@@ -1,0 +1,380 @@
+"""Events of a Responses stream -> adapter events; no IO. Law: the item decides what its deltas were, its id whose they
+are; numbers may have gaps, indexes repeat, names be absent.
+
+Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`; captures of OGX, agentserver, LiteLLM and others.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from adapters._failures import Failures
+from adapters._responses_items import (
+    CALLS,
+    OPEN_CALL_OUTPUTS,
+    OPEN_CALLS,
+    SERVER_TOOLS,
+    OutputItem,
+    outcome,
+    verbatim,
+)
+from adapters._sse import DONE
+from gateway.items import OpaqueItem, ReasoningItem
+from gateway.model import Json, Part
+from gateway.ports import (
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    CallStarted,
+    ErrorClass,
+    ItemReady,
+    PartReady,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallAnnounced,
+    ToolCallArguments,
+    ToolCallReady,
+    ToolResultReady,
+)
+
+_log = logging.getLogger(__name__)
+
+# Known by how they begin, without parsing: most only repeat, as a whole, what came before in pieces.
+_TYPE_FIRST = b'{"type":"'
+_SKIPPED = frozenset(
+    {
+        b"response.content_part.added",
+        b"response.content_part.done",
+        b"response.output_text.done",
+        b"response.output_text.annotation.added",
+        b"response.refusal.done",
+        b"response.reasoning_summary_part.added",
+        b"response.reasoning_summary_part.done",
+        b"response.reasoning_summary_text.done",
+        b"response.reasoning_text.done",
+        b"response.image_generation_call.partial_image",
+        b"response.code_interpreter_call_code.delta",
+        b"response.code_interpreter_call_code.done",
+        b"response.function_call_arguments.done",
+    }
+)
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    sequence_number: Json = None
+    item_id: str | None = None
+    delta: Json = None
+    summary_index: int | None = None
+    arguments: str | None = None
+    item: msgspec.Raw = msgspec.Raw()
+    response: msgspec.Raw = msgspec.Raw()
+    error: Json = None
+    code: Json = None
+    message: Json = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    id: str | None = None
+    status: str | None = None
+    previous_response_id: str | UnsetType | None = UNSET
+    store: bool | None = None
+    usage: Json = None
+    error: Json = None
+    incomplete_details: _Incomplete | None = None
+    output: list[msgspec.Raw] | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_response = msgspec.json.Decoder(_Response).decode
+_decode_item = msgspec.json.Decoder(OutputItem).decode
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call that is not through; `item` is the first copy that came of it."""
+
+    call_id: str
+    item: OutputItem
+    ready: bool = False
+
+
+@dataclass(slots=True)
+class _Early:
+    """What was said of a tool call before its item: OGX does not know yet what it will be."""
+
+    arguments: list[str] = field(default_factory=list)
+    whole: str | None = None
+
+
+class Reading:
+    """One response as it comes in. Feed it the data of every event until it has `ended`.
+
+    `keeps`: the backend keeps the conversation, so that the response's id is its handle. `handle` is the one that the
+    request went on from; if `verifies`, the backend must not say that it went on from another.
+    """
+
+    def __init__(self, failures: Failures, *, keeps: bool, handle: str | None = None, verifies: bool = True) -> None:
+        self.ended = False
+        self._failures = failures
+        self._keeps = keeps
+        self._handle = handle
+        self._verifies = verifies
+        self._started = False
+        self._number = 0
+        self._items_done = 0
+        self._text: list[str] = []
+        self._asides: set[str] = set()
+        self._summary: tuple[str | None, int] | None = None
+        self._calls: dict[str, _Call] = {}
+        self._call_ids: set[str] = set()
+        self._unanswered: dict[str, str] = {}
+        self._early: dict[str, _Early] = {}
+        self._unclaimed: dict[str, OutputItem] = {}
+        self._readers: dict[str, Callable[[_Event], Sequence[AdapterEvent]]] = {
+            "response.output_text.delta": self._said,
+            "response.refusal.delta": self._said,
+            "response.reasoning_summary_text.delta": self._thought,
+            "response.reasoning_text.delta": self._thought,
+            "response.reasoning.delta": self._thought,
+            "response.function_call_arguments.delta": self._arguments,
+            "response.custom_tool_call_input.delta": self._arguments,
+            "response.mcp_call_arguments.delta": self._arguments,
+            "response.mcp_call.arguments.delta": self._arguments,
+            "response.mcp_call_arguments.done": self._all_arguments,
+            "response.mcp_call.arguments.done": self._all_arguments,
+            "response.output_item.added": self._added,
+            "response.output_item.done": self._done,
+            "response.created": self._opened,
+            "response.queued": self._opened,
+            "response.in_progress": self._opened,
+            "response.completed": self._closed,
+            "response.incomplete": self._closed,
+            "response.failed": self._closed,
+            "response.cancelled": self._closed,
+            "error": self._failed,
+        }
+
+    def receive(self, data: bytes) -> Sequence[AdapterEvent]:
+        """Raises: AdapterError when the response failed, or what came is no event."""
+        if data.startswith(_TYPE_FIRST) and data[9 : data.find(b'"', 9)] in _SKIPPED:
+            return ()
+        if data == DONE:
+            return ()
+        try:
+            event = _decode_event(data)
+            if self._repeats(event.sequence_number):
+                return ()
+            read = self._readers.get(event.type)
+            if read is not None:
+                return read(event)
+            if not event.type and event.error is not None:
+                raise self._failures.of_event(event.error, handle=self._handle)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._broken(f"an event cannot be read: {error}") from error
+        return ()
+
+    def _repeats(self, number: Json) -> bool:
+        if not isinstance(number, int):
+            return False
+        if 0 < number <= self._number:
+            return True
+        self._number = number
+        return False
+
+    # --- the response
+
+    def _opened(self, event: _Event) -> Sequence[AdapterEvent]:
+        return self._start(_decode_response(event.response))
+
+    def _start(self, response: _Response) -> Sequence[AdapterEvent]:
+        went_on_from = response.previous_response_id
+        if self._verifies and self._handle is not None and went_on_from not in (UNSET, self._handle):
+            raise self._failures.error(
+                ErrorClass.HANDLE_NOT_FOUND,
+                f"the backend ignored previous_response_id {self._handle!r}: it went on from {went_on_from!r}",
+            )
+        if self._started:
+            return ()
+        self._started = True
+        return (CallStarted(response.id if self._keeps else None),)
+
+    def _closed(self, event: _Event) -> Sequence[AdapterEvent]:
+        response = _decode_response(event.response)
+        how = event.type.removeprefix("response.")
+        if how == "completed" and response.status is not None:
+            how = response.status
+        match how:
+            case "completed":
+                finish = None
+            case "incomplete":
+                finish = (response.incomplete_details and response.incomplete_details.reason) or how
+            case "failed":
+                error = response.error or {"message": "the response failed"}
+                raise self._failures.of_event(error, handle=self._handle)
+            case "cancelled":
+                raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
+            case _:
+                raise self._broken(f"a response that ended has the status {how!r}")
+        events = [*self._start(response), *self._only_in_the_end(response)]
+        if self._unclaimed:
+            _log.warning("%d tool outputs belong to no call of their response", len(self._unclaimed))
+        self.ended = True
+        handle = response.id if self._keeps else None
+        return (*events, CallCompleted(handle, usage=response.usage, finish=finish, stored=response.store))
+
+    def _only_in_the_end(self, response: _Response) -> Iterator[AdapterEvent]:
+        """A server that streams no items shows them in the finished response alone."""
+        if not self._items_done:
+            for item in response.output or ():
+                yield from self._item(item)
+
+    def _failed(self, event: _Event) -> Sequence[AdapterEvent]:
+        error = event.error or {"code": event.code, "message": event.message}
+        raise self._failures.of_event(error, handle=self._handle)
+
+    def _broken(self, what: str) -> AdapterError:
+        return self._failures.error(ErrorClass.CONTRACT_BROKEN, what)
+
+    # --- deltas
+
+    def _said(self, event: _Event) -> Sequence[AdapterEvent]:
+        delta = event.delta
+        if not isinstance(delta, str) or not delta or event.item_id in self._asides:
+            return ()
+        self._text.append(delta)
+        return (TextDelta(delta),)
+
+    def _thought(self, event: _Event) -> Sequence[AdapterEvent]:
+        delta = event.delta
+        if not isinstance(delta, str) or not delta:
+            return ()
+        if event.summary_index:
+            at = (event.item_id, event.summary_index)
+            if at != self._summary:
+                self._summary = at
+                delta = f"\n\n{delta}"
+        return (ReasoningDelta(delta),)
+
+    def _arguments(self, event: _Event) -> Sequence[AdapterEvent]:
+        if not isinstance(event.delta, str) or not event.delta:
+            return ()
+        call = self._calls.get(event.item_id or "")
+        if call is None:
+            self._early.setdefault(event.item_id or "", _Early()).arguments.append(event.delta)
+            return ()
+        return (ToolCallArguments(call.call_id, event.delta),)
+
+    def _all_arguments(self, event: _Event) -> Sequence[AdapterEvent]:
+        """The backend runs the tool from here on."""
+        call = self._calls.get(event.item_id or "")
+        if call is None:
+            self._early.setdefault(event.item_id or "", _Early()).whole = event.arguments
+            return ()
+        return self._runs(call, event.arguments)
+
+    def _runs(self, call: _Call, arguments: str | None) -> Sequence[AdapterEvent]:
+        if arguments is None or call.ready or call.item.type not in SERVER_TOOLS:
+            return ()
+        call.ready = True
+        return (ToolCallReady(call.call_id, call.item.tool, arguments, True, call.item.server, call.item.id),)
+
+    # --- items
+
+    def _added(self, event: _Event) -> Sequence[AdapterEvent]:
+        item = _decode_item(event.item)
+        if item.type == "message" and item.phase == "commentary" and item.id:
+            self._asides.add(item.id)
+        if item.type not in CALLS or _key(item) in self._calls or (item.type == "mcp_call" and not item.name):
+            return ()
+        call = self._calls[_key(item)] = _Call(self._new_call_id(item), item)
+        early = self._early.pop(_key(item), None) or _Early()
+        deltas = tuple(ToolCallArguments(call.call_id, delta) for delta in early.arguments)
+        return (ToolCallAnnounced(call.call_id, item.tool), *deltas, *self._runs(call, early.whole))
+
+    def _done(self, event: _Event) -> Sequence[AdapterEvent]:
+        self._items_done += 1
+        return tuple(self._item(event.item))
+
+    def _item(self, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
+        item = _decode_item(raw)
+        match item.type:
+            case "message":
+                yield from self._message(item, raw)
+            case "reasoning":
+                came = verbatim(raw)
+                yield ItemReady(ReasoningItem(item.thought, came.payload), came.id)
+            case "mcp_list_tools":
+                pass
+            case "mcp_approval_request":
+                raise self._broken(f"the backend asks for approval of the tool {item.tool!r}: there is nobody to ask")
+            case kind if kind in OPEN_CALLS:
+                yield from self._open_call(item)
+            case kind if kind in OPEN_CALL_OUTPUTS:
+                yield from self._output(item)
+            case kind if kind in SERVER_TOOLS:
+                yield from self._server_tool(item)
+            case _:
+                came = verbatim(raw)
+                yield ItemReady(OpaqueItem(item.type, came.payload), came.id)
+
+    def _message(self, item: OutputItem, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
+        if item.phase == "commentary":
+            came = verbatim(raw)
+            yield Progress(item.text)
+            yield ItemReady(OpaqueItem(item.type, came.payload), came.id)
+            return
+        streamed = "".join(self._text)
+        self._text.clear()
+        if item.text.startswith(streamed):
+            if rest := item.text[len(streamed) :]:
+                yield TextDelta(rest)
+        elif streamed.startswith(item.text):
+            self._text.append(streamed[len(item.text) :])
+        else:
+            _log.warning("a finished message is not what was streamed of it")
+
+    def _open_call(self, item: OutputItem) -> Iterator[AdapterEvent]:
+        call = self._calls.pop(_key(item), None) or _Call(self._new_call_id(item), item)
+        arguments = item.arguments if item.arguments is not None else item.input or ""
+        yield ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
+        self._unanswered[item.call_id or ""] = call.call_id
+        if item.call_id in self._unclaimed:
+            yield from self._output(self._unclaimed.pop(item.call_id))
+
+    def _output(self, item: OutputItem) -> Iterator[AdapterEvent]:
+        """The backend answered a call that looked like the client's; the answer may come before the call is through."""
+        call_id = self._unanswered.pop(item.call_id or "", None)
+        if call_id is None:
+            self._unclaimed[item.call_id or ""] = item
+        else:
+            yield ToolResultReady(call_id, "" if item.output is None else item.output)
+
+    def _server_tool(self, item: OutputItem) -> Iterator[AdapterEvent]:
+        call = self._calls.pop(_key(item), None) or _Call(self._new_call_id(item), item)
+        came = outcome(item)
+        if not call.ready:
+            yield ToolCallReady(call.call_id, item.tool, came.arguments, True, item.server, item.id)
+        yield ToolResultReady(call.call_id, came.output, came.error)
+        if item.type == "image_generation_call" and item.result:
+            yield PartReady(Part(raw=item.result, media_type=f"image/{item.output_format or 'png'}"))
+
+    def _new_call_id(self, item: OutputItem) -> str:
+        """The backend's id of the call, unless this response had that one before, or none is given."""
+        call_id = item.call_id or item.id or "call"
+        if call_id in self._call_ids or call_id == "call":
+            call_id = f"{call_id}_{len(self._call_ids)}"
+        self._call_ids.add(call_id)
+        return call_id
+
+
+def _key(item: OutputItem) -> str:
+    return item.id or item.call_id or ""

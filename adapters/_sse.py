@@ -1,0 +1,90 @@
+"""Server-sent events out of a byte stream, wherever it was cut. Law: what a read completes comes out of that read."""
+
+import msgspec
+
+EVENT_LIMIT = 32 * 1024 * 1024
+STREAM_LIMIT = 4 * EVENT_LIMIT
+"""A Responses server says every text four times."""
+DONE = b"[DONE]"
+
+_BOM = b"\xef\xbb\xbf"
+_whole_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+class StreamTooLarge(Exception):
+    """One event, or all of them together, are longer than the limit."""
+
+
+class EventReader:
+    """Gives the `data` of events; names, ids, comments and events without data are not for us.
+
+    Source: WHATWG HTML, section 9.2.6. A name would say nothing new: every backend repeats it in the data or has none.
+    """
+
+    __slots__ = ("_after_cr", "_pending", "_pending_size", "_size", "_started")
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []
+        self._pending_size = 0
+        self._size = 0
+        self._after_cr = False
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that `chunk` completes. Raises: StreamTooLarge."""
+        self._size += len(chunk)
+        if self._size > STREAM_LIMIT:
+            raise StreamTooLarge
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in chunk:
+            # JSON escapes its line breaks, so a bare CR is always the end of a line.
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        pending = self._pending
+        if pending:
+            closes = b"\n\n" in chunk or (chunk.startswith(b"\n") and pending[-1].endswith(b"\n"))
+            self._keep(chunk)
+            if not closes:
+                return []
+            chunk = b"".join(pending)
+            pending.clear()
+            self._pending_size = 0
+        *blocks, rest = chunk.split(b"\n\n")
+        if rest:
+            self._keep(rest)
+        return [data for block in blocks if (data := self._data(block))]
+
+    def finish(self) -> bytes:
+        """The last event of a stream that ended without the empty line behind it, empty unless it is whole."""
+        data = self._data(b"".join(self._pending))
+        if not data or data == DONE:
+            return data
+        try:
+            _whole_json.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            return b""
+        return data
+
+    def _keep(self, piece: bytes) -> None:
+        if piece:
+            self._pending.append(piece)
+            self._pending_size += len(piece)
+            if self._pending_size > EVENT_LIMIT:
+                raise StreamTooLarge
+
+    def _data(self, block: bytes) -> bytes:
+        if not self._started and block:
+            self._started = True
+            block = block.removeprefix(_BOM)
+        if block.startswith(b"event:"):
+            block = block[block.find(b"\n") + 1 :]
+        if block.startswith(b"data: ") and b"\n" not in block:
+            return block[6:]
+        fields = [_field(line) for line in block.split(b"\n") if line.startswith(b"data:")]
+        return b"\n".join(fields)
+
+
+def _field(line: bytes) -> bytes:
+    return line[6:] if line.startswith(b"data: ") else line[5:]

@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+"""Measure A2A gateways side by side. See README.md.
+
+    bench.py run --targets floor,a2a-sdk --scenarios send,stream --rounds 3
+    bench.py run --url http://127.0.0.1:8000/ --name ours --pid 4242 --scenarios all
+    bench.py list
+"""
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from targets import HERE, TARGETS, VENVS
+
+BACKEND_PORT = int(os.environ.get("BENCH_BACKEND_PORT", "9100"))
+BIN = HERE / "bin"
+
+
+# ---------- processes ----------
+def children(pid):
+    """pid and all its descendants."""
+    parents = {}
+    for p in pathlib.Path("/proc").iterdir():
+        if p.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(p.name)] = int((p / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found = [pid]
+    for one in found:
+        found += [c for c, parent in parents.items() if parent == one]
+    return found
+
+
+def rss_kb(pid):
+    total = 0
+    for p in children(pid):
+        with contextlib.suppress(OSError):
+            total += int(pathlib.Path(f"/proc/{p}/statm").read_text().split()[1]) * 4
+    return total
+
+
+def machine_cpu():
+    """Busy CPU seconds of the whole machine."""
+    v = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(v[:8]) - v[3] - v[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def request(port, path, body=None, headers=(), timeout=30):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    c.request("POST" if body else "GET", path, body, {"Content-Type": "application/json", **dict(headers)})
+    r = c.getresponse()
+    return r.status, r.read()
+
+
+class Backend:
+    """The mock; one for the whole run."""
+
+    def __enter__(self):
+        subprocess.run(["make", "-s", "-C", HERE / "src"], check=True)
+        self.p = subprocess.Popen([BIN / "mockllm", "--port", str(BACKEND_PORT)], stderr=subprocess.DEVNULL)
+        time.sleep(0.2)
+        if self.p.poll() is not None:
+            sys.exit(f"port {BACKEND_PORT} is taken")
+        return self
+
+    def __exit__(self, *_):
+        self.p.terminate()
+        self.p.wait()
+
+    def stats(self):
+        return json.loads(request(BACKEND_PORT, "/stats")[1])
+
+
+class Target:
+    def __init__(self, spec, workers=1):
+        self.spec, self.workers, self.process = spec, workers, None
+        self.name, self.path, self.caps = spec["name"], spec["path"], spec["caps"]
+        self.port = BACKEND_PORT if spec["port"] == "backend" else spec["port"]
+        self.url = f"http://127.0.0.1:{self.port}{self.path}"
+        self.headers = {"A2A-Version": "1.0", **spec.get("headers", {})}
+        self.db = spec.get("db")
+
+    def start(self):
+        if "cmd" not in self.spec or self.process:
+            return
+        self.tmp = tempfile.mkdtemp(prefix="bench-")
+        self.db = f"{self.tmp}/bench.db"
+        text = self.spec["cmd"]
+        for venv in VENVS.glob("*"):
+            text = text.replace("{py:%s}" % venv.name, f"{venv}/bin/python")
+        fill = {"port": self.port, "here": HERE, "root": HERE.parent, "db": self.db, "workers": self.workers, "tmp": self.tmp}
+        env = {**os.environ, "BENCH_BACKEND": f"http://127.0.0.1:{BACKEND_PORT}", "BENCH_PORT": str(self.port)}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # a start that compiles everything again is nobody's start
+        env |= {k: v.format(**fill) for k, v in self.spec.get("env", {}).items()}
+        began = time.monotonic()
+        cwd = HERE / self.spec["cwd"] if "cwd" in self.spec else self.tmp
+        self.log = open(f"{self.tmp}/log", "wb")
+        self.process = subprocess.Popen(
+            shlex.split(text.format(**fill)), env=env, cwd=cwd, stdout=self.log, stderr=self.log, start_new_session=True
+        )
+        body = make_body("SendMessage" if "send" in self.caps else "SendStreamingMessage", "n=1")
+        body = body.replace("@MID@", "m-0").replace("@CTX@", "")
+        while time.monotonic() - began < 120:
+            if self.process.poll() is not None:
+                break
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, answer = request(self.port, self.path, body, self.headers.items())
+                if status == 200 and b'"error"' not in answer:
+                    self.startup_s = time.monotonic() - began
+                    self.rss_start_kb = rss_kb(self.process.pid)
+                    return
+                if status not in (404, 503):
+                    self.stop()
+                    raise RuntimeError(f"{self.name}: HTTP {status} {answer[:300]!r}; log {self.log.name}")
+            time.sleep(0.02)
+        tail = pathlib.Path(self.log.name).read_text(errors="replace")[-1500:]
+        self.stop()
+        raise RuntimeError(f"{self.name} did not start:\n{tail}")
+
+    def stop(self):
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+            self.process = None
+
+    def restart(self):
+        if "cmd" in self.spec:
+            self.stop()
+            self.start()
+
+    def pids(self):
+        pid = self.process.pid if self.process else self.spec.get("pid")
+        return children(pid) if pid else []
+
+    def db_bytes(self):
+        if not self.db:
+            return 0
+        return sum(p.stat().st_size for p in map(pathlib.Path, (self.db, self.db + "-wal")) if p.exists())
+
+    def call(self, method, params):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        return json.loads(request(self.port, self.path, body, self.headers.items())[1])
+
+
+# ---------- load ----------
+def make_body(method, directive, extra=""):
+    text = f"bench [[mock {directive}]]"
+    message = '{"messageId":"@MID@",@CTX@"role":"ROLE_USER","parts":[{"text":"' + text + '"}]}'
+    return '{"jsonrpc":"2.0","id":1,"method":"' + method + '","params":{"message":' + message + extra + "}}"
+
+
+def load(target, backend, body, sub_body=None, ids=None, **flags):
+    """Run a2aload once; flags are its options. Returns its JSON plus other_cpu_share."""
+    with tempfile.TemporaryDirectory() as tmp:
+        command = [str(BIN / "a2aload"), "--url", target.url, "--body", f"{tmp}/body"]
+        pathlib.Path(f"{tmp}/body").write_text(body)
+        for k, v in target.headers.items():
+            command += ["--header", f"{k}: {v}"]
+        if sub_body:
+            pathlib.Path(f"{tmp}/sub").write_text(sub_body)
+            command += ["--sub-body", f"{tmp}/sub"]
+        if ids:
+            pathlib.Path(f"{tmp}/ids").write_text("\n".join(ids))
+            command += ["--ids", f"{tmp}/ids"]
+        pids = target.pids()
+        if pids:
+            command += ["--pids", ",".join(map(str, pids))]
+        command += ["--aux-pids", str(backend.p.pid)]
+        for k, v in flags.items():
+            command += [f"--{k}"] if v is True else [f"--{k}", str(v)]
+        busy, began = machine_cpu(), time.monotonic()
+        out = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300).stdout
+        r = json.loads(out)
+        wall = time.monotonic() - began
+        whole = machine_cpu() - busy
+        r["machine_cpu_share"] = round(whole / wall, 3)
+        own = r.get("cpu_share", 0) + r.get("backend_cpu_share", 0) + r["gen_cpu_share"]
+        r["other_cpu_share"] = round(max(0, whole / wall - own), 3)  # rough: includes ramp and drain
+        return r
+
+
+V1_OK = "TASK_STATE_COMPLETED"
+
+
+def send_ok(t):
+    return t.spec.get("send_ok", V1_OK)  # a message instead of a task is a lawful answer
+
+
+def send(t, b, o):
+    """Blocking SendMessage, 20 deltas, closed loop."""
+    return load(t, b, make_body("SendMessage", "n=20 gap=0"), conns=o.conns, duration=o.duration, ok=send_ok(t))
+
+
+def send_open(t, b, o):
+    """Blocking SendMessage at a fixed Poisson rate; the backend takes 20 ms."""
+    return load(t, b, make_body("SendMessage", "n=20 gap=1000"), conns=1000, rate=o.rate, duration=o.duration, ok=send_ok(t))
+
+
+def stream(t, b, o):
+    """SendStreamingMessage, 20 deltas at once, closed loop: throughput and CPU per event."""
+    return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=o.conns, duration=o.duration, ok=V1_OK)
+
+
+def stream_paced(t, b, o):
+    """10 streams with a delta every 20 ms (500 deltas/s): what the gateway adds when not busy."""
+    return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000"), conns=10, duration=o.duration, ok=V1_OK)
+
+
+def stream_busy(t, b, o):
+    """50 streams with a delta every 25 ms (2000 deltas/s offered)."""
+    return load(t, b, make_body("SendStreamingMessage", "n=40 gap=25000"), conns=50, duration=o.duration, ok=V1_OK)
+
+
+def stream_flow(t, b, o):
+    """200 streams with a delta every 10 ms (20000 deltas/s offered): cost of deltas that come one by one."""
+    return load(t, b, make_body("SendStreamingMessage", "n=20 gap=10000"), conns=200, duration=o.duration, ok=V1_OK)
+
+
+def stream_tools(t, b, o):
+    """SendStreamingMessage with 5 server-side tool calls before 20 deltas."""
+    return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0 web=5"), conns=o.conns, duration=o.duration, ok=V1_OK)
+
+
+def stream_big(t, b, o):
+    """20 deltas of 4 KiB."""
+    return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0 bytes=4096"), conns=o.conns, duration=o.duration, ok=V1_OK)
+
+
+def stream_long(t, b, o):
+    """4 streams of 1000 deltas, 0.2 ms apart: shows cost that grows with the artifact."""
+    return load(t, b, make_body("SendStreamingMessage", "n=1000 gap=200"), conns=4, requests=4, ok=V1_OK)
+
+
+def make_tasks(t, n=200):
+    body = make_body("SendMessage" if "send" in t.caps else "SendStreamingMessage", "n=20 gap=0").replace("@CTX@", '"contextId":"bench-ctx",')
+    ids = []
+    for i in range(n):
+        _, raw = request(t.port, t.path, body.replace("@MID@", f"make-{time.time_ns()}-{i}"), t.headers.items())
+        text = raw.decode()
+        if "data:" in text:
+            text = text.split("data:", 1)[1].split("\n", 1)[0]
+        ids.append(json.loads(text)["result"]["task"]["id"])
+    return ids
+
+
+def get(t, b, o):
+    """GetTask over 200 finished tasks of 20 deltas."""
+    body = '{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"@TID@"}}'
+    return load(t, b, body, ids=make_tasks(t), conns=o.conns, duration=o.duration, ok='"result"')
+
+
+def list_(t, b, o):
+    """ListTasks, pages of 50, in a context that has at least 200 tasks."""
+    make_tasks(t)
+    body = '{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"contextId":"bench-ctx","pageSize":50}}'
+    r = load(t, b, body, conns=o.conns, duration=o.duration, ok='"tasks"')
+    r["bytes_per_response"] = r["bytes"] // max(1, r["done"])
+    return r
+
+
+def idle(t, b, o, n):
+    t.restart()
+    r = load(t, b, make_body("SendStreamingMessage", "n=1000 gap=2000000"), conns=n, hold=True, ramp=200, duration=5)
+    r["rss_kb_per_stream"] = round((r.get("rss_kb_end", 0) - r.get("rss_kb_start", 0)) / n, 2)
+    t.restart()
+    return r
+
+
+def idle_100(t, b, o):
+    """100 open streams, a delta every 2 s each: memory per stream, idle CPU."""
+    return idle(t, b, o, 100)
+
+
+def idle_1000(t, b, o):
+    """1000 open streams."""
+    return idle(t, b, o, 1000)
+
+
+def idle_5000(t, b, o):
+    """5000 open streams."""
+    return idle(t, b, o, 5000)
+
+
+def fanout(t, b, o):
+    """One task with 50 deltas 20 ms apart, 100 subscribers."""
+    sub = '{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"@TID@"}}'
+    return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000 ttfb=100000"), sub_body=sub, fanout=100, duration=20, ok=V1_OK)
+
+
+def multiturn(t, b, o):
+    """4 contexts of 200 turns each: does a turn cost more as the context grows?"""
+    with tempfile.NamedTemporaryFile("r") as log:
+        before, db = b.stats(), t.db_bytes()
+        r = load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=4, requests=800, turns=200, turnlog=log.name, ok=V1_OK)
+        rows = [line.split(",") for line in log]
+    total = {}
+    for _, turn, _, _, us, size in rows:
+        total.setdefault(int(turn), []).append((float(us), int(size)))
+    early = [x for k, v in total.items() if 10 < k <= 30 for x in v]
+    late = [x for k, v in total.items() if k > 180 for x in v]
+    after = b.stats()
+    r["turn_us_early"] = round(statistics.median(x[0] for x in early), 1)
+    r["turn_us_late"] = round(statistics.median(x[0] for x in late), 1)
+    r["turn_growth"] = round(r["turn_us_late"] / r["turn_us_early"], 3)
+    r["bytes_late_over_early"] = round(statistics.mean(x[1] for x in late) / statistics.mean(x[1] for x in early), 3)
+    r["db_bytes_per_turn"] = round((t.db_bytes() - db) / 800)
+    r["backend_body_bytes_per_turn"] = round((after["sum_body_bytes"] - before["sum_body_bytes"]) / 800)
+    r["backend_last_body_bytes"] = after["last_body_bytes"]
+    r["with_previous_response_id"] = after["with_previous_response_id"] - before["with_previous_response_id"]
+    return r
+
+
+SCENARIOS = {
+    "send": (send, {"send"}),
+    "send_open": (send_open, {"send"}),
+    "stream": (stream, {"stream"}),
+    "stream_paced": (stream_paced, {"stream"}),
+    "stream_busy": (stream_busy, {"stream"}),
+    "stream_flow": (stream_flow, {"stream"}),
+    "stream_tools": (stream_tools, {"stream"}),
+    "stream_big": (stream_big, {"stream"}),
+    "stream_long": (stream_long, {"stream"}),
+    "get": (get, {"get"}),
+    "list": (list_, {"list"}),
+    "fanout": (fanout, {"subscribe"}),
+    "multiturn": (multiturn, {"stream", "context"}),
+    "idle_100": (idle_100, {"stream"}),
+    "idle_1000": (idle_1000, {"stream"}),
+    "idle_5000": (idle_5000, {"stream"}),
+}
+
+
+# ---------- the run ----------
+def line(name, scenario, n, r):
+    lag, first = r.get("lag_us") or {}, r.get("first_event_us") or {}
+    total = r.get("total_us") or {}
+    extra = "".join(
+        f" {k}={r[k]}" for k in ("rss_kb_per_stream", "open_streams", "turn_growth", "turn_us_late", "db_bytes_per_turn", "bytes_per_response") if r.get(k)
+    )
+    return (
+        f"{scenario:13} {name:17} #{n} ok={r['ok']}/{r['done']} rps={r['rps']:<8} ev/s={r['events_per_s']:<9} cpu_us/req={r.get('cpu_us_per_request', 0):<8} "
+        f"cpu_us/ev={r.get('cpu_us_per_event', 0) if r['events'] else 0:<7} share={r.get('cpu_share', 0):<5} gen={r['gen_cpu_share']:<5} other={r['other_cpu_share']:<5} "
+        f"p50={total.get('p50', 0):<8} p99={total.get('p99', 0):<8} ttfe={first.get('p50', 0):<7} lag={lag.get('p50', 0)}/{lag.get('p99', 0)}{extra}"
+        + (f" ERR {r['first_error'][:120]}" if r["first_error"] else "")
+    )
+
+
+def run(o):
+    names = o.targets.split(",") if o.targets else []
+    specs = [TARGETS[n] for n in names]
+    if o.url:
+        host, _, path = o.url.removeprefix("http://").partition("/")
+        caps = set(o.caps.split(","))
+        specs.append({"name": o.name, "port": int(host.split(":")[1]), "path": "/" + path, "caps": caps, "pid": o.pid, "db": o.db,
+                      "headers": dict(h.split(": ", 1) for h in o.header)})  # fmt: skip
+    scenarios = list(SCENARIOS) if o.scenarios == "all" else o.scenarios.split(",")
+    records, targets = [], [Target(s, o.workers) for s in specs]
+    out = pathlib.Path(o.out or HERE / "results" / time.strftime("run-%Y%m%d-%H%M%S.json"))
+    out.parent.mkdir(exist_ok=True)
+    with Backend() as backend:
+        try:
+            for t in list(targets):
+                try:
+                    t.start()
+                except RuntimeError as e:
+                    print(e, file=sys.stderr)
+                    targets.remove(t)
+                    continue
+                if t.process:
+                    records.append({"target": t.name, "workers": o.workers, "scenario": "startup", "round": 0, "startup_s": round(t.startup_s, 2), "rss_mb": round(t.rss_start_kb / 1024, 1)})
+                    print(f"{'startup':13} {t.name:17} {records[-1]['startup_s']} s, {records[-1]['rss_mb']} MB", flush=True)
+            for scenario in scenarios:
+                function, needs = SCENARIOS[scenario]
+                once = scenario.startswith("idle")
+                for n in range(1 if once else o.rounds):
+                    for t in targets:                     # A B A B
+                        if not needs <= t.caps or (t.name == "direct" and once):
+                            continue
+                        try:
+                            r = function(t, backend, o)
+                        except Exception as e:
+                            print(f"{scenario:13} {t.name:17} #{n} failed: {type(e).__name__} {e}", file=sys.stderr, flush=True)
+                            with contextlib.suppress(RuntimeError):
+                                t.restart()
+                            continue
+                        records.append({"target": t.name, "workers": o.workers, "scenario": scenario, "round": n, "load": os.getloadavg()[0], **r})
+                        print(line(t.name, scenario, n, r), flush=True)
+                        out.write_text(json.dumps(records, indent=0))
+        finally:
+            for t in targets:
+                t.stop()
+    out.write_text(json.dumps(records, indent=0))
+    print(f"wrote {out}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = p.add_subparsers(dest="command", required=True)
+    sub.add_parser("list")
+    r = sub.add_parser("run")
+    r.add_argument("--targets", default="", help="names from targets.py, comma-separated")
+    r.add_argument("--scenarios", default="send,stream,stream_paced", help="comma-separated, or all")
+    r.add_argument("--rounds", type=int, default=2)
+    r.add_argument("--duration", type=float, default=3, help="measured seconds of a timed scenario")
+    r.add_argument("--conns", type=int, default=16, help="concurrency of the closed-loop scenarios")
+    r.add_argument("--rate", type=float, default=100, help="requests/s of send_open")
+    r.add_argument("--workers", type=int, default=1)
+    r.add_argument("--out", help="result file (default results/run-TIME.json)")
+    r.add_argument("--url", help="a server that already runs, e.g. http://127.0.0.1:8000/")
+    r.add_argument("--name", default="ours")
+    r.add_argument("--pid", type=int, help="its process id, for CPU and memory (children are included)")
+    r.add_argument("--db", help="its sqlite file, for the growth of the database")
+    r.add_argument("--header", action="append", default=[], help="'K: V', repeatable")
+    r.add_argument("--caps", default="send,stream,get,list,subscribe,context")
+    o = p.parse_args()
+    if o.command == "list":
+        for name, t in TARGETS.items():
+            print(f"{name:18} {t.get('about', '')}")
+        for name, (f, needs) in SCENARIOS.items():
+            print(f"  {name:14} {f.__doc__ or ''}")
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that targets are stopped
+    run(o)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""The command `a2a-gateway`, also as `python -m gateway`."""
+
+import sys
+
+from gateway.cli.app import run
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Accepting a message: C1, then the turn is queued. Law: one commit, durable before anybody is told; a refusal or a lost
+race leaves nothing behind."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.accepting import Target, check_content, digest, idempotency_key, new_thread, target
+from gateway.calls import Call
+from gateway.clock import Clock, timestamp
+from gateway.commits import Accept, CommitPoint, Conflict, EventRow, IdempotencyKey, Prepare, Replay, ThreadRecord
+from gateway.errors import Busy, UnsupportedOperation, echo, invalid
+from gateway.fanout import Fanout
+from gateway.journal import Journal
+from gateway.live import LiveTask, Work, status
+from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.ports import Ledger
+from gateway.public import TaskReader
+from gateway.record import TurnOutput
+from gateway.runner import Runner
+from gateway.wire.v1_0 import encode_event
+
+_ATTEMPTS = 4
+
+Accepted = Callable[[Work], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`."""
+
+    accept: Accept
+    number: int
+    event: bytes | None
+    prepare: Prepare | None = None
+
+    def at_once(self, runner: Runner) -> "_Plan":
+        """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
+        accept = replace(self.accept, working=self.accept.new_task)
+        return dataclasses.replace(self, accept=accept, prepare=runner.preparation(accept))
+
+    def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
+        accept = replace(self.accept, event=row)
+        return (accept,) if self.prepare is None else (accept, self.prepare)
+
+
+class Admission:
+    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock) -> None:
+        self._ledger = ledger
+        self._runner = runner
+        self._fanout = fanout
+        self._reader = reader
+        self._clock = clock
+
+    async def accept(self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None) -> Work | Replay:
+        """The queued turn; a Replay when the same idempotency key already brought the same message.
+
+        `accepted` is called with the turn when it is stored and before it can do anything.
+
+        Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full.
+        """
+        check_content(call.agent, request)
+        key, content = idempotency_key(call, request.message), digest(request.message)
+        for attempt in range(_ATTEMPTS):
+            replay = await self._known(call, key, content)
+            if replay is not None:
+                return replay
+            found = await target(self._ledger, call, request.message)
+            outputs = await self._reader.outputs(found.task) if found.task else []
+            plan = self._plan(call, request, found, key, content)
+            if attempt == 0 and not self._runner.queued(plan.accept.thread.id):
+                plan = plan.at_once(self._runner)
+            try:
+                return await self._admit(call, request, plan, outputs, accepted)
+            except Conflict:
+                continue
+        raise Busy("The context is being changed by another request; try again.", retry_after=1)
+
+    async def _known(self, call: Call, key: IdempotencyKey | None, content: str) -> Replay | None:
+        if key is None:
+            return None
+        replay = await self._ledger.replay(call.caller, call.agent.name, key)
+        if replay is not None and replay.digest != content:
+            field = "Idempotency-Key" if key.kind == "header" else "message.messageId"
+            raise invalid(field, f"{echo(key.key)} was used for another message")
+        return replay
+
+    def _plan(
+        self, call: Call, request: SendMessageRequest, found: Target, key: IdempotencyKey | None, content: str
+    ) -> _Plan:
+        clock, agent = self._clock, call.agent
+        context_row = found.context.id if found.context else clock.row_id()
+        known = found.context.thread if found.context else None
+        thread = known or new_thread(agent, clock.row_id(), context_row)
+        self._check_thread(call, thread)
+        context_id = found.context_public or clock.new_id()
+        task_id = found.task.id if found.task else clock.new_id()
+        now = clock.now()
+        number, event = 0, None
+        if found.task is not None:
+            number = found.task.last_event
+            working = TaskStatusUpdateEvent(
+                task_id=task_id, context_id=context_id, status=status(TaskState.WORKING, timestamp(now))
+            )
+            event = encode_event(StreamResponse(status_update=working))
+        accept = Accept(
+            caller=call.caller,
+            agent=agent.name,
+            now=now,
+            context_row=context_row,
+            context_public=None if found.context else context_id,
+            thread=thread,
+            new_thread=known is None,
+            task=task_id,
+            new_task=found.task is None,
+            visible=not agent.policies.direct_replies,
+            turn=clock.row_id(),
+            message=msgspec.structs.replace(request.message, context_id=context_id, task_id=task_id),
+            digest=content,
+            key=key,
+            event=None,
+            last_event=number + (event is not None),
+        )
+        return _Plan(accept, number, event)
+
+    def _check_thread(self, call: Call, thread: ThreadRecord) -> None:
+        ownership, policies = call.agent.adapter.ownership, call.agent.policies
+        if (thread.owner, thread.handle_kind) != (ownership.owner, ownership.handle):
+            raise UnsupportedOperation(
+                f"This context's history is kept by the {thread.owner}, and the agent {call.agent.name!r} is now set to "
+                f"have it kept by the {ownership.owner}; start a new context."
+            )
+        queued = self._runner.queued(thread.id)
+        if queued and policies.busy_context == "reject":
+            raise Busy("The context is at work on another message; try again when that has ended.", retry_after=1)
+        if queued > policies.queued_turns:
+            raise Busy(f"{queued} messages wait in this context already; try again later.", retry_after=5)
+
+    async def _admit(
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        plan: _Plan,
+        outputs: list[TurnOutput],
+        accepted: Accepted | None,
+    ) -> Work:
+        """A caller who goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
+        accept = plan.accept
+        channel = self._fanout.hold(accept.task)
+        message = accept.message
+        queued = accept.new_task and plan.prepare is None
+        state = TaskState.SUBMITTED if queued else TaskState.WORKING
+        loop = asyncio.get_running_loop()
+        configuration = request.configuration
+        work = Work(
+            turn=accept.turn,
+            agent=call.agent,
+            caller=call.caller,
+            live=LiveTask(
+                id=accept.task,
+                context_id=message.context_id or "",
+                agent=call.agent.name,
+                caller=call.caller,
+                status=status(state, timestamp(accept.now)),
+                outputs=[*outputs, TurnOutput(message)],
+                journal=Journal(self._ledger, channel, accept.task, plan.number),
+            ),
+            message=message,
+            first_message=outputs[0].message if outputs else message,
+            accepted_output_modes=(configuration.accepted_output_modes if configuration else None) or (),
+            fresh_thread=accept.new_thread,
+            opened=loop.create_future(),
+            done=loop.create_future(),
+            service_call=plan.prepare.service_call if plan.prepare else "",
+            prepared=plan.prepare is not None,
+        )
+        started = False
+
+        def start() -> None:
+            nonlocal started
+            started = True
+            if accepted is not None:
+                accepted(work)
+            self._runner.start(work, accept.thread)
+
+        try:
+            with self._runner.expecting(accept.turn, accept.thread.id):
+                await work.live.journal.commit(plan.points, plan.event, stored=start)
+        finally:
+            if not started:
+                self._fanout.release(accept.task)
+        return work

@@ -1,0 +1,258 @@
+"""Composition root: configuration -> plug-ins -> agents -> ASGI application -> a process that serves and drains."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from starlette.routing import Router
+from starlette.types import ASGIApp
+
+from gateway.agents import Agent, AgentPolicies, Agents
+from gateway.auth import NoAuthentication
+from gateway.bindings.card import CardSettings, build_card
+from gateway.bindings.common import BindingSettings
+from gateway.bindings.health import Health
+from gateway.bindings.hosts import HostGuard, allowed_hosts
+from gateway.bindings.routes import routes
+from gateway.checks import Limits
+from gateway.clock import Clock
+from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig
+from gateway.contexts import Contexts
+from gateway.fanout import Fanout, StreamLimits
+from gateway.model import AgentExtension, AgentProvider, AgentSkill
+from gateway.operations import Operations
+from gateway.registry import Registry
+from gateway.reloading import Generation, Succession
+from gateway.runner import Runner
+from gateway.server import HttpServer, Signals, listen
+
+log = structlog.get_logger("gateway.app")
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running gateway. `drain` set: streams end, new messages are refused, running turns go on.
+
+    `reload` puts another configuration's agents and limits in force for new requests; the caller keeps `server` and
+    `storage` as they are. It raises ValueError as `build_agents`, and then changes nothing.
+    """
+
+    app: ASGIApp
+    runner: Runner
+    drain: asyncio.Event
+    reload: Callable[[GatewayConfig], None]
+
+
+def build_agents(config: GatewayConfig, registry: Registry) -> Agents:
+    """Raises: ValueError for an agent whose settings cannot work, naming it."""
+    agents = tuple(_agent(name, agent, config, registry) for name, agent in config.agents.items())
+    default = next((name for name, agent in config.agents.items() if agent.default), None)
+    return Agents(agents, default)
+
+
+def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry) -> Agent:
+    try:
+        factory = registry.factory(agent.type)
+        adapter = factory.build(agent.settings)
+        direct = factory.direct_replies(agent.settings)
+    except ValueError as error:
+        raise ValueError(f"agents.{name}: {error}") from error
+    card = agent.card
+    input_modes = card.input_modes or factory.input_modes
+    output_modes = card.output_modes or factory.output_modes
+    provider = config.cards.provider
+    settings = CardSettings(
+        title=card.name or name,
+        description=card.description or f"The agent {card.name or name}",
+        input_modes=input_modes,
+        output_modes=output_modes,
+        version=card.version,
+        skills=tuple(AgentSkill(**_given(skill)) for skill in card.skills),
+        extensions=tuple(AgentExtension(**_given(extension)) for extension in card.extensions),
+        provider=AgentProvider(url=provider.url, organization=provider.organization) if provider else None,
+        documentation_url=card.documentation_url,
+        icon_url=card.icon_url,
+        tenant=card.tenant,
+    )
+    policies = AgentPolicies(
+        client_context_ids_allowed=agent.client_context_ids == "allow",
+        busy_context=agent.busy_context,
+        idempotency=agent.idempotency,
+        direct_replies=direct,
+        on_missing_handle=agent.on_missing_handle,
+        shadow_history=agent.shadow_history,
+        queued_turns=config.limits.queued_turns_per_context,
+        turn_timeout=config.limits.turn_timeout,
+    )
+    return Agent(
+        name=name,
+        card=build_card(name, settings, config.server.public_url),
+        adapter=adapter,
+        tenant=card.tenant,
+        input_modes=input_modes,
+        output_modes=output_modes,
+        policies=policies,
+    )
+
+
+def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:
+    return {key: value for key, value in section.model_dump().items() if value not in (None, ())}
+
+
+def _application(
+    config: GatewayConfig, agents: Agents, operations: Operations, contexts: Contexts, health: Health, clock: Clock
+) -> ASGIApp:
+    limits = config.limits
+    settings = BindingSettings(
+        limits=Limits(
+            parts=limits.parts,
+            reference_ids=limits.reference_ids,
+            extensions=limits.extensions,
+            metadata=limits.metadata,
+            id_length=limits.id_length,
+        ),
+        body=limits.request_body,
+        json_depth=limits.json_depth,
+        keepalive=limits.stream_keepalive,
+        send_timeout=limits.stream_blocked,
+    )
+    public_url = config.server.public_url
+    served = routes(
+        operations,
+        agents,
+        NoAuthentication(),
+        public_url=public_url,
+        drain=operations.drain,
+        settings=settings,
+        clock=clock,
+        contexts=contexts,
+    )
+    app = Router([*health.routes(), *served], redirect_slashes=False)
+    return HostGuard(app, allowed_hosts(config.server.host, public_url))
+
+
+@asynccontextmanager
+async def running(config: GatewayConfig, registry: Registry, clock: Clock | None = None) -> AsyncIterator[Gateway]:
+    """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
+    clock = clock or Clock()
+    agents = build_agents(config, registry)
+    drain = asyncio.Event()
+    ledgers = registry.ledger(config.storage.url)
+    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
+        fanout = Fanout(_stream_limits(config))
+        runner = Runner(ledger, fanout, clock)
+        secret = await ledger.secret("page-token")
+        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
+        contexts = Contexts(ledger, runner, fanout, clock)
+        health = Health(ledger, drain)
+
+        def generation(config: GatewayConfig, agents: Agents) -> Generation:
+            return Generation(_application(config, agents, operations, contexts, health, clock), agents)
+
+        def reload(config: GatewayConfig) -> None:
+            front.succeed(generation(config, build_agents(config, registry)))
+            fanout.limit(_stream_limits(config))
+
+        front = Succession(generation(config, agents), runner.idle)
+        async with front.lasting(), runner.running():
+            yield Gateway(front, runner, drain, reload)
+
+
+def _stream_limits(config: GatewayConfig) -> StreamLimits:
+    limits = config.limits
+    return StreamLimits(limits.stream_buffer_events, limits.stream_buffer_bytes, limits.streams)
+
+
+async def serve(
+    config: GatewayConfig, on_ready: Callable[[str], None], reload: Callable[[], GatewayConfig] | None = None
+) -> None:
+    """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the base URL.
+
+    `reload` reads the configuration again, at every SIGHUP and in a thread, and raises ConfigInvalid.
+
+    Raises: OSError when the address cannot be had, ValueError and LedgerUnavailable as `running`.
+    """
+    bound = listen(config.server.host, config.server.port)
+    with bound:
+        served = config.model_copy(update={"server": config.server.bound_to(bound.getsockname()[1])})
+        signals = Signals()
+        async with running(served, Registry()) as gateway:
+            server = HttpServer(gateway.app, bound)
+            with signals.watched(reloads=reload is not None):
+                async with asyncio.TaskGroup() as group:
+                    serving = group.create_task(server.serve())
+                    on_ready(served.server.public_url)
+                    waits: list[Awaitable[object]] = [signals.first.wait(), serving]
+                    if reload is not None:
+                        waits.append(_reloading(gateway, config, served, signals.reload, reload))
+                    await _first_of(*waits)
+                    gateway.drain.set()
+                    await _drained(gateway, signals, config.server.shutdown_grace)
+                    server.stop()
+
+
+async def _reloading(
+    gateway: Gateway,
+    given: GatewayConfig,
+    served: GatewayConfig,
+    asked: asyncio.Event,
+    read: Callable[[], GatewayConfig],
+) -> None:
+    """Never returns. A configuration that is wrong in any way changes nothing."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            wanted = await asyncio.to_thread(read)
+            gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in _FIXED}))
+        except ConfigInvalid as error:
+            for problem in error.problems:
+                log.error("reload.refused", problem=str(problem))
+        except ValueError as error:
+            log.error("reload.refused", problem=str(error))
+        except Exception:  # a file that cannot even be judged must not end a gateway that works
+            log.exception("reload.refused")
+        else:
+            for setting in _changed(given, wanted):
+                log.warning("reload.needs-restart", setting=setting)
+            log.info("reload.done", agents=list(wanted.agents))
+
+
+_FIXED = ("server", "storage")
+
+
+def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
+    """The settings that cannot change while the process runs, and should; not those that only follow from others."""
+    changed = []
+    for section in _FIXED:
+        before, after = getattr(old, section), getattr(new, section)
+        names = [name for name in type(before).model_fields if getattr(before, name) != getattr(after, name)]
+        given = before.model_fields_set | after.model_fields_set
+        changed += [f"{section}.{name}" for name in names if name in given]
+    return changed
+
+
+async def _drained(gateway: Gateway, signals: Signals, grace: float) -> None:
+    """Waits until no turn runs, the grace is over or a second signal came."""
+    try:
+        async with asyncio.timeout(grace):
+            await _first_of(signals.second.wait(), gateway.runner.idle())
+    except TimeoutError:
+        log.warning("drain.incomplete", grace=grace)
+
+
+async def _first_of(*waits: Awaitable[object]) -> None:
+    """Returns when one of them has ended; the others are cancelled, but for tasks, which belong to their group."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [wait if isinstance(wait, asyncio.Task) else group.create_task(_wait(wait)) for wait in waits]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task, wait in zip(tasks, waits, strict=True):
+            if task is not wait:
+                task.cancel()
+
+
+async def _wait(wait: Awaitable[object]) -> None:
+    await wait

@@ -1,0 +1,210 @@
+"""What both HTTP bindings do with a request, in this order: who asks, which agent, body, version, params, operation.
+
+Law: `Front.invoke` is the only caller of the operations.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+from starlette.datastructures import Headers as RequestHeaders
+from starlette.types import ASGIApp, Receive, Scope
+
+from gateway import checks
+from gateway.agents import Agent, Agents
+from gateway.bindings.headers import ServiceParameters, refuse_media_type
+from gateway.bindings.reply import Headers
+from gateway.bindings.sse import StreamSettings
+from gateway.calls import Call, EventStream, Operations
+from gateway.clock import Clock
+from gateway.commits import Caller, LedgerUnavailable
+from gateway.errors import A2AError, Busy, ExtensionSupportRequired, InternalError, InvalidRequest, PayloadTooLarge
+from gateway.model import Json
+from gateway.wire import strict_json
+from gateway.wire.v1_0 import Method
+from gateway.wire.versions import Dialect, negotiate
+
+_OFF_LOOP = 1024 * 1024
+"""Bodies longer than this are read by another thread."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Authenticator(Protocol):
+    def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        """Raises: Unauthenticated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BindingSettings:
+    """Sizes in bytes, times in seconds."""
+
+    limits: checks.Limits = field(default_factory=checks.Limits)
+    body: int = 8 * 1024 * 1024
+    json_depth: int = 100
+    body_timeout: float = 30.0
+    keepalive: float = 15.0
+    send_timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request before its body. `agent` is the one that its path names, or None."""
+
+    caller: Caller
+    agent: str | None
+    parameters: ServiceParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A body and the JSON in it."""
+
+    body: bytes
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an operation gave: `result` as JSON (None: it has no result), or a stream."""
+
+    result: bytes | None
+    stream: EventStream | None
+    headers: Headers
+
+
+class ClientGone(Exception):
+    """The client has left before its request was complete."""
+
+
+Read = Callable[[Dialect], tuple[Method, Any]]
+
+
+class Front:
+    """The gateway as the bindings see it."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        agents: Agents,
+        auth: Authenticator,
+        settings: BindingSettings,
+        clock: Clock,
+        drain: asyncio.Event,
+    ) -> None:
+        """`drain`, once set, ends every stream."""
+        self.agents = agents
+        self.settings = settings
+        self.streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
+        self._auth = auth
+        self._clock = clock
+        self._operations = operations
+
+    def admit(self, scope: Scope, agent: str | None) -> Incoming:
+        """Raises: Unauthenticated, NotFound."""
+        headers = RequestHeaders(scope=scope)
+        caller = self._auth.authenticate(headers)
+        if agent is not None:
+            self.agents.resolve(agent, None)
+        return Incoming(caller, agent, ServiceParameters.of(scope))
+
+    async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ...) -> Document:
+        """The body as JSON; `empty` is what a body of no bytes means, if anything.
+
+        Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest for a body that does not arrive.
+        """
+        refuse_media_type(scope)
+        body = await self._read_body(scope, receive)
+        if not body and empty is not ...:
+            return Document(body, empty)
+        depth = self.settings.json_depth
+        if len(body) > _OFF_LOOP:
+            return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
+        return Document(body, strict_json.decode(body, depth))
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        declared = RequestHeaders(scope=scope).get("content-length", "")
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > self.settings.body:
+            raise self._too_large()
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.settings.body_timeout):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size > self.settings.body:
+                        raise self._too_large()
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return b"".join(chunks)
+        except TimeoutError:
+            raise InvalidRequest(f"the body did not arrive within {self.settings.body_timeout:g} s") from None
+
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
+
+    async def invoke(self, incoming: Incoming, read: Read, *, size: int = 0) -> Outcome:
+        """Performs one operation. `read` finds method and request in the dialect; `size` is that of the body.
+
+        Raises: A2AError.
+        """
+        dialect = negotiate(incoming.parameters.version)
+        method, request = await asyncio.to_thread(read, dialect) if size > _OFF_LOOP else read(dialect)
+        checks.check(request, self.settings.limits)
+        agent = self.agents.resolve(incoming.agent, request.tenant)
+        requested = incoming.parameters.extensions(self.settings.limits)
+        active = _activate(agent, requested, method)
+        call = Call(
+            agent=agent,
+            caller=incoming.caller,
+            extensions=frozenset(active),
+            idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
+            last_event_id=incoming.parameters.last_event_id(),
+        )
+        headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
+        result = await getattr(self._operations, method.operation)(call, request)
+        if method.streaming:
+            return Outcome(None, result, headers)
+        return Outcome(None if result is None else dialect.encode(result), None, headers)
+
+    async def answer(self, work: Awaitable[ASGIApp], refuse: Callable[[A2AError], ASGIApp]) -> ASGIApp:
+        """The response of `work`, or what `refuse` makes of the error that ended it. Raises: ClientGone."""
+        try:
+            return await work
+        except A2AError as error:
+            return refuse(error)
+        except LedgerUnavailable as error:
+            _log.warning("storage unavailable", error=str(error))
+            return refuse(Busy("The gateway's storage is not available; try again.", retry_after=5))
+        except ClientGone:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets an answer and none of its text
+            return refuse(self.unexpected(error))
+
+    def unexpected(self, error: Exception) -> InternalError:
+        """What the caller is told of a fault of ours; the log has the rest under the same correlation id."""
+        correlation_id = self._clock.correlation_id()
+        _log.error("request.failed", correlation_id=correlation_id, exc_info=error)
+        return InternalError(
+            f"Internal error (correlation id {correlation_id})", metadata={"correlationId": correlation_id}
+        )
+
+
+def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple[str, ...]:
+    """The extensions that both sides name, in the order of the request. Raises: ExtensionSupportRequired."""
+    declared = agent.card.capabilities.extensions or ()
+    missing = [extension.uri for extension in declared if extension.required and extension.uri not in requested]
+    if missing and method.needs_extensions:
+        raise ExtensionSupportRequired(
+            f"this agent requires the extension {missing[0]}; name it in A2A-Extensions",
+            metadata={"extensions": ", ".join(missing)},
+        )
+    names = {extension.uri for extension in declared}
+    return tuple(uri for uri in requested if uri in names)

@@ -1,0 +1,73 @@
+"""The first look at a request: its size, and under which name it came. Law: a web page must not reach a gateway that only
+listens for its own machine, whatever its DNS says.
+
+Source of the second: DNS rebinding, as in CVE-2025-66416.
+"""
+
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.bindings.reply import Reply
+from gateway.loopback import is_loopback
+
+_HEADER_BYTES = 32 * 1024
+_HEADER_FIELDS = 100
+_URL_BYTES = 8 * 1024
+
+
+def allowed_hosts(bind_host: str, public_url: str) -> frozenset[str] | None:
+    """The names under which a gateway on a loopback address answers; None, where any will do."""
+    if not is_loopback(bind_host):
+        return None
+    public = urlsplit(public_url).hostname
+    return frozenset({"localhost", "127.0.0.1", "::1", bind_host, *([public] if public else [])})
+
+
+def _refusal(status: int, name: str, message: str) -> Reply:
+    return Reply(msgspec.json.encode({"error": {"code": status, "status": name, "message": message}}), status)
+
+
+_URL_TOO_LONG = _refusal(414, "INVALID_ARGUMENT", f"the URL is longer than {_URL_BYTES} bytes")
+_HEADERS_TOO_LARGE = _refusal(
+    431, "INVALID_ARGUMENT", f"there are more than {_HEADER_FIELDS} headers, or more than {_HEADER_BYTES} bytes of them"
+)
+_FOREIGN_HOST = _refusal(421, "FAILED_PRECONDITION", "this gateway does not answer under the name in Host")
+_FOREIGN_ORIGIN = _refusal(403, "PERMISSION_DENIED", "this gateway does not answer pages from this Origin")
+
+
+class HostGuard:
+    """ASGI middleware around everything that the process serves."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+        """`hosts` are names without ports; None lets every name pass."""
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._judge(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _judge(self, scope: Scope) -> Reply | None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _URL_BYTES:
+            return _URL_TOO_LONG
+        if len(headers) > _HEADER_FIELDS or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
+            return _HEADERS_TOO_LARGE
+        if self._hosts is None:
+            return None
+        named = [value for name, value in headers if name == b"host"]
+        if len(named) != 1 or _host(b"//" + named[0]) not in self._hosts:
+            return _FOREIGN_HOST
+        if any(_host(value) not in self._hosts for name, value in headers if name == b"origin"):
+            return _FOREIGN_ORIGIN
+        return None
+
+
+def _host(value: bytes) -> str | None:
+    """The name in `//name:port` or in an origin, in lower case; None where there is none."""
+    try:
+        return urlsplit(value.decode("ascii")).hostname
+    except ValueError:
+        return None

@@ -1,0 +1,28 @@
+"""One whole HTTP response, ready to be sent: bytes and headers, nothing to compute."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+A2A_JSON = b"application/a2a+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An ASGI application that answers every request the same way."""
+
+    body: bytes
+    status: int = 200
+    media_type: bytes = JSON
+    headers: Headers = ()
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % len(self.body)), *self.headers]
+        if self.body:
+            headers.insert(0, (b"content-type", self.media_type))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})

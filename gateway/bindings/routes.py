@@ -1,0 +1,111 @@
+"""Where everything stands: cards, JSON-RPC at the base address of an agent, HTTP+JSON below it.
+
+/.well-known/agent-card.json                 the card of the only or the default agent
+/a2a                                         GET: all cards; POST: JSON-RPC to the agent in `tenant`, or the default one
+/a2a/{agent}                                 POST: JSON-RPC; with and without a slash at the end
+/a2a/{agent}/.well-known/agent-card.json     the card
+/a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
+/admin/api/v1/contexts/{id}                  DELETE, beside A2A
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from gateway.agents import Agents
+from gateway.bindings.admin import CONTEXT, OneContext
+from gateway.bindings.card import Cards
+from gateway.bindings.common import Authenticator, BindingSettings, Front
+from gateway.bindings.errors import rest_reply
+from gateway.bindings.jsonrpc import JsonRpc
+from gateway.bindings.rest import Resource, Rest, resource
+from gateway.calls import Operations
+from gateway.clock import Clock
+from gateway.contexts import Contexts
+from gateway.errors import NotFound
+
+_CARD = [".well-known", "agent-card.json"]
+_PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path begins behind one of them
+
+
+def routes(
+    operations: Operations,
+    agents: Agents,
+    auth: Authenticator,
+    *,
+    public_url: str,
+    drain: asyncio.Event,
+    settings: BindingSettings | None = None,
+    clock: Clock | None = None,
+    contexts: Contexts | None = None,
+) -> list[Route]:
+    """The routes of both HTTP bindings and the cards, and of `contexts`. `drain`, once set, ends every stream."""
+    clock = clock or Clock()
+    front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain)
+    cards = Cards(agents, public_url, datetime.fromtimestamp(clock.now() / 1000, UTC))
+    below = _Below(front, cards)
+    admin = [] if contexts is None else [Route(CONTEXT, OneContext(front, contexts))]
+    return [
+        Route("/a2a/{rest:path}", below),
+        Route("/a2a", below),
+        Route("/.well-known/agent-card.json", _RootCard(cards)),
+        *admin,
+    ]
+
+
+class _RootCard:
+    def __init__(self, cards: Cards) -> None:
+        self._cards = cards
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._cards.serve(None, scope, receive, send)
+
+
+class _Below:
+    """Everything under /a2a. One look at the segments of the path finds the binding, without a regular expression each."""
+
+    def __init__(self, front: Front, cards: Cards) -> None:
+        self._cards = cards
+        self._jsonrpc = JsonRpc(front)
+        self._rest = Rest(front)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        segments = scope["path_params"].get("rest", "").split("/")
+        if segments[-1] == "":
+            segments.pop()
+        if "" in segments or b"%2f" in scope.get("raw_path", b"").lower():
+            # A proxy in front may have judged another path than the one that these would lead to.
+            await rest_reply(NotFound("nothing stands at this address"))(scope, receive, send)
+            return
+        operation = _operation(segments)
+        match segments:
+            case []:
+                await self._base(scope, receive, send)
+            case [agent] if operation is None:
+                await self._jsonrpc.serve(agent, scope, receive, send)
+            case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
+                await self._cards.serve(named[0] if named else None, scope, receive, send)
+            case _ if operation is not None:
+                named, found = operation
+                agent = named[0] if named else None
+                tenant = named[1] if len(named) > 1 else None
+                await self._rest.serve(agent, tenant, found, scope, receive, send)
+            case _:
+                await rest_reply(NotFound("nothing stands at this address"))(scope, receive, send)
+
+    async def _base(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in ("GET", "HEAD"):
+            await self._cards.serve_list(scope, receive, send)
+        else:
+            await self._jsonrpc.serve(None, scope, receive, send)
+
+
+def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:
+    """Agent and tenant in front, and what stands behind them. The shortest front wins."""
+    for length in range(min(_PREFIXES, len(segments))):
+        found = resource(segments[length:])
+        if found is not None:
+            return segments[:length], found
+    return None

@@ -1,0 +1,301 @@
+"""`chat`: one conversation, line by line. Law: the prompt waits in the main thread and the agent is talked to in another,
+so that neither holds up the other; what breaks ends a message, not the conversation."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.cli.background import Background
+from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.failures import stop, told_plainly
+from gateway.cli.lines import Lines
+from gateway.cli.message import compose, file_part
+from gateway.cli.parameters import Output
+from gateway.cli.reaching import Reach, connected
+from gateway.cli.talking import goes_on
+from gateway.cli.terminal import Screen, json_text
+from gateway.cli.view import Standing, TextView, described_file
+from gateway.client import ENDED, WAITING, Client, Retry
+from gateway.client_wire import ClientError, text_at
+from gateway.config_problem import did_you_mean
+
+Json = Any
+
+PATIENCE = Retry(tries=10)
+"""About half a minute: a gateway that starts anew is back by then."""
+_PROMPT = "> "
+_HELP = """\
+A line is a message. Lines that begin with / are for the chat itself:
+  /file PATH   send this file along with the next message
+  /new         begin a new conversation
+  /cancel      cancel the task that runs or waits
+  /raw         show each event as JSON, or as text again
+  /help        this list
+  /quit        end; as does Ctrl-D
+A message that begins with / is written with two: //etc/hosts is a file."""
+
+
+def talk_on(there: Reach, context: str | None, output: Output) -> int:
+    """Raises: Stop."""
+    screen = Screen(sys.stdout, sys.stderr)
+    chat = Chat(there, screen, context, output)
+    # The lines outlast the loop, which wakes them.
+    with told_plainly(), Lines(sys.stdin, sys.stdout, sys.stderr) as lines, Background(chat.opened) as background:
+        prompter = _Prompter(chat, lines, background, screen)
+        try:
+            prompter.run()
+        except KeyboardInterrupt:
+            screen.tell("\n".join(["", *chat.left_behind()]))
+            code = ExitCode.INTERRUPTED
+        else:
+            code = ExitCode.OK
+    for line in chat.farewell():
+        screen.tell(line)
+    return code
+
+
+# --- in the event loop ------------------------------------------------------------------------------------------------
+
+
+class Chat:
+    """The conversation with the agent."""
+
+    def __init__(self, there: Reach, screen: Screen, context: str | None, output: Output) -> None:
+        self.standing = Standing(context=context)
+        self.output = output
+        self._there = there
+        self._screen = screen
+        self._view = TextView(screen)
+        self._lost = False
+        self._talks = False
+        self._cancels = False
+        self._client: Client
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Connected with the agent, for as long as the block lasts. Raises: ClientError."""
+        async with connected(self._there, PATIENCE, self._pause) as client:
+            self._client = client
+            yield
+
+    async def _pause(self, seconds: float) -> None:
+        if not self._lost:
+            self._screen.note("the connection is lost; waiting for the agent to come back")
+        self._lost = True
+        await asyncio.sleep(seconds)
+
+    async def say(self, parts: list[Json]) -> None:
+        """Sends a message, to the task that waits for one if any, and shows the answer. Raises: ClientError."""
+        before, self._lost, self._talks, self._cancels = self.standing, False, True, False
+        task = before.task if before.state in WAITING else None
+        if task is None:
+            self._view = TextView(self._screen)
+        else:
+            self._view.go_on()
+        message = compose(parts, context=before.context, task=task)
+        self.standing = Standing(context=before.context, task=task)
+        event: Json = None
+        try:
+            async with aclosing(self._events(message)) as events:
+                async for event in events:
+                    self._receive(event)
+                    if self._cancels and self.standing.task is not None:
+                        await self.cancel()
+        except ClientError:
+            if event is None:
+                self.standing = before
+            raise
+        finally:
+            self._talks = False
+            self._screen.end_line()
+        await self._finish(event)
+
+    async def _events(self, message: Json) -> AsyncGenerator[Json, None]:
+        if self._client.endpoint.streaming:
+            async with aclosing(self._client.stream({"message": message})) as events:
+                async for event in events:
+                    yield event
+            return
+        result = await self._client.send({"message": message, "configuration": {"returnImmediately": True}})
+        yield result
+        task = text_at(result, "task", "id")
+        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
+            yield {"task": await self._client.wait(task)}
+
+    def _receive(self, event: Json) -> None:
+        if self._lost:
+            self._screen.note("connected again")
+        self._lost = False
+        self.standing.note(event)
+        match self.output:
+            case Output.text:
+                self._view.receive(event)
+            case Output.jsonl:
+                self._screen.line(json_text(event))
+            case Output.json:
+                pass
+
+    async def _finish(self, last: Json) -> None:
+        standing = self.standing
+        if self.output is Output.text:
+            self._view.finish()
+        elif self.output is Output.json:
+            task = standing.task
+            result = last if standing.replied or task is None else {"task": await self._client.get_task(task)}
+            self._screen.line(json_text(result, indent=2))
+        if standing.state in WAITING:
+            self._screen.note(f"({standing.word}: the next line goes to the same task)")
+        elif standing.state == "TASK_STATE_CANCELED":
+            self._screen.note("(canceled)")
+
+    async def cancel(self) -> None:
+        """Cancels the task that runs or waits, as soon as the agent has named it. What goes wrong is told here."""
+        standing = self.standing
+        self._cancels = self._talks and standing.task is None
+        if self._cancels:
+            self._screen.note("(it is canceled as soon as the agent names its task)")
+            return
+        if standing.task is None or standing.state in ENDED:
+            self._screen.note("(there is no task to cancel)")
+            return
+        waits = standing.state in WAITING
+        try:
+            found = await self._client.cancel_task(standing.task)
+        except ClientError as error:
+            self._screen.tell(stop(error).text)
+            return
+        if waits:
+            standing.state = text_at(found, "status", "state")
+            self._screen.note(f"({standing.word})")
+
+    def begin_anew(self) -> None:
+        self.standing = Standing()
+        self._screen.note("(a new conversation)")
+
+    def farewell(self) -> Iterator[str]:
+        """How to come back."""
+        if self.standing.context is None:
+            return
+        there = self._there
+        target = [] if there.agent is None else [there.agent]
+        words = replace(there, agent=None).command("chat", *target, "--context", self.standing.context)
+        yield f"next: {words}"
+
+    def left_behind(self) -> list[str]:
+        """How to find the task again that nobody watches any more."""
+        standing = self.standing
+        if standing.task is None or standing.state in ENDED | WAITING:
+            return []
+        return goes_on(self._there, standing.task)
+
+
+# --- at the prompt ----------------------------------------------------------------------------------------------------
+
+
+class _Prompter:
+    def __init__(self, chat: Chat, lines: Lines, background: Background, screen: Screen) -> None:
+        self._chat = chat
+        self._lines = lines
+        self._background = background
+        self._screen = screen
+        self._files: list[Json] = []
+        self._commands: dict[str, Callable[[str], None]] = {
+            "file": self._attach,
+            "new": lambda _: self._chat.begin_anew(),
+            "cancel": lambda _: self._cancel(),
+            "raw": lambda _: self._toggle(),
+            "help": lambda _: self._screen.tell(_HELP),
+        }
+
+    def run(self) -> None:
+        """Until the last line. Raises: KeyboardInterrupt, Stop where nobody is there who could try again."""
+        if self._lines.typed:
+            self._screen.note("/help lists what is not a message; Ctrl-D ends")
+        while (line := self._lines.next(_PROMPT)) is not None:
+            if line.startswith("/") and not line.startswith("//"):
+                word, _, rest = line[1:].partition(" ")
+                if word == "quit":
+                    return
+                self._obey(word, rest.strip())
+                continue
+            text = line.removeprefix("/") if line.startswith("//") else line
+            if text.strip() or self._files:
+                self._say(text)
+
+    def _obey(self, word: str, rest: str) -> None:
+        command = self._commands.get(word)
+        if command is None:
+            meant = did_you_mean(word, [*self._commands, "quit"])
+            hint = f"did you mean /{meant}? " if meant else ""
+            self._complain(Stop(ExitCode.USAGE, f"chat: /{word} is no command; {hint}/help lists them"))
+        else:
+            command(rest)
+
+    def _complain(self, problem: Stop) -> None:
+        """Raises: `problem` where nobody is there who could do better."""
+        if not self._lines.typed:
+            raise problem
+        self._screen.tell(problem.text)
+
+    def _attach(self, path: str) -> None:
+        if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
+            path = path[1:-1]
+        if not path:
+            self._complain(Stop(ExitCode.USAGE, "chat: /file needs a path: /file report.pdf"))
+            return
+        try:
+            part = file_part(Path(path).expanduser(), "chat: /file")
+        except Stop as problem:
+            self._complain(problem)
+            return
+        self._files.append(part)
+        self._screen.note(f"({described_file(part)}, goes along with the next message)")
+
+    def _toggle(self) -> None:
+        self._chat.output = Output.text if self._chat.output is Output.jsonl else Output.jsonl
+        self._screen.note("(each event as JSON)" if self._chat.output is Output.jsonl else "(text)")
+
+    def _cancel(self) -> None:
+        self._background.start(self._chat.cancel()).result()
+
+    def _urgent(self, line: str) -> bool:
+        if line.strip() != "/cancel":
+            return False
+        self._background.start(self._chat.cancel())
+        return True
+
+    def _say(self, text: str) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self._complain(Stop(ExitCode.USAGE, "chat: that line is not UTF-8; send it as a file: /file PATH"))
+            return
+        parts: list[Json] = [{"text": text}] if text.strip() else []
+        files, self._files = self._files, []
+        turn = self._background.start(self._chat.say([*parts, *files]))
+        self._wait_for(turn)
+        try:
+            turn.result()
+        except ClientError as error:
+            reason = stop(error)
+            dropped = ["The files did not arrive; attach them again: /file PATH"] if files else []
+            self._complain(Stop(reason.code, "\n".join([reason.text, *self._chat.left_behind(), *dropped])))
+
+    def _wait_for(self, turn: Future[None]) -> None:
+        """Raises: KeyboardInterrupt where the user does not want to wait until the task is canceled, either."""
+        asked = False
+        while not turn.done():
+            try:
+                self._lines.until(turn, self._urgent)
+            except KeyboardInterrupt:
+                if asked:
+                    turn.cancel()
+                    raise
+                asked = True
+                self._screen.note("(canceling; Ctrl-C again leaves)")
+                self._background.start(self._chat.cancel())

@@ -1,0 +1,47 @@
+"""`check` and `schema`: a configuration, without serving it."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.probing import probe_agents
+from gateway.cli.sources import invalid, read_file, wrong_adapters
+from gateway.cli.terminal import json_text, visible
+from gateway.config import ConfigInvalid
+from gateway.config_printing import printed
+from gateway.config_schema import schema
+from gateway.registry import Registry
+
+
+def check_file(file: Path, *, live: bool, show: bool) -> int:
+    """Raises: Stop (78) with every problem, one a line; `live` also Stop (69, 75, 77) for a backend that cannot be used."""
+    try:
+        config = read_file(file, {})
+    except ConfigInvalid as error:
+        raise invalid(error.problems) from error
+    problems = asyncio.run(wrong_adapters(str(file), config))
+    if problems:
+        raise invalid(problems)
+    if show:
+        sys.stdout.write(visible(printed(config)))
+    # What is printed is a configuration and nothing else.
+    beside = sys.stderr if show else sys.stdout
+    beside.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
+    if live:
+        findings = asyncio.run(probe_agents(config))
+        beside.writelines(visible(f"{file}: agents.{each.agent}: {each.words}\n") for each in findings if not each.code)
+        failed = [each for each in findings if each.code]
+        if failed:
+            code = min((each.code for each in failed), key=_GRAVITY.index)
+            raise Stop(code, "\n".join(f"{file}: agents.{each.agent}: {each.words}" for each in failed))
+    return ExitCode.OK
+
+
+_GRAVITY = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
+
+
+def print_schema() -> int:
+    registry = Registry()
+    sys.stdout.write(f"{json_text(schema(registry, registry.known_types()), indent=2)}\n")
+    return ExitCode.OK

@@ -1,0 +1,312 @@
+"""The command line as a table: names, options, help. Law: imports nothing but typer; what a command does is imported when
+it runs, so that help is quick and needs no database, server or client."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.parameters import (
+    DEFAULT_URL,
+    Agent,
+    AgentOrUrl,
+    Binding,
+    Context,
+    Data,
+    Files,
+    Format,
+    Headers,
+    Key,
+    Output,
+    Task,
+    Text,
+    Timeout,
+    Url,
+    examples,
+)
+from gateway.cli.task_commands import GROUPS, chat
+from gateway.cli.terminal import PROGRAM
+
+DEFAULT_FILE = Path("gateway.yaml")
+
+
+class CardOutput(StrEnum):
+    text = "text"
+    json = "json"
+
+
+File = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
+OneFile = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", metavar="FILE", show_default=str(DEFAULT_FILE), help="The configuration file."),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TARGET", show_default=False, help="Agents in short, instead of a file."),
+]
+
+
+def build() -> typer.Typer:
+    """The application with all its commands."""
+    app = typer.Typer(
+        name=PROGRAM,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(
+        epilog=examples("a2a-gateway demo", "a2a-gateway serve ollama:llama3.3", "a2a-gateway serve -c gateway.yaml")
+    )(root)
+    for command, lines in _COMMANDS:
+        app.command(epilog=examples(*lines))(command)
+    for group in GROUPS:
+        group.add_to(app)
+    return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    show: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Exposes agents to A2A clients, whatever service runs behind them."""
+
+
+def serve(
+    targets: Targets = None,
+    file: OneFile = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the targets to this configuration file, then serve it.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --save write over a file.")] = False,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Listen on this address instead of the file's.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Listen on this port; 0 takes a free one.")
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen where other machines reach it, though nobody is asked who they are."),
+    ] = False,
+) -> int:
+    """Run the gateway on a configuration file, or on targets.
+
+    \b
+    A target is one agent:
+      openai:MODEL            OpenAI; the key is in OPENAI_API_KEY
+      ollama:MODEL            Ollama on this machine
+      chat:URL#MODEL          any Chat Completions server: vLLM, LM Studio, llama.cpp
+      python:./file.py:name   a function of yours; python:module:name
+      name=TARGET             one of these under a name of its own
+
+    Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
+    """
+    from gateway.cli.serving import ServeOrder, serve_agents
+
+    return serve_agents(ServeOrder(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
+) -> int:
+    """Write a gateway.yaml to start from, and an agent in Python.
+
+    Nothing that is there already is written over.
+    """
+    from gateway.cli.starting import write_starter
+
+    return write_starter(folder)
+
+
+def demo(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, show_default="8080, or the next free one", help="Where to listen."
+        ),
+    ] = None,
+) -> int:
+    """Run the gateway in front of scripted backends.
+
+    It needs no key and no service, and keeps nothing.
+    """
+    from gateway.cli.demonstrating import run_demo
+
+    return run_demo(port)
+
+
+def check(
+    file: File = DEFAULT_FILE,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask every backend, too: each model gets one word to answer to.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--print", help="Print everything that is in force, secrets masked.")] = False,
+) -> int:
+    """Tell everything that is wrong with a configuration file.
+
+    Exit codes: 0 all is well, 78 the file is wrong; with --live also 69 a backend is unreachable, 75 try again,
+    77 not authorised.
+    """
+    from gateway.cli.checking import check_file
+
+    return check_file(file, live=live, show=show)
+
+
+def schema() -> int:
+    """Print the JSON Schema of the configuration file, for editors."""
+    from gateway.cli.checking import print_schema
+
+    return print_schema()
+
+
+def card(
+    agent: AgentOrUrl = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    output: Annotated[
+        CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
+    ] = CardOutput.text,
+) -> int:
+    """Print the card of an agent."""
+    from gateway.cli.cards import print_card
+
+    return print_card(agent, url, headers or (), as_json=output is CardOutput.json)
+
+
+def health(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "-u",
+            "--url",
+            metavar="URL",
+            envvar="A2A_GATEWAY_URL",
+            show_default="this machine, port $A2A_GATEWAY__SERVER__PORT or 8080",
+            help="Address of the gateway.",
+        ),
+    ] = None,
+    live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
+) -> int:
+    """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
+    from gateway.cli.health import print_health
+
+    return print_health(url, live=live)
+
+
+def send(
+    text: Text,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    context: Context = None,
+    task: Task = None,
+    files: Files = None,
+    data: Data = None,
+    headers: Headers = None,
+    idempotency_key: Key = None,
+    output: Format = Output.text,
+    timeout: Timeout = None,
+) -> int:
+    """Send a message and print the complete answer.
+
+    Exit codes: 0 completed, 10 failed, 11 canceled, 12 rejected, 13 input required, 14 authorisation required,
+    15 not in time, 69 unreachable, 75 try again, 77 not authorised.
+    """
+    from gateway.cli.reaching import reach
+    from gateway.cli.talking import Order, talk
+
+    there = reach(agent, url, binding, headers)
+    return talk(Order("send", text, there, context, task, files or (), data, idempotency_key, output, timeout))
+
+
+def stream(
+    text: Text,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    context: Context = None,
+    task: Task = None,
+    files: Files = None,
+    data: Data = None,
+    headers: Headers = None,
+    idempotency_key: Key = None,
+    output: Format = Output.text,
+    timeout: Timeout = None,
+) -> int:
+    """Send a message and watch the answer come.
+
+    The answer goes to standard output, tool calls and progress to standard error. A connection that drops is taken up
+    again where it stopped; Ctrl-C leaves the task running. Exit codes: as for send.
+    """
+    from gateway.cli.reaching import reach
+    from gateway.cli.talking import Order, talk
+
+    there = reach(agent, url, binding, headers)
+    return talk(Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout))
+
+
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(f"{PROGRAM} {installed(PROGRAM)}")
+
+
+_COMMANDS = (
+    (
+        serve,
+        (
+            "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
+            "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
+            "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
+            "a2a-gateway serve -c gateway.yaml --port 9000",
+        ),
+    ),
+    (demo, ("a2a-gateway demo", "a2a-gateway demo --port 9000")),
+    (init, ("a2a-gateway init", "a2a-gateway init my-gateway")),
+    (
+        check,
+        (
+            "a2a-gateway check -c gateway.yaml",
+            "a2a-gateway check --live",
+            "a2a-gateway check --print > everything.yaml",
+        ),
+    ),
+    (schema, ("a2a-gateway schema > gateway.schema.json",)),
+    (card, ("a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")),
+    (
+        send,
+        (
+            "a2a-gateway send 'What is the weather?'",
+            "a2a-gateway send -a notes --context ID 'And tomorrow?'",
+            "a2a-gateway send -u https://agents.example.com --file report.pdf 'Summarise this'",
+            "git diff | a2a-gateway send -a reviewer -",
+        ),
+    ),
+    (
+        stream,
+        (
+            "a2a-gateway stream 'What is the weather?'",
+            "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
+            "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
+        ),
+    ),
+    (
+        chat,
+        (
+            "a2a-gateway chat support",
+            "a2a-gateway chat https://agents.example.com",
+            "a2a-gateway chat support --context ID",
+        ),
+    ),
+    (health, ("a2a-gateway health", "a2a-gateway health --live -u http://127.0.0.1:9000")),
+    (version, ("a2a-gateway version",)),
+)

@@ -1,0 +1,39 @@
+"""How commands end. Source: sysexits.h for 69 to 78; 10 to 15 are ours and tell a task's state."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    FAILED = 10
+    CANCELED = 11
+    REJECTED = 12
+    INPUT_REQUIRED = 13
+    AUTH_REQUIRED = 14
+    TIMED_OUT = 15
+    UNREACHABLE = 69
+    TRY_AGAIN = 75
+    NOT_AUTHORISED = 77
+    CONFIG_INVALID = 78
+    INTERRUPTED = 130
+
+
+OF_STATE = {
+    "TASK_STATE_COMPLETED": ExitCode.OK,
+    "TASK_STATE_FAILED": ExitCode.FAILED,
+    "TASK_STATE_CANCELED": ExitCode.CANCELED,
+    "TASK_STATE_REJECTED": ExitCode.REJECTED,
+    "TASK_STATE_INPUT_REQUIRED": ExitCode.INPUT_REQUIRED,
+    "TASK_STATE_AUTH_REQUIRED": ExitCode.AUTH_REQUIRED,
+}
+
+
+class Stop(Exception):
+    """Ends the command. `text` goes to standard error: what is wrong, where, and what to do next."""
+
+    def __init__(self, code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text

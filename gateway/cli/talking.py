@@ -1,0 +1,179 @@
+"""`send` and `stream`: one message to an agent, and what it says. Law: the task is the agent's; losing the terminal, the
+connection or patience never stops it, and the user is told how to find it again."""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.failures import stop
+from gateway.cli.message import build_message
+from gateway.cli.parameters import Output
+from gateway.cli.reaching import Reach, connected
+from gateway.cli.terminal import Screen, json_text, program
+from gateway.cli.view import Standing, TextView
+from gateway.client import ENDED, WAITING, Client
+from gateway.client_wire import ClientError, text_at
+
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was typed."""
+
+    command: Literal["send", "stream"]
+    text: str
+    there: Reach
+    context: str | None
+    task: str | None
+    files: Sequence[Path]
+    data: str | None
+    idempotency_key: str | None
+    output: Output
+    timeout: float | None
+
+
+def talk(order: Order) -> int:
+    """Raises: Stop."""
+    message = build_message(order.text, files=order.files, data=order.data, context=order.context, task=order.task)
+    talking = _Talk(order, message, Screen(sys.stdout, sys.stderr))
+    try:
+        asyncio.run(talking.perform())
+    except KeyboardInterrupt:
+        talking.leave("interrupted")
+        return ExitCode.INTERRUPTED
+    except TimeoutError:
+        talking.leave(f"no end within {order.timeout:g} s")
+        return ExitCode.TIMED_OUT
+    except ClientError as error:
+        talking.screen.end_line()
+        reason = stop(error)
+        if not talking.heard:
+            raise reason from error
+        talking.leave(reason.text)
+        return reason.code
+    return talking.end()
+
+
+class _Talk:
+    def __init__(self, order: Order, message: dict[str, Json], screen: Screen) -> None:
+        self.screen = screen
+        self.standing = Standing(context=order.context, task=order.task)
+        self._order = order
+        self._message = message
+        self._sent = False
+        self.heard = False
+        """Has the agent taken the message?"""
+        self._view = TextView(screen)
+
+    async def perform(self) -> None:
+        """Raises: ClientError, TimeoutError."""
+        order = self._order
+        async with asyncio.timeout(order.timeout), connected(order.there) as client:
+            self._sent = True
+            if order.task is not None and order.output is Output.text:
+                self._view.skip(await client.get_task(order.task))
+            await (self._send(client) if order.command == "send" else self._stream(client))
+
+    # --- send
+
+    async def _send(self, client: Client) -> None:
+        request: dict[str, Json] = {"message": self._message}
+        if self._order.task is None:
+            # The id of a new task is needed at once, to wait for it whatever happens to this connection.
+            request["configuration"] = {"returnImmediately": True}
+        result = await client.send(request, self._order.idempotency_key)
+        self._note(result)
+        task = text_at(result, "task", "id")
+        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
+            result = {"task": await client.wait(task)}
+            self._note(result)
+        if self._order.output is Output.text:
+            self._view.receive(result)
+        else:
+            self._print(result)
+
+    # --- stream
+
+    async def _stream(self, client: Client) -> None:
+        if not client.endpoint.streaming:
+            raise Stop(ExitCode.USAGE, "this agent does not stream, as its card says; use send instead of stream")
+        event: Json = None
+        async with aclosing(client.stream({"message": self._message}, self._order.idempotency_key)) as events:
+            async for event in events:
+                self._note(event)
+                self._receive(event)
+        if self._order.output is Output.json:
+            task = self.standing.task
+            self._print({"task": await client.get_task(task)} if task and not self.standing.replied else event)
+
+    def _note(self, event: Json) -> None:
+        self.heard = True
+        self.standing.note(event)
+
+    def _receive(self, event: Json) -> None:
+        match self._order.output:
+            case Output.text:
+                self._view.receive(event)
+            case Output.jsonl:
+                self._print(event)
+            case Output.json:
+                pass
+
+    def _print(self, value: Json) -> None:
+        self.screen.line(json_text(value, indent=2 if self._order.output is Output.json else None))
+
+    # --- the end
+
+    def end(self) -> int:
+        """The exit code of a task that has ended or waits."""
+        if self._order.output is Output.text:
+            self._view.finish()
+            for line in self._farewell():
+                self.screen.tell(line)
+        return self.standing.exit_code
+
+    def _farewell(self) -> Iterator[str]:
+        standing = self.standing
+        named = (("context", standing.context), ("task", standing.task))
+        ids = [f"{name} {value}" for name, value in named if value]
+        if ids:
+            yield "  ".join((*ids, *([standing.word] if standing.word else [])))
+        if standing.context or standing.task:
+            yield f"next: {self._next()}"
+
+    def _next(self) -> str:
+        order, standing = self._order, self.standing
+        words = [order.command, *order.there.words]
+        if standing.state in WAITING and standing.task:
+            words += ["--task", standing.task]
+        elif standing.context:
+            words += ["--context", standing.context]
+        return f"{program()} {shlex.join(words)} 'your next message'"
+
+    def leave(self, why: str) -> None:
+        """The user goes, the task goes on: how to follow it and how to cancel it."""
+        self.screen.end_line()
+        lines = [why]
+        if not self._sent:
+            lines = [f"{why}; nothing was sent"]
+        elif self.standing.task is None:
+            lines = [f"{why}; the agent may work on the message, but it has not named a task yet"]
+        else:
+            lines += goes_on(self._order.there, self.standing.task)
+        self.screen.tell("\n".join(lines))
+
+
+def goes_on(there: Reach, task: str) -> list[str]:
+    """How to find a task again that nobody watches any more."""
+    return [
+        f"The task {task} goes on.",
+        f"follow: {there.command('tasks', 'watch', argument=task)}",
+        f"cancel: {there.command('tasks', 'cancel', argument=task)}",
+    ]

@@ -1,0 +1,257 @@
+"""`chat`, `tasks ...` and `contexts ...` of the command table. Law: as `commands`, it imports nothing but typer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gateway.cli.parameters import (
+    DEFAULT_URL,
+    Agent,
+    AgentOrUrl,
+    Binding,
+    Context,
+    Format,
+    Headers,
+    Output,
+    Url,
+    examples,
+)
+
+
+class StateChoice(StrEnum):
+    submitted = "submitted"
+    working = "working"
+    completed = "completed"
+    failed = "failed"
+    canceled = "canceled"
+    rejected = "rejected"
+    input_required = "input-required"
+    auth_required = "auth-required"
+
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the task.")]
+ContextId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the context.")]
+OfContext = Annotated[str | None, typer.Option("--context", metavar="ID", help="Only those of this conversation.")]
+InState = Annotated[
+    StateChoice | None,
+    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(StateChoice)}."),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="The latest N; all of them if not given.")
+]
+From = Annotated[
+    int | None, typer.Option("--from", metavar="N", min=1, help="Begin with event N; with the first if not given.")
+]
+Listing = Annotated[
+    Output,
+    typer.Option(
+        "-o", "--output", metavar="text|json|jsonl", help="text: columns; json: all in one; jsonl: a line each."
+    ),
+]
+Whole = Annotated[
+    Output,
+    typer.Option(
+        "-o", "--output", metavar="text|json|jsonl", help="text; json: as the agent tells it; jsonl: on a line."
+    ),
+]
+
+
+def chat(
+    agent: AgentOrUrl = None,
+    url: Url = DEFAULT_URL,
+    binding: Binding = None,
+    context: Context = None,
+    headers: Headers = None,
+    output: Format = Output.text,
+) -> int:
+    """Talk with an agent: a line is a message.
+
+    \b
+    Lines that begin with / are for the chat itself:
+      /file PATH   send this file along with the next message
+      /new         begin a new conversation
+      /cancel      cancel the task that runs or waits
+      /raw         show each event as JSON, or as text again
+      /help        list them
+      /quit        end; as does Ctrl-D
+
+    Ctrl-C cancels the task while an answer comes, and ends the chat otherwise. A connection that drops is taken up again
+    where it stopped, also when the gateway starts anew.
+    """
+    from gateway.cli.chatting import talk_on
+    from gateway.cli.reaching import reach
+
+    return talk_on(reach(agent, url, binding, headers), context, output)
+
+
+def list_tasks(
+    context: OfContext = None,
+    state: InState = None,
+    limit: Limit = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Listing = Output.text,
+) -> int:
+    """List tasks, the latest first.
+
+    The columns are task, state, time of the state, context, and what was said first.
+    """
+    from gateway.cli.reaching import reach
+    from gateway.cli.tasks import Filters, print_tasks
+
+    return print_tasks(reach(agent, url, binding, headers), Filters(context, state, limit), output)
+
+
+def get_task(
+    task: TaskId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Whole = Output.text,
+) -> int:
+    """Show a task: its state, what was said, and its artifacts."""
+    from gateway.cli.reaching import reach
+    from gateway.cli.tasks import print_task
+
+    return print_task(reach(agent, url, binding, headers), task, output)
+
+
+def cancel_task(
+    task: TaskId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Whole = Output.text,
+) -> int:
+    """Cancel a task that has not ended."""
+    from gateway.cli.reaching import reach
+    from gateway.cli.tasks import cancel
+
+    return cancel(reach(agent, url, binding, headers), task, output)
+
+
+def watch_task(
+    task: TaskId,
+    first: From = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Format = Output.text,
+) -> int:
+    """Watch a task until it ends or waits for somebody.
+
+    It begins with what is past already. An agent that keeps no log of events shows the task as it stands and what
+    follows. Exit codes: as for send.
+    """
+    from gateway.cli.reaching import reach
+    from gateway.cli.tasks import watch
+
+    return watch(reach(agent, url, binding, headers), task, first, output)
+
+
+def list_contexts(
+    limit: Limit = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Listing = Output.text,
+) -> int:
+    """List conversations, the latest first.
+
+    The columns are context, number of tasks, state of the last task, its time, and what was said first.
+    """
+    from gateway.cli.contexts import print_contexts
+    from gateway.cli.reaching import reach
+
+    return print_contexts(reach(agent, url, binding, headers), limit, output)
+
+
+def show_context(
+    context: ContextId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    output: Whole = Output.text,
+) -> int:
+    """Show a conversation: all that was said, the oldest first."""
+    from gateway.cli.contexts import print_context
+    from gateway.cli.reaching import reach
+
+    return print_context(reach(agent, url, binding, headers), context, output)
+
+
+def delete_context(context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None) -> int:
+    """Delete a conversation and all that was said in it.
+
+    What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
+    It deletes what was said to every agent of the gateway under this id; with -a only if that agent was among them.
+    """
+    from gateway.cli.contexts import delete
+    from gateway.cli.reaching import reach
+
+    return delete(reach(agent, url, None, headers), context)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands below a word. `commands`: name, function, examples."""
+
+    name: str
+    text: str
+    commands: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...]
+
+    def add_to(self, app: typer.Typer) -> None:
+        group = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+        for name, command, lines in self.commands:
+            group.command(name, epilog=examples(*lines))(command)
+        shown = [lines[0] for _, _, lines in self.commands]
+        app.add_typer(group, name=self.name, help=self.text, epilog=examples(*shown))
+
+
+GROUPS = (
+    Group(
+        "tasks",
+        "See, watch and cancel the tasks of an agent.",
+        (
+            (
+                "list",
+                list_tasks,
+                ("a2a-gateway tasks list -a support", "a2a-gateway tasks list --state failed --limit 10 -o jsonl"),
+            ),
+            (
+                "get",
+                get_task,
+                ("a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts"),
+            ),
+            ("cancel", cancel_task, ("a2a-gateway tasks cancel ID -a support",)),
+            (
+                "watch",
+                watch_task,
+                ("a2a-gateway tasks watch ID -a support", "a2a-gateway tasks watch ID --from 7 -o jsonl"),
+            ),
+        ),
+    ),
+    Group(
+        "contexts",
+        "See and delete conversations.",
+        (
+            (
+                "list",
+                list_contexts,
+                ("a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json"),
+            ),
+            ("show", show_context, ("a2a-gateway contexts show ID -a support",)),
+            ("delete", delete_context, ("a2a-gateway contexts delete ID",)),
+        ),
+    ),
+)

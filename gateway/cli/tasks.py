@@ -1,0 +1,207 @@
+"""`tasks`: what an agent is and was at work on."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.failures import stop, told_plainly
+from gateway.cli.parameters import Output
+from gateway.cli.reaching import Reach, connected
+from gateway.cli.table import local_time, print_rows
+from gateway.cli.talking import goes_on
+from gateway.cli.task_commands import StateChoice
+from gateway.cli.terminal import Screen, json_text, visible
+from gateway.cli.transcript import moment_of, opening, state_of, transcript
+from gateway.cli.view import Standing, TextView
+from gateway.client import Client
+from gateway.client_wire import ClientError, Refused, text_at
+
+Json = Any
+
+_NOT_FOUND = -32001
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which tasks. `limit` None: all."""
+
+    context: str | None = None
+    state: StateChoice | None = None
+    limit: int | None = None
+
+    @property
+    def params(self) -> dict[str, Json]:
+        """Those of ListTasks."""
+        where: dict[str, Json] = {}
+        if self.context is not None:
+            where["contextId"] = self.context
+        if self.state is not None:
+            where["status"] = f"TASK_STATE_{self.state.name.upper()}"
+        return where
+
+
+async def listed(there: Reach, filters: Filters, more: dict[str, Json] | None = None) -> list[Json]:
+    """Raises: ClientError."""
+    async with (
+        connected(there) as client,
+        aclosing(client.tasks(filters.params | (more or {}), filters.limit)) as tasks,
+    ):
+        return [task async for task in tasks]
+
+
+def print_json(values: list[Json], whole: Json, output: Output) -> None:
+    """A line for each value, or all in one document."""
+    lines = [json_text(value) for value in values] if output is Output.jsonl else [json_text(whole, indent=2)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+# --- list -------------------------------------------------------------------------------------------------------------
+
+
+def print_tasks(there: Reach, filters: Filters, output: Output) -> int:
+    """Raises: Stop."""
+    with told_plainly():
+        tasks = asyncio.run(listed(there, filters))
+    if output is not Output.text:
+        print_json(tasks, {"tasks": tasks}, output)
+        return ExitCode.OK
+    rows = [
+        (
+            text_at(task, "id") or "",
+            state_of(task),
+            local_time(sys.stdout, moment_of(task)),
+            text_at(task, "contextId") or "",
+            opening(task),
+        )
+        for task in tasks
+    ]
+    if rows:
+        print_rows(sys.stdout, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), rows)
+    else:
+        sys.stderr.write("there are no such tasks\n" if filters.params else "there are no tasks\n")
+    return ExitCode.OK
+
+
+# --- get, cancel ------------------------------------------------------------------------------------------------------
+
+
+def print_task(there: Reach, task: str, output: Output) -> int:
+    """Raises: Stop."""
+
+    async def get() -> Json:
+        async with connected(there) as client:
+            return await client.get_task(task)
+
+    with told_plainly(), _there(there, task):
+        found = asyncio.run(get())
+    if output is not Output.text:
+        print_json([found], found, output)
+        return ExitCode.OK
+    head = f"{state_of(found)}  {local_time(sys.stdout, moment_of(found))}".rstrip()
+    lines = [f"task     {text_at(found, 'id')}", f"context  {text_at(found, 'contextId')}", f"state    {head}"]
+    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+    said = list(transcript(found))
+    sys.stdout.writelines(f"{line}\n" for line in (["", *said] if said else []))
+    return ExitCode.OK
+
+
+def cancel(there: Reach, task: str, output: Output) -> int:
+    """Raises: Stop."""
+
+    async def ask() -> Json:
+        async with connected(there) as client:
+            return await client.cancel_task(task)
+
+    with told_plainly(), _there(there, task):
+        found = asyncio.run(ask())
+    if output is Output.text:
+        sys.stdout.write(f"{visible(f'task {task} is {state_of(found)}')}\n")
+    else:
+        print_json([found], found, output)
+    return ExitCode.OK
+
+
+@contextmanager
+def _there(there: Reach, task: str) -> Iterator[None]:
+    """Raises: Stop for a task that the agent does not know, and says where to look."""
+    try:
+        yield
+    except Refused as error:
+        if error.code != _NOT_FOUND and error.reason != "TASK_NOT_FOUND":
+            raise
+        text = f"there is no task {task!r} at {there.place}\nThose that are there: {there.command('tasks', 'list')}"
+        raise Stop(ExitCode.UNEXPECTED, text) from error
+
+
+# --- watch ------------------------------------------------------------------------------------------------------------
+
+
+def watch(there: Reach, task: str, first: int | None, output: Output) -> int:
+    """Raises: Stop."""
+    watching = _Watch(there, task, first, output, Screen(sys.stdout, sys.stderr))
+    try:
+        with _there(there, task):
+            asyncio.run(watching.perform())
+    except KeyboardInterrupt:
+        watching.leave("interrupted")
+        return ExitCode.INTERRUPTED
+    except ClientError as error:
+        reason = stop(error)
+        if watching.standing.state is None:
+            raise reason from error
+        watching.leave(reason.text)
+        return reason.code
+    return watching.end()
+
+
+class _Watch:
+    def __init__(self, there: Reach, task: str, first: int | None, output: Output, screen: Screen) -> None:
+        self.standing = Standing(task=task)
+        self._there = there
+        self._task = task
+        self._first = first or 1
+        self._output = output
+        self._screen = screen
+        self._view = TextView(screen)
+
+    async def perform(self) -> None:
+        """Raises: ClientError."""
+        async with connected(self._there) as client:
+            now = await client.get_task(self._task)
+            async for event in self._events(client, now):
+                if self.standing.state is None and self._first > 1:
+                    self._view.skip(event.get("task"))
+                self.standing.note(event)
+                self._show(event)
+            if self._output is Output.json:
+                self._screen.line(json_text({"task": await client.get_task(self._task)}, indent=2))
+
+    async def _events(self, client: Client, now: Json) -> AsyncIterator[Json]:
+        if not client.endpoint.streaming:
+            yield {"task": now}
+            yield {"task": await client.wait(self._task)}
+            return
+        async with aclosing(client.follow(self._task, self._first - 1, moment_of(now))) as events:
+            async for event in events:
+                yield event
+
+    def _show(self, event: Json) -> None:
+        if self._output is Output.text:
+            self._view.receive(event)
+        elif self._output is Output.jsonl:
+            self._screen.line(json_text(event))
+
+    def end(self) -> int:
+        """The exit code of a task that has ended or waits."""
+        if self._output is Output.text:
+            self._view.finish()
+            self._screen.tell(f"context {self.standing.context}  task {self._task}  {self.standing.word}")
+        return self.standing.exit_code
+
+    def leave(self, why: str) -> None:
+        self._screen.end_line()
+        self._screen.tell("\n".join([why, *goes_on(self._there, self._task)]))

@@ -1,0 +1,101 @@
+"""What the user sees: answers on standard output, everything else on standard error.
+
+Law: nothing that an agent says reaches a terminal before its control characters are made visible.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+# Control characters but for tab and newline, those that turn the direction of text, other ends of lines, half characters.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOTE_LENGTH = 200
+
+PROGRAM = "a2a-gateway"
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would obey written as an escape such as `\\x1b`."""
+    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    line = " ".join(visible(text).split())
+    return line if len(line) <= _NOTE_LENGTH else line[: _NOTE_LENGTH - 1] + "…"
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON for people and programs alike: readable, and safe on a terminal."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def program() -> str:
+    """How to call this program again from the same folder, for a shell."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(_from_here(Path(sys.executable)))} -m gateway"
+    path = _from_here(called.absolute())
+    found = shutil.which(PROGRAM)
+    on_path = found is not None and Path(path).is_absolute() and Path(found).absolute() == called.absolute()
+    return PROGRAM if on_path or called.name != PROGRAM else shlex.quote(path)
+
+
+def _from_here(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+class Screen:
+    """Two streams that may be one terminal."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+        self._shared = out.isatty() and err.isatty()
+        self._dims = err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._mid_line = False
+
+    def answer(self, text: str) -> None:
+        """Text of the answer, as it comes."""
+        if text:
+            self._out.write(visible(text))
+            self._out.flush()
+            self._mid_line = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        if self._mid_line:
+            self.answer("\n")
+
+    def line(self, text: str) -> None:
+        """A line of standard output of its own. The text is safe already."""
+        self.end_line()
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def note(self, text: str) -> None:
+        """A line beside the answer, in short."""
+        self._beside(one_line(text))
+
+    def _beside(self, line: str) -> None:
+        if self._shared:
+            self.end_line()
+        self._err.write(f"\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
+        self._err.flush()
+
+    def tell(self, text: str) -> None:
+        """Lines on standard error, whole."""
+        if self._shared:
+            self.end_line()
+        self._err.write(f"{visible(text)}\n")
+        self._err.flush()

@@ -1,0 +1,288 @@
+"""gateway.yaml as frozen values: every setting, default and unit in one place. Law: only what is honoured is here."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializeAsAny,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from gateway.config_problem import ConfigInvalid, Problem
+from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, base_dir, duration, matching, size
+from gateway.loopback import is_loopback
+
+__all__ = [
+    "AgentCommon",
+    "AgentConfig",
+    "AuthConfig",
+    "CardConfig",
+    "CardsConfig",
+    "ConfigInvalid",
+    "Duration",
+    "ExtensionConfig",
+    "GatewayConfig",
+    "HistoryConfig",
+    "LimitsConfig",
+    "LocalPath",
+    "Problem",
+    "ProviderConfig",
+    "ServerConfig",
+    "Settings",
+    "Size",
+    "SkillConfig",
+    "StorageConfig",
+    "TextOrFile",
+    "WebUrl",
+    "base_dir",
+    "refuse_open_listen",
+]
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
+
+_Text = Annotated[str, Field(min_length=1)]
+_Name = Annotated[
+    str,
+    AfterValidator(matching(NAME, "must have 1 to 63 of a-z, 0-9 and -, and not begin with -")),
+    WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+]
+_MediaType = Annotated[
+    str,
+    AfterValidator(matching(_MEDIA_TYPE, "must be a media type such as text/plain")),
+    WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
+]
+_MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
+_Count = Annotated[int, Field(ge=1)]
+_SQLITE = "sqlite:///"
+
+
+class Settings(BaseModel):
+    """One mapping of the file: frozen, unknown keys are errors. Adapters derive their own settings from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _public_address(data: dict[str, Any]) -> str:
+    host = data["host"]
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104  # 'everywhere' is no address that a client can call
+        host = "localhost"
+    return f"http://{f'[{host}]' if ':' in host else host}:{data['port']}"
+
+
+def _base_url(value: str) -> str:
+    if "?" in value or "#" in value:
+        raise ValueError("must not have a query or a fragment: paths are put behind it")
+    return value.rstrip("/")
+
+
+def _sqlite_url(value: str, info: ValidationInfo) -> str:
+    path = value.removeprefix(_SQLITE)
+    if path == value:
+        raise ValueError("must start with sqlite:/// (the only storage there is): sqlite:///./data/gateway.db")
+    if path in {"", ":memory:"} or "?" in path:
+        raise ValueError("must name a file and nothing else: sqlite:///./data/gateway.db")
+    return f"{_SQLITE}{base_dir(info) / Path(path)}"
+
+
+class ServerConfig(Settings):
+    """Where the gateway listens, and under which address clients reach it."""
+
+    host: _Text = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 lets the system choose one.")
+    public_url: Annotated[WebUrl, AfterValidator(_base_url)] = Field(
+        default_factory=_public_address,
+        description="Address that clients use, as the cards say it; derived from host and port when not given.",
+    )
+    shutdown_grace: Duration = Field(
+        duration("30s"), description="How long running turns may take to end after SIGTERM."
+    )
+
+    def bound_to(self, port: int) -> "ServerConfig":
+        """The same settings once the system has chosen the port; a `public_url` that was given stays."""
+        update: dict[str, Any] = {"port": port}
+        if "public_url" not in self.model_fields_set:
+            update["public_url"] = _public_address({"host": self.host, "port": port})
+        return self.model_copy(update=update)
+
+
+class StorageConfig(Settings):
+    """Where contexts, tasks and events are kept."""
+
+    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
+        "sqlite:///./data/gateway.db",
+        validate_default=True,
+        description="sqlite:///PATH of the database file, relative to the folder of this file.",
+    )
+    auto_migrate: bool = Field(True, description="Bring the database to the current schema at start.")
+
+
+class AuthConfig(Settings):
+    """Who may call."""
+
+    mode: Literal["none"] = Field("none", description="`none`: everybody who can reach the gateway may use it.")
+
+
+class LimitsConfig(Settings):
+    """What one caller may ask for. Over a limit is an error for the caller, never a crash."""
+
+    request_body: Size = Field(size("8MiB"), gt=0, description="Largest request body, files included.")
+    json_depth: _Count = Field(100, description="Deepest nesting of JSON in a request.")
+    parts: _Count = Field(1000, description="Most parts in a message.")
+    reference_ids: _Count = Field(100, description="Most referenceTaskIds in a message.")
+    extensions: _Count = Field(50, description="Most extensions in a request.")
+    metadata: Size = Field(size("64KiB"), gt=0, description="Largest metadata, as JSON.")
+    id_length: _Count = Field(256, description="Longest id, in characters.")
+    turn_timeout: Duration = Field(
+        duration("15m"), gt=0, description="Longest time that a turn may take; then it fails."
+    )
+    queued_turns_per_context: int = Field(
+        8, ge=0, description="Turns that may wait behind the running one of a context."
+    )
+    streams: _Count = Field(2000, description="Open streams of the whole process.")
+    stream_buffer_events: _Count = Field(1000, description="Events that may wait for a slow reader of a stream.")
+    stream_buffer_bytes: Size = Field(
+        size("1MiB"), gt=0, description="Bytes that may wait for a slow reader of a stream."
+    )
+    stream_blocked: Duration = Field(
+        duration("30s"),
+        gt=0,
+        description="A stream whose reader takes nothing for so long is closed; it can be resumed.",
+    )
+    stream_keepalive: Duration = Field(
+        duration("15s"), gt=0, description="Silence after which a stream gets a comment."
+    )
+
+
+class ProviderConfig(Settings):
+    """Who offers the agents."""
+
+    organization: _Text = Field(description="Name of the organisation.")
+    url: WebUrl = Field(description="Its web page.")
+
+
+class CardsConfig(Settings):
+    """What all cards say."""
+
+    provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
+
+
+class SkillConfig(Settings):
+    """One thing that an agent can do, for its card."""
+
+    id: _Text = Field(description="Id of the skill, unique in its card.")
+    name: _Text = Field(description="Name for people.")
+    description: _Text = Field(description="What the skill does.")
+    tags: Annotated[tuple[_Text, ...], Field(min_length=1)] = Field(description="Keywords, at least one.")
+    examples: tuple[_Text, ...] = Field((), description="Prompts that show what to ask.")
+    input_modes: _MediaTypes | None = Field(
+        None, description="Media types it takes, where they differ from the agent's."
+    )
+    output_modes: _MediaTypes | None = Field(
+        None, description="Media types it gives, where they differ from the agent's."
+    )
+
+
+class ExtensionConfig(Settings):
+    """An A2A extension that the card announces."""
+
+    uri: _Text = Field(description="URI of the extension.")
+    description: _Text | None = Field(None, description="How this agent uses it.")
+    required: bool = Field(False, description="Refuse clients that do not name it.")
+    params: dict[str, JsonValue] | None = Field(None, description="Parameters, as the extension defines them.")
+
+
+class CardConfig(Settings):
+    """What the agent's card says."""
+
+    name: _Text | None = Field(None, description="Name for people; the agent's name in this file when not given.")
+    description: _Text | None = Field(None, description="What the agent is for.")
+    version: _Text = Field("1.0.0", description="Version of the agent.")
+    documentation_url: WebUrl | None = Field(None, description="Where its documentation is.")
+    icon_url: WebUrl | None = Field(None, description="Where its icon is.")
+    skills: tuple[SkillConfig, ...] = Field((), description="What the agent can do.")
+    input_modes: _MediaTypes | None = Field(None, description="Media types it takes; those of its type when not given.")
+    output_modes: _MediaTypes | None = Field(
+        None, description="Media types it gives; those of its type when not given."
+    )
+    extensions: tuple[ExtensionConfig, ...] = Field((), description="A2A extensions that the card announces.")
+    tenant: _Name | None = Field(None, description="Tenant under which this agent answers.")
+
+
+class HistoryConfig(Settings):
+    """Who keeps the conversation."""
+
+    owner: Literal["backend", "gateway"] | None = Field(
+        None, description="Who keeps the conversation; what the type does by itself when not given."
+    )
+
+
+class AgentCommon(Settings):
+    """The keys that every agent may have, whatever its type. The others belong to its type."""
+
+    type: _Text = Field(description="Kind of backend: the name of an adapter.")
+    card: CardConfig = Field(CardConfig(), description="What the agent's card says.")
+    default: bool = Field(False, description="The agent whose card stands at the root. At most one.")
+    client_context_ids: Literal["allow", "refuse"] = Field(
+        "allow", description="May a client name a context that does not exist yet."
+    )
+    busy_context: Literal["queue", "reject"] = Field(
+        "queue", description="What becomes of a message while the context is busy with another."
+    )
+    idempotency: Literal["negotiated", "message_id", "off"] = Field(
+        "negotiated",
+        description="When a repeated message is the same one: if the client asks for it, always by messageId, never.",
+    )
+    history: HistoryConfig = Field(HistoryConfig(), description="Who keeps the conversation.")
+    on_missing_handle: Literal["fail", "tolerate"] = Field(
+        "fail", description="What to do when the backend completes a call without an id to continue from."
+    )
+    shadow_history: Literal["items", "text", "none"] = Field(
+        "items", description="What the gateway keeps of a conversation that the backend owns."
+    )
+
+
+class AgentConfig(AgentCommon):
+    """One agent: the common keys, and `settings`, the model of its type."""
+
+    name: _Name
+    settings: SerializeAsAny[BaseModel]
+
+
+class GatewaySections(Settings):
+    """Everything but the agents."""
+
+    version: Literal[1] = Field(description="Version of this file's format: 1.")
+    server: ServerConfig = Field(ServerConfig(), description="Where the gateway listens.")
+    storage: StorageConfig = Field(StorageConfig(), description="Where state is kept.")
+    auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
+    limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
+    cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
+
+
+class GatewayConfig(GatewaySections):
+    """The configuration of a gateway: where it listens, where it keeps state, and its agents."""
+
+    agents: Mapping[str, AgentConfig] = Field(
+        min_length=1, description="The agents, by the name that their URLs carry."
+    )
+
+
+def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:
+    """Why the gateway must not listen: other machines could reach it, and nobody is asked who they are."""
+    host = config.server.host
+    if insecure or is_loopback(host):
+        return None
+    message = (
+        f"{host!r} can be reached from other machines and auth.mode is none, so anyone could use the agents; "
+        "listen on 127.0.0.1, or start with --insecure if that is what you want"
+    )
+    return Problem(file=None, line=None, column=None, path="server.host", message=message)

@@ -1,0 +1,95 @@
+"""What is wrong in a configuration, and where: one line per problem, in plain words, never with a secret in it."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+KeyPath = tuple[str | int, ...]
+
+_SHOWN = 60
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`line` and `column` count from 1, None where there is no file; `path` is like `agents.support.card.skills[0]`."""
+
+    file: str | None
+    line: int | None
+    column: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return ": ".join(part for part in (where, self.path, self.message) if part)
+
+
+class ConfigInvalid(Exception):
+    """A configuration that cannot be used; its text is every problem, one per line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was given. `key` and `value` are (line, column) of a file.
+
+    `name` is the variable or the flag, where it was no file. `text` is a scalar before YAML gave it a type, `quoted`
+    when it was written in quotes, `reference` the `${...}` that it came from.
+    """
+
+    file: str
+    key: tuple[int, int] | None = None
+    value: tuple[int, int] | None = None
+    name: str | None = None
+    text: str | None = None
+    quoted: bool = False
+    reference: str | None = None
+
+
+def path_text(path: KeyPath) -> str:
+    text = ""
+    for key in path:
+        match key:
+            case int():
+                text += f"[{key}]"
+            case str() if _PLAIN_KEY.fullmatch(key):
+                text += f".{key}" if text else key
+            case _:
+                text += f"[{shown(key)}]"
+    return text
+
+
+def shown(value: object, text: str | None = None) -> str:
+    """A value for a message: at most 60 characters, no password of a URL, nothing that moves a terminal's cursor."""
+    match value:
+        case None:
+            return "null"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            quoted = repr(without_credentials(value))
+        case _:
+            quoted = text or str(value)
+    return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]
+
+
+def without_credentials(text: str) -> str:
+    """The same without the password of any URL in it."""
+    return _CREDENTIALS.sub("***@", text)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is closest, if one is close."""
+    by_form = {name.lower().replace("-", "_"): name for name in known}
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), by_form, n=1, cutoff=0.6)
+    return by_form[close[0]] if close else None

@@ -1,0 +1,152 @@
+"""Every error a caller can get, each with its row of the specification's table 5.4. Law: one class per reaction.
+
+    A2AError
+    |- TaskNotFound            |- TaskNotCancelable       |- PushNotificationNotSupported
+    |- UnsupportedOperation    |- ContentTypeNotSupported |- InvalidAgentResponse
+    |- ExtendedAgentCardNotConfigured                     |- ExtensionSupportRequired
+    |- VersionNotSupported
+    |- ParseError              |- InvalidRequest          |- MethodNotFound
+    |- InvalidParams           |- PayloadTooLarge         |- Unauthenticated
+    |- NotFound                |- MethodNotAllowed        |- Busy (try again later)
+    |- InternalError
+
+A text says what is so and names the field; it never holds an exception's text, a secret or more than 100 characters
+of what the caller sent. Source: A2A 1.0, sections 3.3.2, 5.4, 9.5, 11.6.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+_ECHO = 100
+
+
+def echo(value: object) -> str:
+    """The `repr` of what a caller sent, cut to 100 characters, for an error's text."""
+    text = repr(value)
+    return text if len(text) <= _ECHO else text[: _ECHO - 2] + "…" + text[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """`field` is a path like `message.parts[0].text`."""
+
+    field: str
+    description: str
+
+
+class A2AError(Exception):
+    """`code` is the JSON-RPC code, `grpc` the gRPC status, `http` the HTTP status, `reason` that of ErrorInfo."""
+
+    code: ClassVar[int] = -32603
+    grpc: ClassVar[str] = "INTERNAL"
+    http: ClassVar[int] = 500
+    reason: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        violations: tuple[FieldViolation, ...] = (),
+        metadata: dict[str, str] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.violations = violations
+        self.metadata = metadata or {}
+        self.retry_after = retry_after
+
+
+class TaskNotFound(A2AError):
+    code, grpc, http, reason = -32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"
+
+
+class TaskNotCancelable(A2AError):
+    code, grpc, http, reason = -32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"
+
+
+class PushNotificationNotSupported(A2AError):
+    code, grpc, http, reason = -32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"
+
+
+class UnsupportedOperation(A2AError):
+    code, grpc, http, reason = -32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"
+
+
+class ContentTypeNotSupported(A2AError):
+    code, grpc, http, reason = -32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"
+
+
+class InvalidAgentResponse(A2AError):
+    code, grpc, http, reason = -32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"
+
+
+class ExtendedAgentCardNotConfigured(A2AError):
+    code, grpc, http, reason = -32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+
+
+class ExtensionSupportRequired(A2AError):
+    code, grpc, http, reason = -32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"
+
+
+class VersionNotSupported(A2AError):
+    code, grpc, http, reason = -32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"
+
+
+class ParseError(A2AError):
+    """The body is not JSON that we read."""
+
+    code, grpc, http = -32700, "INVALID_ARGUMENT", 400
+
+
+class InvalidRequest(A2AError):
+    """JSON, but not a request of the binding."""
+
+    code, grpc, http = -32600, "INVALID_ARGUMENT", 400
+
+
+class MethodNotFound(A2AError):
+    code, grpc, http = -32601, "UNIMPLEMENTED", 404
+
+
+class InvalidParams(A2AError):
+    code, grpc, http = -32602, "INVALID_ARGUMENT", 400
+
+
+class PayloadTooLarge(A2AError):
+    code, grpc, http = -32600, "RESOURCE_EXHAUSTED", 413
+
+
+class UnsupportedMediaType(A2AError):
+    code, grpc, http = -32600, "INVALID_ARGUMENT", 415
+
+
+class Unauthenticated(A2AError):
+    code, grpc, http = -32600, "UNAUTHENTICATED", 401
+
+
+class NotFound(A2AError):
+    """No agent, no context and no route at this path."""
+
+    code, grpc, http = -32601, "NOT_FOUND", 404
+
+
+class MethodNotAllowed(A2AError):
+    code, grpc, http = -32600, "UNIMPLEMENTED", 405
+
+
+class Busy(A2AError):
+    """Nothing was stored; the same request may succeed after `retry_after` seconds."""
+
+    code, grpc, http = -32603, "UNAVAILABLE", 503
+
+
+class InternalError(A2AError):
+    """Carries a correlation id and nothing else."""
+
+
+def invalid(field: str, description: str) -> InvalidParams:
+    """Invalid params that name one field."""
+    return InvalidParams(
+        f"Invalid parameters: {field}: {description}", violations=(FieldViolation(field, description),)
+    )

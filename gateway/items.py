@@ -1,0 +1,118 @@
+"""What a conversation is made of: the neutral items of a thread. Law: an item is what was said or done, never how a
+wire spells it; ids that a backend gave are kept apart (`HistoryRecord.provider_id`) and can be dropped without loss."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from gateway.model import Json, Message, Part
+
+
+class UserItem(msgspec.Struct, frozen=True, tag_field="kind", tag="user"):
+    """One accepted message of the caller."""
+
+    message: Message
+
+
+class AssistantItem(msgspec.Struct, frozen=True, tag_field="kind", tag="assistant"):
+    """What the agent answered, without gaps between its parts."""
+
+    parts: tuple[Part, ...]
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning"):
+    """`opaque` is the backend's own object without its id, to be replayed as it came; `text` is what may be shown."""
+
+    text: str
+    opaque: Json = None
+
+
+class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call"):
+    """`arguments` is the raw text that the model wrote, JSON or not. `call_id` is the backend's."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
+    """`output` is text or any JSON value; an empty one is an outcome too."""
+
+    call_id: str
+    output: Json
+    error: bool = False
+
+
+class OpaqueItem(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque"):
+    """Something of the backend's that only its own adapter understands; `type` is the backend's word for it."""
+
+    type: str
+    payload: Json
+
+
+Item = UserItem | AssistantItem | ReasoningItem | CallItem | OutputItem | OpaqueItem
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Item] = msgspec.json.Decoder(Item)
+
+
+def encode(item: Item) -> bytes:
+    return _encoder.encode(item)
+
+
+def decode(payload: str | bytes) -> Item:
+    """Raises: msgspec.ValidationError or DecodeError for a payload that is no item we know."""
+    return _decoder.decode(payload)
+
+
+def kind(item: Item) -> str:
+    """The item's tag: user, assistant, reasoning, call, output or opaque."""
+    return str(item.__struct_config__.tag)
+
+
+class StorageOwner(StrEnum):
+    """Who keeps the conversation of a thread: fixed for its epoch."""
+
+    BACKEND = "backend"
+    GATEWAY = "gateway"
+
+
+class HandleKind(StrEnum):
+    """What continues a backend thread: nothing, an id that moves with every call, or one that stays."""
+
+    NONE = "none"
+    ROTATING = "rotating"
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Declared by an adapter from its settings, without network.
+
+    `opaque_replay`: with a history kept by the gateway, reasoning and opaque items go back to the backend.
+    """
+
+    owner: StorageOwner
+    handle: HandleKind
+    opaque_replay: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):
+            raise ValueError(f"owner {self.owner} and handle kind {self.handle} exclude each other")
+
+
+class HistoryRecord(msgspec.Struct, frozen=True):
+    """One stored item. `position` grows within the thread; `turn` is the number of its turn, `turn_id` that turn.
+
+    `sent_in` is the completed service call whose request (or response) carried it, None while the backend's chain does
+    not hold it. `replayable` is False for what must never be shown to the model again, as the text of a cut stream.
+    """
+
+    position: int
+    turn: int
+    item: Item
+    provider_id: str | None = None
+    sent_in: str | None = None
+    replayable: bool = True
+    turn_id: str = ""

@@ -1,0 +1,95 @@
+"""What runs here, held in memory while it runs: the tasks, their turns, and the lanes that put turns of one thread in a
+row. Law: all of it can be rebuilt from the ledger; nothing here decides what was said."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from gateway.agents import Agent
+from gateway.commits import Caller, ThreadRecord
+from gateway.journal import Journal
+from gateway.model import Message, Task, TaskState, TaskStatus
+from gateway.record import TurnOutput, assemble
+
+
+@dataclass(slots=True)
+class LiveTask:
+    """A task with a turn that waits or runs. The last of `outputs` is that turn's."""
+
+    id: str
+    context_id: str
+    agent: str
+    caller: Caller
+    status: TaskStatus
+    outputs: list[TurnOutput]
+    journal: Journal
+
+    def snapshot(self, *, history_length: int | None = None, artifacts: bool = True) -> Task:
+        return assemble(
+            self.id, self.context_id, self.status, self.outputs, history_length=history_length, artifacts=artifacts
+        )
+
+
+@dataclass(slots=True)
+class Work:
+    """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
+
+    `prepared`: `service_call` is stored; C2 may come in the same unit as C1. `begun`: its code runs, so that cancelling
+    `task` reaches it.
+    """
+
+    turn: str
+    agent: Agent
+    caller: Caller
+    live: LiveTask
+    message: Message
+    first_message: Message
+    accepted_output_modes: tuple[str, ...]
+    fresh_thread: bool
+    opened: asyncio.Future[Message | None]
+    done: asyncio.Future[None]
+    service_call: str = ""
+    prepared: bool = False
+    task: asyncio.Task[None] | None = None
+    begun: bool = False
+    cancel_asked: bool = False
+
+    @property
+    def may_reply(self) -> bool:
+        """The agent may answer with a bare message: never in a task that is known already."""
+        return self.agent.policies.direct_replies and len(self.live.outputs) == 1
+
+    @property
+    def public(self) -> bool:
+        """The turn makes a task that its caller may know of."""
+        return not self.may_reply or (self.opened.done() and self.opened.result() is None)
+
+    async def reply(self) -> Message | None:
+        """The bare message that is the answer, None when there is a task."""
+        return await asyncio.shield(self.opened) if self.may_reply else None
+
+    async def ended(self) -> None:
+        """Returns when the turn has ended. Whoever waits may go away without a trace."""
+        await asyncio.shield(self.done)
+
+
+@dataclass(slots=True)
+class Lane:
+    """The turns of one thread, one after another. `thread` is its row as the last commit left it, if `current`.
+
+    `leased`: the last commit that said so left the lease with this process.
+    """
+
+    thread: ThreadRecord
+    current: bool
+    leased: bool = False
+    waiting: deque[Work] = field(default_factory=deque)
+    running: Work | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.waiting) + (self.running is not None)
+
+
+def status(state: TaskState, moment: str, message: Message | None = None) -> TaskStatus:
+    return TaskStatus(state=state, message=message, timestamp=moment)

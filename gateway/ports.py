@@ -1,0 +1,336 @@
+"""The two ports, Adapter and Ledger, and what crosses them. Law: a plug-in needs this module and the ones below it."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from gateway.commits import (
+    Caller,
+    CommitPoint,
+    ContextRecord,
+    IdempotencyKey,
+    Replay,
+    TaskFilter,
+    TaskRecord,
+    ThreadRecord,
+    TurnRecord,
+    UnfinishedTurn,
+)
+from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem
+from gateway.model import Artifact, Json, Message, Part
+
+# --- what an adapter is asked -----------------------------------------------------------------------------------------
+
+
+class ServiceRequest(msgspec.Struct, frozen=True):
+    """One request to the backend, decided by the core.
+
+    `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
+    whole view when it is GATEWAY. The last one is always a UserItem. `handle` is None on the first call of a chain and
+    for owner GATEWAY. `state` is the adapter's own JSON, as its last completed call left it. `context_id` is an opaque
+    label. `deadline` is seconds of the monotonic clock.
+    """
+
+    handle: str | None
+    items: tuple[Item, ...]
+    context_id: str
+    task_id: str
+    principal: str
+    message: Message
+    first_message: Message
+    state: Json
+    accepted_output_modes: tuple[str, ...]
+    deadline: float
+
+
+# --- what an adapter answers ------------------------------------------------------------------------------------------
+
+
+class CallStarted(msgspec.Struct, frozen=True):
+    """The backend has taken the request; `handle` is the pending one, kept for cancel and delete only."""
+
+    handle: str | None = None
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class PartReady(msgspec.Struct, frozen=True):
+    """A part of the answer that came whole: a file, data."""
+
+    part: Part
+
+
+class ArtifactReady(msgspec.Struct, frozen=True):
+    """An artifact of its own, beside the answer. `append` and `last_chunk` as in TaskArtifactUpdateEvent."""
+
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A line on what the agent is doing; no part of the answer and not kept for the model."""
+
+    text: str
+
+
+class ToolCallAnnounced(msgspec.Struct, frozen=True):
+    call_id: str
+    name: str
+
+
+class ToolCallArguments(msgspec.Struct, frozen=True):
+    call_id: str
+    delta: str
+
+
+class ToolCallReady(msgspec.Struct, frozen=True):
+    """All arguments are there (raw text). `handled`: the backend runs it or already answered it; None: not said.
+
+    `server` names who runs it where that is known, as `mcp:weather` or `web_search`.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    handled: bool | None = None
+    server: str | None = None
+    provider_id: str | None = None
+
+
+class ToolResultReady(msgspec.Struct, frozen=True):
+    """The outcome of a call that the backend ran. An empty output is one."""
+
+    call_id: str
+    output: Json
+    error: bool = False
+
+
+class ItemReady(msgspec.Struct, frozen=True):
+    """Something to remember with the thread, in its place among the other items."""
+
+    item: ReasoningItem | OpaqueItem
+    provider_id: str | None = None
+
+
+class DirectReply(msgspec.Struct, frozen=True):
+    """The whole answer as a bare message, without a task. First event only, and only where the agent allows it.
+
+    `state` replaces the adapter's JSON where it is not None.
+    """
+
+    parts: tuple[Part, ...]
+    state: Json = None
+
+
+class Ending(StrEnum):
+    """How a completed call leaves its task."""
+
+    COMPLETED = "completed"
+    INPUT_REQUIRED = "input-required"
+    AUTH_REQUIRED = "auth-required"
+    REJECTED = "rejected"
+
+
+class CallCompleted(msgspec.Struct, frozen=True):
+    """The one event that moves the thread on; the last one of a call.
+
+    `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY. `message` is what the agent says with
+    an ending other than COMPLETED. `finish` is the backend's own word when the answer is not whole (`max_output_tokens`,
+    `content_filter`), else None. `state` replaces the adapter's JSON where it is not None. `stored`: the backend says
+    that it kept (True) or did not keep (False) this call.
+    """
+
+    handle: str | None = None
+    ending: Ending = Ending.COMPLETED
+    message: tuple[Part, ...] | None = None
+    usage: Json = None
+    finish: str | None = None
+    state: Json = None
+    stored: bool | None = None
+
+
+AdapterEvent = (
+    CallStarted
+    | TextDelta
+    | ReasoningDelta
+    | PartReady
+    | ArtifactReady
+    | Progress
+    | ToolCallAnnounced
+    | ToolCallArguments
+    | ToolCallReady
+    | ToolResultReady
+    | ItemReady
+    | DirectReply
+    | CallCompleted
+)
+
+
+class ErrorClass(StrEnum):
+    """Why a service call failed. The first eight: the backend did not process the request."""
+
+    UNREACHABLE = "unreachable"
+    REJECTED = "rejected-before-processing"
+    RATE_LIMITED = "rate-limited"
+    LOCKED = "locked"
+    UNAUTHORISED = "unauthorised"
+    HANDLE_NOT_FOUND = "handle-not-found"
+    HANDLE_EXPIRED = "handle-expired"
+    STORAGE_DISABLED = "storage-disabled"
+    OVERFLOW = "overflow"
+    TIMED_OUT = "timed-out"
+    INTERRUPTED = "interrupted"
+    BACKEND_FAILED = "backend-failed"
+    CONTRACT_BROKEN = "contract-broken"
+    UNKNOWN = "unknown"
+
+
+class AdapterError(Exception):
+    """A service call failed. `detail` is for the operator's log and never reaches a caller.
+
+    `retry_after` is in seconds, where the backend named a time.
+    """
+
+    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+class Adapter(Protocol):
+    """Speaks to one backend. It never stores, retries, runs the gateway's tools, or sees another context."""
+
+    @property
+    def ownership(self) -> Ownership: ...
+
+    def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        """One service call. Returning after CallCompleted (or DirectReply) ends it, closing it cancels it.
+
+        Raises: AdapterError when it fails; returning without CallCompleted or DirectReply is CONTRACT_BROKEN.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+# --- what an adapter may be able to do besides ---
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What a backend was found to do; None: it could not be told. `notes` are more findings, in plain words.
+
+    `model`: the backend lists the model that the settings name. `streams`: it sends an answer in pieces. `verifies_chain`:
+    it refuses to go on from a response that it does not know.
+    """
+
+    model: bool | None = None
+    streams: bool | None = None
+    verifies_chain: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Probe(Protocol):
+    """An ability: to look at the backend before anybody needs it. What it sends leaves no trace in a conversation."""
+
+    async def probe(self) -> ProbeReport:
+        """Raises: AdapterError when the backend cannot be used."""
+        ...
+
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterFactory(Generic[S]):
+    """What an entry point of the group `a2a_gateway.adapters` names.
+
+    `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys; `build` makes the adapter
+    without touching the network and raises ValueError for settings that contradict each other. `input_modes` and
+    `output_modes` are the media types of a card that says nothing itself. `direct_replies` tells whether these settings
+    let the agent answer with a bare message.
+    """
+
+    settings: type[S]
+    build: Callable[[S], Adapter]
+    input_modes: tuple[str, ...] = ("text/plain", "application/json")
+    output_modes: tuple[str, ...] = ("text/plain", "application/json")
+    direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)
+
+
+# --- the ledger ---
+
+
+class Ledger(Protocol):
+    """Durable state. Every read names its caller: another caller's row is not there."""
+
+    async def commit(self, *points: CommitPoint) -> None:
+        """All points in one transaction; returns when it is durable. Raises: Conflict, LedgerUnavailable."""
+        ...
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
+        """As `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
+        ...
+
+    async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None: ...
+
+    async def thread(self, thread_id: str) -> ThreadRecord | None: ...
+
+    async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None: ...
+
+    async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
+        """The public tasks of a context (its row) that wait for their caller, of all agents."""
+        ...
+
+    async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None: ...
+
+    async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]: ...
+
+    async def first_message(self, task_id: str) -> Message | None: ...
+
+    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
+        """(number, A2A 1.0 JSON) of the events behind number `after`, in order."""
+        ...
+
+    async def tasks(
+        self, caller: Caller, agent: str, where: TaskFilter, limit: int
+    ) -> tuple[tuple[TaskRecord, ...], int]:
+        """A page, latest status first, and how many tasks match in all."""
+        ...
+
+    async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
+        """Items of a thread in order of turns, then positions."""
+        ...
+
+    async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...
+
+    async def secret(self, name: str) -> bytes:
+        """32 random bytes that stay the same for the life of the database, made on first use."""
+        ...
+
+    async def ready(self) -> None:
+        """Raises: LedgerUnavailable when it cannot read or its schema is not ours."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFactory:
+    """What an entry point of the group `a2a_gateway.ledgers` names; the entry's name is the URL's scheme."""
+
+    open: Callable[[str, bool], AbstractAsyncContextManager[Ledger]]
+
+
+AnyAdapterFactory = AdapterFactory[Any]

@@ -1,0 +1,85 @@
+"""Ledger to view: what the next service call sends. Law: a pure function of the stored items; the view never holds a
+call without its output, an output without its call, or half of what belongs to a call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.items import (
+    AssistantItem,
+    CallItem,
+    HistoryRecord,
+    Item,
+    OpaqueItem,
+    OutputItem,
+    Ownership,
+    ReasoningItem,
+    StorageOwner,
+    UserItem,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`positions` are those of the items that the backend's chain did not hold before this call."""
+
+    items: tuple[Item, ...]
+    positions: tuple[int, ...]
+
+
+def project(ownership: Ownership, records: Sequence[HistoryRecord], turn_id: str) -> View:
+    """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
+
+    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY: the whole conversation.
+    """
+    number = max(r.turn for r in records if r.turn_id == turn_id)
+    due = [r for r in records if r.replayable and r.turn <= number]
+    unsent = [r for r in due if r.sent_in is None]
+    positions = tuple(r.position for r in unsent)
+    if ownership.owner is StorageOwner.GATEWAY:
+        return View(_whole(ownership, due), positions)
+    outputs = [r.item for r in unsent if isinstance(r.item, OutputItem)]
+    users = [r.item for r in unsent if isinstance(r.item, UserItem)]
+    return View((*outputs, *users), positions)
+
+
+def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Item, ...]:
+    """Built from its end: whether reasoning stays depends on what follows it."""
+    answered = _answered_calls(records)
+    items: list[Item] = []
+    leads = False
+    in_calls = False
+    for index in reversed(range(len(records))):
+        item = records[index].item
+        match item:
+            case CallItem():
+                stays = index in answered
+                leads = stays or (in_calls and leads)
+            case OutputItem():
+                stays, leads = index in answered, False
+            case ReasoningItem():
+                stays = ownership.opaque_replay and leads
+            case OpaqueItem():
+                stays = leads = ownership.opaque_replay
+            case AssistantItem(parts=parts):
+                stays = leads = any(part.text != "" for part in parts)
+            case _:
+                stays, leads = True, False
+        in_calls = isinstance(item, CallItem)
+        if stays:
+            items.append(item)
+    return tuple(reversed(items))
+
+
+def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:
+    """Indices of calls and outputs that form pairs: an output closes the latest open call of its id in its turn."""
+    open_calls: dict[tuple[int, str], int] = {}
+    paired: set[int] = set()
+    for index, record in enumerate(records):
+        match record.item:
+            case CallItem(call_id=call_id):
+                open_calls[record.turn, call_id] = index
+            case OutputItem(call_id=call_id) if (record.turn, call_id) in open_calls:
+                paired |= {open_calls.pop((record.turn, call_id)), index}
+            case _:
+                pass
+    return frozenset(paired)

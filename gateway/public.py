@@ -1,0 +1,139 @@
+"""Tasks as their callers see them, read from what runs here or from the ledger. Law: what is shown is stored."""
+
+from collections.abc import Sequence
+
+from gateway.accepting import not_found
+from gateway.calls import Call
+from gateway.clock import timestamp
+from gateway.commits import Conflict, TaskRecord
+from gateway.errors import Busy, invalid
+from gateway.fanout import Frame
+from gateway.live import LiveTask, Work, status
+from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.ports import Ledger
+from gateway.record import TurnOutput, Update, assemble, logged
+from gateway.runner import Runner
+
+_READS = 5
+
+
+class TaskReader:
+    def __init__(self, ledger: Ledger, runner: Runner) -> None:
+        self._ledger = ledger
+        self._runner = runner
+
+    def work(self, call: Call, task_id: str) -> Work | None:
+        """The turn that waits or runs here, if its task is one that this caller may know of."""
+        work = self._runner.work(task_id)
+        if work is None or work.caller != call.caller or work.agent.name != call.agent.name or not work.public:
+            return None
+        return work
+
+    async def record(self, call: Call, task_id: str) -> TaskRecord:
+        """Raises: TaskNotFound, also for another caller's."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        if record is None or not (record.visible or self.work(call, task_id)):
+            raise not_found(task_id)
+        return record
+
+    async def reply(self, call: Call, task_id: str) -> Message | None:
+        """The bare message with which the agent answered instead of making this task known."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        return record.status_message if record is not None and not record.visible else None
+
+    async def task(self, call: Call, task_id: str, history_length: int | None = None) -> Task:
+        """Raises: TaskNotFound."""
+        work = self.work(call, task_id)
+        now = await self.now(work.live, history_length) if work is not None else None
+        if now is None:
+            now = await self.stored(call, task_id, history_length)
+        return now[0]
+
+    async def now(self, live: LiveTask, history_length: int | None = None) -> tuple[Task, int] | None:
+        """A running task as it stands, and the number of its latest event; None when another process has ended it."""
+        task, number = live.snapshot(history_length=history_length), live.journal.number
+        try:
+            await live.journal.durable()
+        except Conflict:
+            return None
+        return task, number
+
+    async def stored(self, call: Call, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
+        """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
+        for _ in range(_READS):
+            record = await self.record(call, task_id)
+            read = await self._read(record)
+            if read is not None:
+                current, outputs, number = read
+                return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
+        raise Busy("The task is changing; try again.", retry_after=1)
+
+    async def outputs(self, record: TaskRecord) -> list[TurnOutput]:
+        """What each turn of a task that waits for its caller has shown."""
+        turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+        return [TurnOutput.stored(turn) for turn in turns]
+
+    async def _read(self, record: TaskRecord) -> tuple[TaskStatus, list[TurnOutput], int] | None:
+        """Of a turn that has not ended, what its log holds. None when the task has moved on since its record was read."""
+        turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+        settled = record.state in TERMINAL | INTERRUPTED
+        if turns[-1].event > record.last_event or turns[-1].ended is not settled:
+            return None
+        outputs = [TurnOutput.stored(turn) for turn in turns]
+        number, current = record.last_event, status_of(record)
+        if not settled:
+            for at, payload in await self._ledger.events(record.id, record.last_event):
+                number, current = at, _apply(logged(payload), outputs[-1], current)
+        return current, outputs, number
+
+    async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
+        """The task as it stood when event `number` had happened, the later events, and the latest number.
+
+        Raises: InvalidParams for a number that no event has.
+        """
+        events = await self._ledger.events(record.id, 0)
+        latest = events[-1][0] if events else 0
+        if number > latest:
+            raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
+        turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
+        openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
+        updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
+        first = status(_first_state(record, updates), timestamp(record.status_at))
+        current, outputs = _fold(first, openings, updates[:number])
+        return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
+
+
+def _apply(update: Update, output: TurnOutput, current: TaskStatus) -> TaskStatus:
+    """The status behind the update: what an agent says on the way, in a state that stays, is history."""
+    output.apply(update)
+    if isinstance(update, TaskStatusUpdateEvent) and update.status.state is not current.state:
+        return update.status
+    return current
+
+
+def _fold(
+    current: TaskStatus, openings: Sequence[tuple[int, Message]], updates: Sequence[tuple[int, Update]]
+) -> tuple[TaskStatus, list[TurnOutput]]:
+    """`openings` are (number of the task's latest event when it was accepted, message) of each turn."""
+    outputs = [TurnOutput(openings[0][1])]
+    waiting = list(openings[1:])
+    for number, update in updates:
+        while waiting and waiting[0][0] <= number:
+            outputs.append(TurnOutput(waiting.pop(0)[1]))
+        current = _apply(update, outputs[-1], current)
+    return current, outputs
+
+
+def _first_state(record: TaskRecord, updates: Sequence[tuple[int, Update]]) -> TaskState:
+    """A task that had to wait for its turn says in its first event that it works."""
+    if not updates:
+        return record.state
+    match updates[0][1]:
+        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
+            return TaskState.SUBMITTED
+        case _:
+            return TaskState.WORKING
+
+
+def status_of(record: TaskRecord) -> TaskStatus:
+    return status(record.state, timestamp(record.status_at), record.status_message)

@@ -1,0 +1,158 @@
+"""The public record of a task, folded from its updates. Law: the same fold serves the running task, the stored one and
+the one that is rebuilt from its event log, so that all three agree."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gateway.commits import CorruptRecord, TurnRecord
+from gateway.model import (
+    Artifact,
+    Message,
+    Part,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+
+Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
+
+    artifact: Artifact
+    append: bool = False
+
+
+_encoder = msgspec.json.Encoder()
+_events = msgspec.json.Decoder(StreamResponse)
+
+
+def logged(payload: bytes) -> Update:
+    """The update that an event of the log is. Raises: CorruptRecord."""
+    try:
+        event = _events.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptRecord(f"an event cannot be read: {error}") from error
+    update = event.status_update or event.artifact_update
+    if update is None:
+        raise CorruptRecord("an event is no update")
+    return update
+
+
+def _is_plain(part: Part) -> bool:
+    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
+
+
+class _Growing:
+    """An artifact under way. Neighbouring plain texts become one part."""
+
+    __slots__ = ("append", "head", "parts", "texts")
+
+    def __init__(self, head: Artifact, append: bool) -> None:
+        self.head = head
+        self.append = append
+        self.parts: list[Part] = []
+        self.texts: list[str] = []
+
+    def extend(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            if part.text is not None and _is_plain(part):
+                self.texts.append(part.text)
+            else:
+                self._close_text()
+                self.parts.append(part)
+
+    def _close_text(self) -> None:
+        if self.texts:
+            self.parts.append(Part(text="".join(self.texts)))
+            self.texts.clear()
+
+    def whole(self) -> Artifact:
+        text = (Part(text="".join(self.texts)),) if self.texts else ()
+        return msgspec.structs.replace(self.head, parts=(*self.parts, *text))
+
+
+class TurnOutput:
+    """What one turn has shown so far: the message that opened it, the agent's messages, the artifacts."""
+
+    __slots__ = ("artifacts", "message", "messages")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.messages: list[Message] = []
+        self.artifacts: dict[str, _Growing] = {}
+
+    @classmethod
+    def stored(cls, record: TurnRecord) -> "TurnOutput":
+        output = cls(record.message)
+        output.messages.extend(record.messages or ())
+        for entry in msgspec.convert(record.artifacts or (), tuple[StoredArtifact, ...]):
+            growing = _Growing(entry.artifact, entry.append)
+            growing.extend(entry.artifact.parts)
+            output.artifacts[entry.artifact.artifact_id] = growing
+        return output
+
+    def apply(self, update: Update) -> None:
+        if isinstance(update, TaskStatusUpdateEvent):
+            if update.status.message is not None:
+                self.messages.append(update.status.message)
+            return
+        artifact = update.artifact
+        growing = self.artifacts.get(artifact.artifact_id)
+        if growing is None or not update.append:
+            growing = self.artifacts[artifact.artifact_id] = _Growing(artifact, update.append)
+        growing.extend(artifact.parts)
+
+    def artifacts_json(self) -> bytes:
+        return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])
+
+    def messages_json(self, last: Message | None) -> bytes:
+        """With the message of the status that ends the turn, which has not happened yet."""
+        return _encoder.encode(self.messages if last is None else [*self.messages, last])
+
+
+def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
+    if len(outputs) == 1:
+        return tuple(growing.whole() for growing in outputs[0].artifacts.values())
+    merged: dict[str, _Growing] = {}
+    for output in outputs:
+        for key, growing in output.artifacts.items():
+            before = merged.get(key)
+            if before is None or not growing.append:
+                before = merged[key] = _Growing(growing.head, append=False)
+            before.extend(growing.whole().parts)
+    return tuple(growing.whole() for growing in merged.values())
+
+
+def assemble(
+    task_id: str,
+    context_id: str,
+    status: TaskStatus,
+    outputs: Sequence[TurnOutput],
+    *,
+    history_length: int | None = None,
+    artifacts: bool = True,
+) -> Task:
+    """The task as a caller sees it. A status message is not repeated in the history.
+
+    `history_length` as in section 3.2.4 of the specification: None is all, 0 is none, n the n latest.
+    """
+    current = status.message.message_id if status.message else None
+    history: list[Message] = []
+    if history_length != 0:
+        for output in outputs:
+            history.append(output.message)
+            history.extend(m for m in output.messages if m.message_id != current)
+        if history_length is not None:
+            history = history[-history_length:]
+    return Task(
+        id=task_id,
+        context_id=context_id,
+        status=status,
+        artifacts=(_merged(outputs) or None) if artifacts else None,
+        history=tuple(history) or None,
+    )

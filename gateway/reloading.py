@@ -1,0 +1,90 @@
+"""Configurations that follow one another in one process. Law: a request ends with the agents that it began with, and an
+adapter is closed only when neither a request nor a turn can use it any more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.agents import Agents
+
+log = structlog.get_logger("gateway.reloading")
+
+
+class Generation:
+    """The agents of one configuration and the application in front of them."""
+
+    def __init__(self, app: ASGIApp, agents: Agents) -> None:
+        self.agents = agents
+        self._app = app
+        self._requests = 0
+        self._left = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._requests -= 1
+            self._left.set()
+
+    async def quiet(self) -> None:
+        """Returns when it answers no request."""
+        while self._requests:
+            self._left.clear()
+            await self._left.wait()
+
+    async def aclose(self) -> None:
+        for agent in self.agents:
+            try:
+                await agent.adapter.aclose()
+            except Exception:  # the adapter may be a stranger's, and the gateway goes on without it
+                log.exception("adapter.not-closed", agent=agent.name)
+
+
+class Succession:
+    """The ASGI application of the process: its newest generation. Use inside `async with succession.lasting()`."""
+
+    def __init__(self, first: Generation, idle: Callable[[Agents], Awaitable[None]]) -> None:
+        """`idle` returns when no turn of these agents waits or runs."""
+        self._newest = first
+        self._open = {first}
+        self._idle = idle
+        self._group: asyncio.TaskGroup | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._newest(scope, receive, send)
+
+    def succeed(self, following: Generation) -> None:
+        """New requests come to this one; the one before ends when it is no longer needed."""
+        retiring, self._newest = self._newest, following
+        self._open.add(following)
+        if self._group is not None:
+            task = self._group.create_task(self._retire(retiring))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    @asynccontextmanager
+    async def lasting(self) -> AsyncIterator[None]:
+        """Closes what is left of every generation at its end."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    yield
+                finally:
+                    self._group = None
+                    for task in tuple(self._retiring):
+                        task.cancel()
+        finally:
+            for generation in self._open:
+                await generation.aclose()
+
+    async def _retire(self, generation: Generation) -> None:
+        await generation.quiet()
+        await self._idle(generation.agents)
+        self._open.remove(generation)
+        await generation.aclose()

@@ -1,0 +1,171 @@
+"""Calls of an adapter in tests: requests as the core makes them, and what came back. Law: every wait has a bound."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.items import AssistantItem, Item, StorageOwner, UserItem
+from gateway.model import Json, Message, Part, Role
+from gateway.ports import (
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    ErrorClass,
+    PartReady,
+    ServiceRequest,
+    TextDelta,
+)
+
+T = TypeVar("T")
+BOUND = 30.0
+"""Seconds after which something that must happen counts as not happening."""
+
+NOT_PROCESSED = frozenset(
+    {
+        ErrorClass.UNREACHABLE,
+        ErrorClass.REJECTED,
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.LOCKED,
+        ErrorClass.UNAUTHORISED,
+        ErrorClass.HANDLE_NOT_FOUND,
+        ErrorClass.HANDLE_EXPIRED,
+        ErrorClass.STORAGE_DISABLED,
+    }
+)
+"""Classes that say for certain: the backend did nothing."""
+
+
+def message(words: str) -> Message:
+    return Message(message_id=f"message-{words[:20]}", role=Role.USER, parts=(Part(text=words),))
+
+
+def request(
+    words: str, *, earlier: Sequence[Item] = (), handle: str | None = None, state: Json = None, **changes: Any
+) -> ServiceRequest:
+    """A request as the core makes it. `earlier` are the items before the message that is sent."""
+    sent = message(words)
+    fields: dict[str, Any] = {
+        "handle": handle,
+        "items": (*earlier, UserItem(sent)),
+        "context_id": "context-1",
+        "task_id": "task-1",
+        "principal": "somebody",
+        "message": sent,
+        "first_message": sent,
+        "state": state,
+        "accepted_output_modes": (),
+        "deadline": time.monotonic() + 2 * BOUND,
+    }
+    return ServiceRequest(**{**fields, **changes})
+
+
+def follow_up(adapter: Adapter, first: CallCompleted, asked: str, answered: str, words: str) -> ServiceRequest:
+    """The request of the second turn: a delta for owner BACKEND, the whole conversation for owner GATEWAY."""
+    if adapter.ownership.owner is StorageOwner.BACKEND:
+        return request(words, handle=first.handle, state=first.state)
+    earlier = (UserItem(message(asked)), AssistantItem((Part(text=answered),)))
+    return request(words, earlier=earlier, state=first.state)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def collect(adapter: Adapter, asked: ServiceRequest) -> list[AdapterEvent]:
+    """All events of one call."""
+
+    async def events() -> list[AdapterEvent]:
+        return [event async for event in adapter.call(asked)]
+
+    return await bounded(events(), "the call ends")
+
+
+async def first_text(events: AsyncGenerator[AdapterEvent, None]) -> None:
+    """Returns at the first text of the answer."""
+
+    async def read() -> None:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                return
+        raise AssertionError("the call ended before it gave any text")
+
+    await bounded(read(), "the first text comes")
+
+
+async def failure(adapter: Adapter, *, secret: str | None = None) -> AdapterError:
+    """The error of a call that must fail, and must not be completed before it does; `secret` is in none of its texts."""
+    events: list[AdapterEvent] = []
+
+    async def run() -> AdapterError | None:
+        try:
+            async for event in adapter.call(request("Hi")):
+                events.append(event)  # noqa: PERF401  # what came before the error counts
+        except AdapterError as error:
+            return error
+        return None
+
+    error = await bounded(run(), "the call ends")
+    require(not of_type(events, CallCompleted), "the call was completed although it failed")
+    if error is None:
+        raise AssertionError("the call ended without CallCompleted and without an AdapterError")
+    link: BaseException | None = error
+    while secret is not None and link is not None:
+        require(secret not in f"{link} {link!r}", f"the API key is in the text of a {type(link).__name__}")
+        link = link.__cause__ or link.__context__
+    return error
+
+
+def completed(events: Sequence[AdapterEvent]) -> CallCompleted:
+    """The completion of a call, which must be there once and at the end."""
+    found = only(events, CallCompleted)
+    require(events[-1] is found, f"{events[-1]!r} came after CallCompleted")
+    return found
+
+
+def text(events: Sequence[AdapterEvent]) -> str:
+    """The text of the answer."""
+    parts = (event.text if isinstance(event, TextDelta) else _text_of(event) for event in events)
+    return "".join(parts)
+
+
+def _text_of(event: AdapterEvent) -> str:
+    return (event.part.text or "") if isinstance(event, PartReady) else ""
+
+
+def of_type(events: Sequence[AdapterEvent], kind: type[T]) -> list[T]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def only(events: Sequence[AdapterEvent], kind: type[T]) -> T:
+    found = of_type(events, kind)
+    require(len(found) == 1, f"there are {len(found)} {kind.__name__} in {list(events)!r}, not one")
+    return found[0]
+
+
+# --- checks ----------------------------------------------------------------------------------------------------
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """An assertion that keeps its text when pytest does not rewrite this module, and under `python -O`."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def require_json(event: AdapterEvent) -> None:
+    try:
+        json.dumps(msgspec.to_builtins(event), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"{event!r} carries what is no JSON: {error}") from error
+
+
+async def bounded(awaitable: Awaitable[T], what: str) -> T:
+    """Raises: AssertionError when `what` does not happen in time."""
+    try:
+        async with asyncio.timeout(BOUND):
+            return await awaitable
+    except TimeoutError as error:
+        raise AssertionError(f"{what}: not within {BOUND:g} s") from error

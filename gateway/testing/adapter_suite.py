@@ -1,0 +1,367 @@
+"""The conformance suite of the adapter port: subclass it, and your adapter is tested. Law: it knows no backend.
+
+Needs pytest and pytest-asyncio with `asyncio_mode = "auto"`. The page `docs/adapters.md` shows it at work.
+"""
+
+import asyncio
+import copy
+import json
+import socket
+from collections.abc import AsyncGenerator
+from collections.abc import Set as AbstractSet
+from typing import NoReturn, get_args
+
+import pytest
+
+from gateway.items import HandleKind, Ownership, StorageOwner
+from gateway.model import Json
+from gateway.ports import (
+    Adapter,
+    AdapterEvent,
+    CallStarted,
+    ErrorClass,
+    ToolCallAnnounced,
+    ToolCallArguments,
+    ToolCallReady,
+    ToolResultReady,
+)
+from gateway.testing.adapter_calls import (
+    NOT_PROCESSED,
+    bounded,
+    collect,
+    completed,
+    failure,
+    first_text,
+    follow_up,
+    of_type,
+    only,
+    request,
+    require,
+    require_json,
+    text,
+)
+
+_AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
+_PERHAPS_PROCESSED = frozenset(ErrorClass) - NOT_PROCESSED
+_STATUSES = {
+    400: NOT_PROCESSED,
+    401: {ErrorClass.UNAUTHORISED},
+    403: {ErrorClass.UNAUTHORISED},
+    429: {ErrorClass.RATE_LIMITED},
+    500: _PERHAPS_PROCESSED,
+    502: _PERHAPS_PROCESSED,
+}
+
+
+class AdapterSuite:
+    """Subclass it as `class TestMine(AdapterSuite)` and tell how to drive your backend.
+
+    You must give
+
+    - `adapter`: a fixture, a fresh adapter against a backend of your own that is fresh too (a real server on loopback);
+    - `backend_answers(*pieces)`: from now on the backend answers every message with these pieces of text.
+
+    You may give; what is missing is skipped, and the skip says what to add:
+
+    - `backend_echoes()`: it answers every message with the text of that message.
+    - `backend_trickles()`: from now on it sends its answers one byte at a time.
+    - `backend_fails()`: it takes the request and reports a failure of its own, best with the API key in its words.
+    - `backend_refuses()`: it refuses the request, without having done anything.
+    - `backend_answers_status(status)`: it answers with this HTTP status.
+    - `backend_disappears()`: nobody listens any more where it was.
+    - `backend_breaks_off(*pieces)`: it says the pieces and ends the answer without saying that it is complete. The
+      HTTP response must end properly: that a connection was cut, any client sees without the adapter's help.
+    - `backend_stalls(*pieces)`: it says the pieces, then nothing, and keeps the connection.
+    - `backend_is_released()`: returns when the backend has seen that the caller of the stalled answer is gone.
+    - `backend_runs_tool(name, arguments, output)`: it calls a tool of its own, tells of the call and its outcome, and
+      answers with some text.
+    - `backend_received()`: for each request so far, what was said in it, oldest first: `("user", text)` or
+      `("agent", text)`.
+    - `secret`: the API key that the adapter was made with.
+    """
+
+    secret: str | None = None
+
+    # --- hooks
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        raise NotImplementedError("give your test class a fixture `adapter`")
+
+    async def backend_answers(self, *pieces: str) -> None:
+        raise NotImplementedError("give your test class `backend_answers`")
+
+    async def backend_echoes(self) -> None:
+        _skip("backend_echoes")
+
+    async def backend_trickles(self) -> None:
+        _skip("backend_trickles")
+
+    async def backend_fails(self) -> None:
+        _skip("backend_fails")
+
+    async def backend_refuses(self) -> None:
+        _skip("backend_refuses")
+
+    async def backend_answers_status(self, status: int) -> None:
+        _skip("backend_answers_status", status)
+
+    async def backend_disappears(self) -> None:
+        _skip("backend_disappears")
+
+    async def backend_breaks_off(self, *pieces: str) -> None:
+        _skip("backend_breaks_off", *pieces)
+
+    async def backend_stalls(self, *pieces: str) -> None:
+        _skip("backend_stalls", *pieces)
+
+    async def backend_is_released(self) -> None:
+        _skip("backend_is_released")
+
+    async def backend_runs_tool(self, name: str, arguments: dict[str, Json], output: str) -> None:
+        _skip("backend_runs_tool", name, arguments, output)
+
+    async def backend_received(self) -> list[list[tuple[str, str]]]:
+        _skip("backend_received")
+
+    # --- what the adapter declares
+
+    async def test_ownership_is_declared_without_network_and_stays_the_same(
+        self, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await self.backend_answers("Hello")
+        with monkeypatch.context() as offline:
+            for name in ("connect", "connect_ex"):
+                offline.setattr(socket.socket, name, _no_network)
+            declared = adapter.ownership
+        require(isinstance(declared, Ownership), f"ownership is {declared!r}, which is no gateway.items.Ownership")
+        await collect(adapter, request("Hi"))
+        require(adapter.ownership == declared, f"ownership was {declared!r} and is {adapter.ownership!r} after a call")
+
+    # --- a plain message
+
+    async def test_a_plain_message_ends_with_exactly_one_completed_call_as_the_last_event(
+        self, adapter: Adapter
+    ) -> None:
+        await self.backend_answers("Hello")
+        completed(await collect(adapter, request("Hi")))
+
+    async def test_a_call_begins_with_call_started(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hello")
+        first = next(iter(await collect(adapter, request("Hi"))), None)
+        require(isinstance(first, CallStarted), f"the call began with {first!r}, not with CallStarted")
+
+    async def test_the_text_deltas_join_to_the_answer(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hel", "lo, ", "world")
+        answer = text(await collect(adapter, request("Hi")))
+        require(answer == "Hello, world", f"the text joins to {answer!r}, not to 'Hello, world'")
+
+    async def test_an_empty_answer_completes_too(self, adapter: Adapter) -> None:
+        await self.backend_answers()
+        events = await collect(adapter, request("Hi"))
+        completed(events)
+        require(text(events) == "", f"the answer is {text(events)!r}, not empty")
+
+    async def test_all_events_are_those_of_the_port(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hel", "lo")
+        kinds = get_args(AdapterEvent)
+        foreign = [event for event in await collect(adapter, request("Hi")) if type(event) not in kinds]
+        require(not foreign, f"{foreign!r} is not of the types in gateway.ports.AdapterEvent")
+
+    async def test_all_that_events_carry_is_json(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hel", "lo")
+        for event in await collect(adapter, request("Hi")):
+            require_json(event)
+
+    async def test_any_text_comes_through_unchanged(self, adapter: Adapter) -> None:
+        await self.backend_echoes()
+        events = await collect(adapter, request(_AWKWARD))
+        require(text(events) == _AWKWARD, f"sent {_AWKWARD!r} to a backend that echoes, and got {text(events)!r}")
+        for event in events:
+            require_json(event)
+
+    async def test_an_answer_that_comes_byte_by_byte_is_the_same(self, adapter: Adapter) -> None:
+        await self.backend_echoes()
+        await self.backend_trickles()
+        events = await collect(adapter, request(_AWKWARD))
+        completed(events)
+        require(text(events) == _AWKWARD, f"an echo of {_AWKWARD!r} came byte by byte and was read as {text(events)!r}")
+
+    async def test_a_request_is_not_changed(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hello")
+        first = completed(await collect(adapter, request("Hi")))
+        again = follow_up(adapter, first, "Hi", "Hello", "And now?")
+        before = copy.deepcopy(again)
+        await collect(adapter, again)
+        require(again == before, f"the request was {before!r} and is {again!r} after the call")
+
+    # --- handles and what is sent
+
+    async def test_a_backend_that_owns_the_conversation_confirms_a_handle(self, adapter: Adapter) -> None:
+        _only_owner(adapter, StorageOwner.BACKEND)
+        await self.backend_answers("Hello")
+        handle = completed(await collect(adapter, request("Hi"))).handle
+        require(bool(handle) and isinstance(handle, str), f"the confirmed handle is {handle!r}, with owner BACKEND")
+
+    async def test_with_the_history_at_the_gateway_no_handle_is_confirmed(self, adapter: Adapter) -> None:
+        _only_owner(adapter, StorageOwner.GATEWAY)
+        await self.backend_answers("Hello")
+        handle = completed(await collect(adapter, request("Hi"))).handle
+        require(handle is None, f"the handle {handle!r} was confirmed, with owner GATEWAY")
+
+    async def test_a_static_handle_stays_the_same(self, adapter: Adapter) -> None:
+        if adapter.ownership.handle is not HandleKind.STATIC:
+            pytest.skip("the handle is not static")
+        await self.backend_answers("Hello")
+        first = completed(await collect(adapter, request("Hi")))
+        second = completed(await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?")))
+        require(first.handle == second.handle, f"the static handle {first.handle!r} became {second.handle!r}")
+
+    async def test_a_pending_handle_is_never_reported_twice_differently(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hel", "lo")
+        started = of_type(await collect(adapter, request("Hi")), CallStarted)
+        handles = {event.handle for event in started if event.handle is not None}
+        require(len(handles) <= 1, f"one call reported the pending handles {sorted(handles)!r}")
+
+    async def test_the_second_call_sends_its_items_and_nothing_else(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hello")
+        first = completed(await collect(adapter, request("Hi")))
+        await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?"))
+        owner = adapter.ownership.owner
+        earlier = [] if owner is StorageOwner.BACKEND else [("user", "Hi"), ("agent", "Hello")]
+        wanted = [[("user", "Hi")], [*earlier, ("user", "And now?")]]
+        received = await self.backend_received()
+        require(received == wanted, f"with owner {owner} the backend must get {wanted!r}; it got {received!r}")
+
+    # --- closing and cancelling
+
+    async def test_closing_in_the_middle_of_an_answer_releases_the_connection(self, adapter: Adapter) -> None:
+        await self.backend_stalls("Hel")
+        events = adapter.call(request("Hi"))
+        await first_text(events)
+        await bounded(events.aclose(), "closing the generator")
+        await bounded(self.backend_is_released(), "the backend is released after closing")
+
+    async def test_cancelling_while_waiting_releases_the_connection(self, adapter: Adapter) -> None:
+        await self.backend_stalls("Hel")
+        events = adapter.call(request("Hi"))
+        await first_text(events)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(_next(events))
+            await asyncio.sleep(0)  # now it waits
+            waiting.cancel()
+        require(waiting.cancelled(), "a cancelled wait for the next event did not end as cancelled")
+        await bounded(self.backend_is_released(), "the backend is released after cancelling")
+
+    async def test_after_a_closed_call_the_next_one_works(self, adapter: Adapter) -> None:
+        await self.backend_stalls("Hel")
+        events = adapter.call(request("Hi"))
+        await first_text(events)
+        await bounded(events.aclose(), "closing the generator")
+        await self.backend_answers("Hello")
+        answer = text(await collect(adapter, request("Hi")))
+        require(answer == "Hello", f"the call after a closed one answered {answer!r}, not 'Hello'")
+
+    async def test_two_calls_at_once_do_not_mix(self, adapter: Adapter) -> None:
+        await self.backend_echoes()
+        said = ["one one one", "two two two", "three three three"]
+        answers = await asyncio.gather(*(collect(adapter, request(word)) for word in said))
+        heard = [text(events) for events in answers]
+        require(heard == said, f"calls at the same time said {said!r} and were answered {heard!r}")
+
+    async def test_closing_the_adapter_twice_does_no_harm(self, adapter: Adapter) -> None:
+        await self.backend_answers("Hello")
+        await collect(adapter, request("Hi"))
+        await bounded(adapter.aclose(), "the first aclose")
+        await bounded(adapter.aclose(), "the second aclose")
+
+    # --- failures
+
+    async def test_a_failing_backend_is_an_adapter_error_with_a_class_and_a_detail(self, adapter: Adapter) -> None:
+        await self.backend_fails()
+        error = await failure(adapter, secret=self.secret)
+        require(isinstance(error.kind, ErrorClass), f"the error's kind is {error.kind!r}, which is no ErrorClass")
+        require(bool(error.detail.strip()), "the error's detail is empty; say for the log what went wrong")
+
+    async def test_a_failing_backend_may_have_processed_the_request(self, adapter: Adapter) -> None:
+        await self.backend_fails()
+        await self._failure_is(_PERHAPS_PROCESSED, adapter, "a backend that fails")
+
+    async def test_a_refused_request_was_not_processed(self, adapter: Adapter) -> None:
+        await self.backend_refuses()
+        await self._failure_is(NOT_PROCESSED, adapter, "a backend that refuses the request")
+
+    async def test_an_http_error_has_the_class_of_its_status(self, adapter: Adapter) -> None:
+        for status, right in _STATUSES.items():
+            await self.backend_answers_status(status)
+            await self._failure_is(right, adapter, f"HTTP {status}")
+
+    async def test_the_api_key_is_in_no_error(self, adapter: Adapter) -> None:
+        if self.secret is None:
+            _skip("secret")
+        await self.backend_fails()
+        await failure(adapter, secret=self.secret)
+
+    async def test_a_backend_that_is_gone_is_unreachable(self, adapter: Adapter) -> None:
+        await self.backend_disappears()
+        await self._failure_is({ErrorClass.UNREACHABLE}, adapter, "a backend that is gone")
+
+    async def test_an_answer_without_its_end_is_an_error_and_never_completed(self, adapter: Adapter) -> None:
+        await self.backend_breaks_off("Hel")
+        await self._failure_is(_PERHAPS_PROCESSED, adapter, "an answer without its end")
+
+    async def _failure_is(self, right: AbstractSet[ErrorClass], adapter: Adapter, what: str) -> None:
+        kind = (await failure(adapter, secret=self.secret)).kind
+        require(kind in right, f"{what} was {kind!r}; right is {' or '.join(sorted(right))}")
+
+    # --- tool calls of the backend
+
+    async def test_a_tool_call_is_announced_then_ready_then_answered(self, adapter: Adapter) -> None:
+        await self.backend_runs_tool("lookup", {"q": "x"}, "found")
+        events = await collect(adapter, request("Hi"))
+        completed(events)
+        ready = only(events, ToolCallReady)
+        announced, result = only(events, ToolCallAnnounced), only(events, ToolResultReady)
+        order = [events.index(event) for event in (announced, ready, result)]
+        require(order == sorted(order), f"announced, ready and result came at the places {order}")
+        require(ready.name == "lookup", f"the tool is called {ready.name!r}, not 'lookup'")
+        require(
+            json.loads(ready.arguments) == {"q": "x"}, f"the arguments are {ready.arguments!r}, not those of the call"
+        )
+        require(ready.handled is True, f"handled is {ready.handled!r} for a call that the backend ran itself")
+        require(result.output == "found", f"the output is {result.output!r}, not 'found'")
+        for event in events:
+            require_json(event)
+
+    async def test_a_tool_call_keeps_its_id_and_its_name(self, adapter: Adapter) -> None:
+        await self.backend_runs_tool("lookup", {"q": "x"}, "found")
+        events = await collect(adapter, request("Hi"))
+        calls = [
+            event
+            for event in events
+            if isinstance(event, ToolCallAnnounced | ToolCallArguments | ToolCallReady | ToolResultReady)
+        ]
+        ids = {event.call_id for event in calls}
+        require(len(ids) == 1 and all(ids), f"the events of one tool call have the ids {sorted(ids)!r}")
+        names = {event.name for event in calls if isinstance(event, ToolCallAnnounced | ToolCallReady)}
+        require(names == {"lookup"}, f"the tool is called {sorted(names)!r}")
+        deltas = "".join(event.delta for event in of_type(events, ToolCallArguments))
+        whole = only(events, ToolCallReady).arguments
+        require(deltas in ("", whole), f"the deltas of the arguments join to {deltas!r}, not to {whole!r}")
+
+
+def _skip(hook: str, *_unused: object) -> NoReturn:
+    pytest.skip(f"give your test class `{hook}` and this is tested")
+
+
+def _only_owner(adapter: Adapter, owner: StorageOwner) -> None:
+    if adapter.ownership.owner is not owner:
+        pytest.skip(f"the storage owner is {adapter.ownership.owner}")
+
+
+def _no_network(*_: object) -> NoReturn:
+    raise AssertionError("reading `ownership` opened a connection")
+
+
+async def _next(events: AsyncGenerator[AdapterEvent, None]) -> AdapterEvent:
+    return await anext(events)

@@ -1,0 +1,38 @@
+"""How servers of the Responses wire depart from OpenAI's own; from captures of real ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesDialect:
+    """How a server departs from OpenAI's own wire."""
+
+    event_lines: bool = True
+    done_line: bool = False
+    number_step: int = 1
+    """Distance of two sequence numbers; 0: there are none."""
+    one_output_index: bool = False
+    text_done: bool = True
+    mcp_as_function: bool = False
+    """Streams an MCP call's arguments as those of a function before the item turns out to be an `mcp_call`."""
+    unknown_previous: Literal["refused", "detail", "ignored"] = "refused"
+    id_length: int = 48
+
+
+RESPONSES_DIALECTS: Mapping[str, ResponsesDialect] = MappingProxyType(
+    {
+        "openai": ResponsesDialect(),
+        "ogx": ResponsesDialect(
+            event_lines=False,
+            number_step=2,
+            one_output_index=True,
+            text_done=False,
+            mcp_as_function=True,
+            unknown_previous="detail",
+        ),
+        "litellm": ResponsesDialect(done_line=True, number_step=0, unknown_previous="ignored", id_length=448),
+    }
+)

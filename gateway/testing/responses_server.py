@@ -1,0 +1,115 @@
+"""An emulator of OpenAI's Responses API: exact events and errors, rotating ids, scripted answers.
+
+A background response is generated on the connection that asked for it: it can be cancelled but not resumed.
+"""
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.testing.emulator import Emulator, Validator, refused
+from gateway.testing.responses_chain import (
+    StoredResponse,
+    check_calls,
+    check_shape,
+    find_previous,
+    input_items,
+    resolve_ids,
+)
+from gateway.testing.responses_dialects import RESPONSES_DIALECTS, ResponsesDialect
+from gateway.testing.responses_reply import ResponsesReply, new_response
+from gateway.testing.scripts import Conversation, Json, Script, demo_script
+
+
+class ResponsesServer(Emulator):
+    """`stored` holds the responses that can be fetched, by id: also those that never completed."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        dialect: ResponsesDialect = RESPONSES_DIALECTS["openai"],
+        api_key: str | None = None,
+        models: tuple[str, ...] = (),
+        validator: Validator | None = None,
+    ) -> None:
+        """Without a script it plays `demo_script()`."""
+        super().__init__(script or demo_script(), api_key=api_key, models=models, validator=validator)
+        self.stored: dict[str, StoredResponse] = {}
+        self._dialect = dialect
+        self._truncated: set[str] = set()
+
+    def routes(self) -> Iterable[Route]:
+        one = "/v1/responses/{id}"
+        return (
+            self.route("POST", "/v1/responses", self._create),
+            self.route("GET", one, self._retrieve),
+            self.route("DELETE", one, self._delete),
+            self.route("POST", f"{one}/cancel", self._cancel),
+            self.route("GET", f"{one}/input_items", self._list_input_items),
+        )
+
+    async def _create(self, request: Request) -> Response:
+        body = await self.read(request, "CreateResponse")
+        check_shape(body)
+        if not self.knows_model(body["model"]):
+            message = f"The requested model '{body['model']}' does not exist."
+            raise refused(400, message, param="model", code="model_not_found")
+        stores = body.get("store") is not False
+        previous = find_previous(self.stored, body.get("previous_response_id"), self._dialect)
+        given = input_items(resolve_ids(body["input"], self._kept_items(), self._truncated, stores=stores))
+        earlier = previous.history if previous else ()
+        check_calls((*earlier, *given))
+
+        conversation = Conversation((*earlier, *given), body)
+        steps = await self.open(conversation)
+        if isinstance(steps, Response):
+            return steps
+        response = new_response(body, self._dialect, previous.body["id"] if previous else None)
+        if stores:
+            self.stored[response["id"]] = StoredResponse(response, given, earlier)
+        reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated)
+        return await self.answer(reply, steps, stream=bool(body.get("stream")))
+
+    async def _retrieve(self, request: Request) -> Response:
+        found = self._find(request)
+        if request.query_params.get("stream") == "true":
+            message = "This response cannot be streamed because it was not created with background=true."
+            raise refused(400, message, param="stream", code="invalid_request_error")
+        return JSONResponse(found.body)
+
+    async def _delete(self, request: Request) -> Response:
+        name = self._find(request).body["id"]
+        del self.stored[name]
+        return JSONResponse({"id": name, "object": "response", "deleted": True})
+
+    async def _cancel(self, request: Request) -> Response:
+        body = self._find(request).body
+        if not body["background"]:
+            raise refused(400, "Cannot cancel a synchronous response.")
+        if body["status"] == "in_progress":
+            body["status"] = "cancelled"
+        return JSONResponse(body)
+
+    async def _list_input_items(self, request: Request) -> Response:
+        items = list(self._find(request).input)
+        if request.query_params.get("order", "desc") == "desc":
+            items.reverse()
+        after = request.query_params.get("after")
+        names = [item["id"] for item in items]
+        if after in names:
+            items = items[names.index(after) + 1 :]
+        page = items[: int(request.query_params.get("limit", "20"))]
+        ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
+        return JSONResponse({"object": "list", "data": page, "has_more": len(items) > len(page), **ends})
+
+    def _find(self, request: Request) -> StoredResponse:
+        name = request.path_params["id"]
+        if name not in self.stored:
+            raise refused(404, f"Response with id '{name}' not found.")
+        return self.stored[name]
+
+    def _kept_items(self) -> dict[str, Json]:
+        return {item["id"]: item for stored in self.stored.values() for item in (*stored.input, *stored.body["output"])}

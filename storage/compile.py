@@ -1,0 +1,75 @@
+"""Writes `storage/compiled.py`: the SQL of every statement, query and table as text. Law: run it after each change of
+tables, migrations, statements or queries (`python -m storage.compile`); a test compares.
+
+SQLAlchemy compiles it here, once and for all: importing SQLAlchemy, SQLModel and Alembic to do it at every start would
+cost more than half of the start-up time and a third of the memory of the whole gateway.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from storage import queries, statements
+from storage.migrate import migrate
+from storage.statement import Statement
+
+TARGET = Path(__file__).with_name("compiled.py")
+
+_HEAD = '''"""Made by `python -m storage.compile`; do not edit. The SQL that the ledger runs, and the schema that it expects."""
+# ruff: noqa: E501, S105
+# fmt: off
+
+from storage.statement import Listing, Statement
+'''
+
+
+def text() -> str:
+    """The module's source."""
+    lines = [_HEAD, *_statements(), *_queries(), *_schema()]
+    return "\n".join(lines) + "\n"
+
+
+def _statements() -> Iterator[str]:
+    for name, value in vars(statements).items():
+        if isinstance(value, Statement):
+            yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
+
+
+def _queries() -> Iterator[str]:
+    for name, value in vars(queries).items():
+        if isinstance(value, str) and name.isupper() and not name.startswith("_"):
+            yield f"{name} = {_flat(value)!r}"
+    yield f"TURNS = {{{', '.join(f'{a!r}: {_flat(queries.turns(artifacts=a))!r}' for a in (False, True))}}}"
+    yield "LISTINGS = {"
+    for on in product((False, True), repeat=4):
+        listing = queries.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
+        yield f"    {on!r}: Listing({_flat(listing.page)!r}, {_flat(listing.total)!r}),"
+    yield "}"
+    yield '"""By (in_context, in_state, since, after)."""'
+
+
+def _schema() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        head = migrate(path, 5000, auto_migrate=True)
+        connection = sqlite3.connect(path)
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
+        connection.close()
+    yield "SCHEMA = ("
+    yield from (f"    {_flat(sql)!r}," for (sql,) in made)
+    yield ")"
+    yield f"VERSION = {head!r}"
+
+
+def _flat(sql: str) -> str:
+    return " ".join(sql.split())
+
+
+def main() -> None:
+    TARGET.write_text(text())
+
+
+if __name__ == "__main__":
+    main()

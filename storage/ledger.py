@@ -1,0 +1,93 @@
+"""The Ledger port on one SQLite file. Law: one thread writes, reads have connections of their own."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.commits import CommitPoint, LedgerUnavailable
+from gateway.ports import Ledger, LedgerFactory
+from storage import compiled as queries
+from storage.readers import Readers
+from storage.reads import Reads
+from storage.schema import prepare
+from storage.units import Step, new_secret, unit
+from storage.writer import Writer
+
+_SECRET_BYTES = 32
+
+
+class SqliteLedger(Reads):
+    def __init__(self, writer: Writer, readers: Readers, version: str) -> None:
+        super().__init__(readers)
+        self._writer = writer
+        self._version = version
+
+    async def commit(self, *points: CommitPoint) -> None:
+        await self._store(unit(points))
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
+        self._writer.submit(unit(points), done)
+
+    async def secret(self, name: str) -> bytes:
+        await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))
+        rows = await self._readers.fetch(queries.SECRET, {"name": name})
+        value: bytes = rows[0][0]
+        return value
+
+    async def ready(self) -> None:
+        rows = await self._readers.fetch(queries.SCHEMA_VERSION, {})
+        if rows != [(self._version,)]:
+            raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")
+
+    async def _store(self, steps: list[Step]) -> None:
+        # Cancelling the caller gives up the answer, never the commit.
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(failure: Exception | None) -> None:
+            if stored.done():
+                return
+            if failure is None:
+                stored.set_result(None)
+            else:
+                stored.set_exception(failure)
+
+        self._writer.submit(steps, done)
+        await stored
+
+
+@asynccontextmanager
+async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 5000) -> AsyncGenerator[Ledger, None]:
+    """The ledger in the file of `sqlite:///relative/path` or `sqlite:////absolute/path`, made where it is missing.
+
+    Leaving commits what was submitted. Raises: ValueError for another URL; LedgerUnavailable when the file cannot be
+    used or its schema is another version than ours, which `auto_migrate` allows to change if it is older.
+    """
+    path = database_path(url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LedgerUnavailable(f"the folder of {str(path)!r} cannot be made: {error}") from error
+    version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
+    writer, readers = Writer(str(path), busy_timeout_ms), Readers()
+    try:
+        await writer.open()
+        await readers.open(str(path), busy_timeout_ms)
+        yield SqliteLedger(writer, readers, version)
+    finally:
+        try:
+            await writer.close()
+        finally:
+            await readers.close()
+
+
+def database_path(url: str) -> Path:
+    """Raises: ValueError for a URL that does not name a file."""
+    scheme, separator, name = url.partition(":///")
+    if scheme != "sqlite" or not separator or not name or name == ":memory:" or "?" in name:
+        raise ValueError(f"{url!r} is not sqlite:///relative/path or sqlite:////absolute/path")
+    return Path(name)
+
+
+factory = LedgerFactory(open=open_ledger)

@@ -1,0 +1,190 @@
+"""Every query of the ledger's reads, compiled once from the tables. Law: what grows is read through an index."""
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, column, func, literal_column, select, text, tuple_
+from sqlalchemy import table as from_table
+
+from storage.sql import (
+    compiled,
+    context,
+    event,
+    history_item,
+    input_,
+    secret,
+    task,
+    thread,
+    turn,
+    word,
+)
+from storage.statement import Listing
+from storage.tables import LIVE, UNFINISHED, UNSENT, WAITING
+
+_THREAD = (
+    thread.c.id,
+    thread.c.context,
+    thread.c.agent,
+    thread.c.epoch,
+    thread.c.storage_owner,
+    thread.c.handle_kind,
+    thread.c.handle,
+    thread.c.generation,
+    thread.c.adapter_state,
+)
+"""In the order of ThreadRecord."""
+
+_TASK = (
+    task.c.id,
+    task.c.context,
+    context.c.public_id,
+    task.c.agent,
+    task.c.state,
+    task.c.status_message,
+    task.c.status_at,
+    task.c.last_event,
+    task.c.visible,
+)
+"""In the order of TaskRecord."""
+
+_BELONGS = and_(task.c.tenant == bindparam("tenant"), task.c.principal == bindparam("principal"))
+
+_OF_AGENT = task.c.agent == bindparam("agent")
+
+_CONTEXT_BELONGS = and_(context.c.tenant == bindparam("tenant"), context.c.principal == bindparam("principal"))
+
+_TASK_IN_CONTEXT = task.join(context, context.c.id == task.c.context)
+
+_OPENED_BY = and_(input_.c.turn == turn.c.id, input_.c.ordinal == literal_column("0"))
+
+CONTEXT = compiled(
+    select(context.c.id, context.c.public_id, context.c.state, *_THREAD)
+    .select_from(
+        context.outerjoin(
+            thread,
+            and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{LIVE}")),
+        )
+    )
+    .where(_CONTEXT_BELONGS, context.c.public_id == bindparam("public_id"))
+)
+
+THREAD = compiled(select(*_THREAD).where(thread.c.id == bindparam("thread")))
+
+TASK = compiled(select(*_TASK).select_from(_TASK_IN_CONTEXT).where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT))
+
+WAITING_TASKS = compiled(
+    select(*_TASK)
+    .select_from(_TASK_IN_CONTEXT)
+    .where(task.c.context == bindparam("context"), text(f"visible = 1 AND task.{WAITING}"))
+)
+
+REPLAY = compiled(
+    select(turn.c.task, input_.c.digest)
+    .select_from(input_.join(turn, turn.c.id == input_.c.turn))
+    .where(
+        input_.c.tenant == bindparam("tenant"),
+        input_.c.principal == bindparam("principal"),
+        input_.c.agent == bindparam("agent"),
+        input_.c.key_kind == bindparam("key_kind"),
+        input_.c.key == bindparam("key"),
+    )
+)
+
+
+def turns(*, artifacts: bool) -> str:
+    """Of one task, `task_0`; who wants several puts their parameters beside it: JSON would cut an id at a NUL."""
+    asked: list[ColumnElement[str]] = [bindparam("task_0")]
+    return compiled(
+        select(
+            turn.c.task,
+            input_.c.payload,
+            input_.c.event,
+            turn.c.ended_at,
+            turn.c.messages,
+            turn.c.artifacts if artifacts else literal_column("NULL"),
+        )
+        .select_from(turn.join(input_, _OPENED_BY).join(thread, thread.c.id == turn.c.thread))
+        .where(turn.c.task.in_(asked))
+        .order_by(turn.c.task, thread.c.epoch, turn.c.number)
+    )
+
+
+_FIRST_TURN = (
+    select(turn.c.id)
+    .select_from(turn.join(thread, thread.c.id == turn.c.thread))
+    .where(turn.c.task == bindparam("task"))
+    .order_by(thread.c.epoch, turn.c.number)
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
+FIRST_MESSAGE = compiled(
+    select(input_.c.payload).where(
+        input_.c.turn == _FIRST_TURN.scalar_subquery(), input_.c.ordinal == literal_column("0")
+    )
+)
+
+EVENTS = compiled(
+    select(event.c.first, event.c.last, event.c.payload)
+    .where(event.c.task == bindparam("task"), event.c.last > bindparam("after"))
+    .order_by(event.c.last)
+)
+
+_ITEMS = (
+    select(
+        history_item.c.position,
+        turn.c.number,
+        turn.c.id,
+        history_item.c.payload,
+        input_.c.payload,
+        history_item.c.provider_id,
+        history_item.c.sent_in,
+        history_item.c.replayable,
+    )
+    .select_from(
+        history_item.join(turn, turn.c.id == history_item.c.turn).outerjoin(
+            input_, and_(input_.c.turn == history_item.c.turn, input_.c.ordinal == history_item.c.input)
+        )
+    )
+    .where(history_item.c.thread == bindparam("thread"))
+    .order_by(turn.c.number, history_item.c.position)
+)
+
+HISTORY = compiled(_ITEMS)
+
+UNSENT_ITEMS = compiled(_ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")])))
+
+# Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
+UNFINISHED_TURNS = compiled(
+    select(turn.c.number, turn.c.id, turn.c.thread, thread.c.generation, task.c.tenant, task.c.principal, *_TASK)
+    .select_from(
+        turn.join(thread, thread.c.id == turn.c.thread)
+        .join(task, task.c.id == turn.c.task)
+        .join(context, context.c.id == task.c.context)
+    )
+    .where(text(UNFINISHED), (thread.c.lease_holder.is_(None)) | (thread.c.lease_until < bindparam("now")))
+)
+
+SECRET = compiled(select(secret.c.value).where(secret.c.name == bindparam("name")))
+
+SCHEMA_VERSION = compiled(select(column("version_num")).select_from(from_table("alembic_version")))
+
+
+def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Listing:
+    """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
+
+    def matching(columns: Select[tuple[object, ...]]) -> Select[tuple[object, ...]]:
+        query = columns.select_from(_TASK_IN_CONTEXT).where(_OF_AGENT, text("visible = 1"))
+        if in_context:
+            query = query.where(_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id"))
+        else:
+            query = query.where(_BELONGS)
+        if in_state:
+            query = query.where(task.c.state == bindparam("state"))
+        if since:
+            query = query.where(task.c.status_at >= bindparam("status_since"))
+        return query
+
+    page = matching(select(*_TASK)).order_by(task.c.status_at.desc(), task.c.id.desc())
+    page = page.limit(bindparam("limit")).offset(literal_column("0"))
+    if after:
+        behind = tuple_(bindparam("after_at"), bindparam("after_id"))
+        page = page.where(tuple_(task.c.status_at, task.c.id) < behind)
+    return Listing(compiled(page), compiled(matching(select(func.count()))))

@@ -1,0 +1,42 @@
+"""What statements and queries are made of. Law: only `storage.compile`, migrations and tests come here; who runs them
+reads the text in `storage.compiled`."""
+
+from sqlalchemy import bindparam, literal_column
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.expression import ClauseElement, ColumnElement
+
+from storage.tables import (
+    Context,
+    DeleteJob,
+    Event,
+    HistoryItem,
+    Input,
+    Secret,
+    ServiceCall,
+    Task,
+    Thread,
+    ToolCall,
+    Turn,
+    table,
+)
+
+context, thread, task, turn = table(Context), table(Thread), table(Task), table(Turn)
+input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
+history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
+
+_DIALECT = sqlite.dialect(paramstyle="named")
+
+
+def compiled(clause: ClauseElement) -> str:
+    """SQL whose parameters are `:name`."""
+    return str(clause.compile(dialect=_DIALECT))
+
+
+def given(*names: str) -> dict[str, ColumnElement[object]]:
+    """Columns that take the parameter of their own name."""
+    return {name: bindparam(name) for name in names}
+
+
+def word(value: str) -> ColumnElement[str]:
+    """A constant in the SQL itself: an index with a condition is only used where the planner sees the value."""
+    return literal_column(f"'{value}'")

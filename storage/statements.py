@@ -1,0 +1,563 @@
+"""Every statement that a commit point uses. Law: each says how many rows it must touch.
+
+Parameters are named as the fields of the commit points; those of an event's row begin with `event_`.
+"""
+
+from sqlalchemy import (
+    Column,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.expression import ColumnElement
+
+from storage.sql import (
+    compiled,
+    context,
+    delete_job,
+    event,
+    given,
+    history_item,
+    input_,
+    secret,
+    service_call,
+    task,
+    thread,
+    tool_call,
+    turn,
+    word,
+)
+from storage.statement import Statement
+from storage.tables import GOING, LIVE, UNFINISHED, WAITING
+
+_UNDER_WAY = "status IN ('prepared', 'sent', 'started', 'emitting')"
+_UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
+"""Of a service call: 'unknown' is not final, evidence may still come."""
+
+
+def _is(column: Column[object], parameter: str) -> ColumnElement[bool]:
+    return column == bindparam(parameter)
+
+
+def _next(column: Column[object], of: ColumnElement[bool]) -> ColumnElement[object]:
+    largest = func.coalesce(func.max(column), literal_column("0"))
+    return select(largest + literal_column("1")).where(of).scalar_subquery()
+
+
+# --- a message is accepted --------------------------------------------------------------------------------------------
+
+_OWNED = ("tenant", "principal")
+
+NEW_CONTEXT = Statement(
+    "make the context",
+    compiled(
+        insert(context).values(
+            id=bindparam("context"),
+            **given(*_OWNED, "public_id"),
+            state=word("open"),
+            created_at=bindparam("now"),
+            last_used_at=bindparam("now"),
+        )
+    ),
+)
+
+USE_CONTEXT = Statement(
+    "use an open context of the caller",
+    compiled(
+        update(context)
+        .where(
+            _is(context.c.id, "context"),
+            *(_is(context.c[name], name) for name in _OWNED),
+            context.c.state == word("open"),
+        )
+        .values(last_used_at=bindparam("now"))
+    ),
+)
+
+NEW_THREAD = Statement(
+    "make the thread",
+    compiled(
+        insert(thread).values(
+            id=bindparam("thread"),
+            **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
+            clean_handle=bindparam("handle"),
+            **given("generation", "adapter_state"),
+            state=word("open"),
+        )
+    ),
+)
+
+NEW_TASK = Statement(
+    "make the task",
+    compiled(
+        insert(task).values(
+            id=bindparam("task"),
+            **given("context", *_OWNED, "agent", "visible", "last_event"),
+            created_at=bindparam("now"),
+            state=bindparam("state"),
+            status_at=bindparam("now"),
+        )
+    ),
+)
+
+CONTINUE_TASK = Statement(
+    "continue a task of the caller that has not ended",
+    compiled(
+        update(task)
+        .where(
+            _is(task.c.id, "task"),
+            _is(task.c.context, "context"),
+            *(_is(task.c[name], name) for name in (*_OWNED, "agent")),
+            text(GOING),
+        )
+        .values(
+            state=word("TASK_STATE_WORKING"),
+            status_message=null(),
+            status_at=bindparam("now"),
+            last_event=bindparam("last_event"),
+        )
+    ),
+)
+
+NEW_TURN = Statement(
+    "open a turn on the live thread of this context and agent",
+    compiled(
+        insert(turn).from_select(
+            ["id", "task", "thread", "number", "status", "accepted_at"],
+            select(
+                bindparam("turn"),
+                bindparam("task"),
+                thread.c.id,
+                _next(turn.c.number, _is(turn.c.thread, "thread")),
+                word("accepted"),
+                bindparam("now"),
+            ).where(
+                _is(thread.c.id, "thread"), _is(thread.c.context, "context"), _is(thread.c.agent, "agent"), text(LIVE)
+            ),
+        )
+    ),
+)
+
+NEW_INPUT = Statement(
+    "store the message",
+    compiled(
+        insert(input_)
+        .inline()
+        .values(
+            ordinal=literal_column("0"),
+            **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key"),
+            received_at=bindparam("now"),
+            event=bindparam("last_event"),
+            payload=bindparam("message"),
+        )
+    ),
+)
+
+_POSITION = _next(history_item.c.position, _is(history_item.c.thread, "thread"))
+
+NEW_USER_ITEM = Statement(
+    "put the message into the thread",
+    compiled(
+        insert(history_item)
+        .inline()
+        .values(
+            position=_POSITION,
+            **given("thread", "turn"),
+            input=literal_column("0"),
+            kind=word("user"),
+            replayable=literal_column("1"),
+        )
+    ),
+)
+
+# --- a service call ---------------------------------------------------------------------------------------------------
+
+TAKE_LEASE = Statement(
+    "take the thread's lease",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            _is(thread.c.generation, "generation"),
+            or_(
+                thread.c.lease_holder.is_(None),
+                _is(thread.c.lease_holder, "holder"),
+                thread.c.lease_until < bindparam("now"),
+            ),
+        )
+        .values(
+            lease_holder=bindparam("holder"),
+            lease_until=bindparam("lease_until"),
+            generation=thread.c.generation + literal_column("1"),
+        )
+    ),
+)
+
+KEEP_LEASE = Statement(
+    "keep the thread's lease",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            _is(thread.c.generation, "generation"),
+            _is(thread.c.lease_holder, "holder"),
+        )
+        .values(lease_until=bindparam("lease_until"))
+    ),
+)
+
+RUN_TURN = Statement(
+    "run a turn that has not ended",
+    compiled(
+        update(turn)
+        .where(_is(turn.c.id, "turn"), _is(turn.c.task, "task"), _is(turn.c.thread, "thread"), text(UNFINISHED))
+        .values(status=word("running"), base_generation=bindparam("base_generation"))
+    ),
+)
+
+START_TASK = Statement(
+    "set a task to work that has not ended",
+    compiled(
+        update(task)
+        .where(_is(task.c.id, "task"), text(GOING))
+        .values(state=word("TASK_STATE_WORKING"), status_message=null(), status_at=bindparam("now"))
+    ),
+)
+
+NEW_CALL = Statement(
+    "prepare the service call",
+    compiled(
+        insert(service_call).values(
+            id=bindparam("service_call"),
+            **given("turn", "round", "attempt", "handle_in"),
+            status=word("prepared"),
+            prepared_at=bindparam("now"),
+        )
+    ),
+)
+
+CALL_STARTED = Statement(
+    "note the pending handle of a service call under way",
+    compiled(
+        update(service_call)
+        .where(_is(service_call.c.id, "service_call"), text(_UNDER_WAY))
+        .values(status=word("started"), pending_handle=bindparam("pending_handle"))
+    ),
+)
+
+MOVE_HANDLE = Statement(
+    "move the thread's handle from where the call began",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            _is(thread.c.generation, "generation"),
+            thread.c.handle.is_not_distinct_from(bindparam("handle_in")),
+        )
+        .values(
+            handle=bindparam("handle_out"),
+            clean_handle=case(
+                (bindparam("clean") == literal_column("1"), bindparam("handle_out")), else_=thread.c.clean_handle
+            ),
+            adapter_state=func.coalesce(bindparam("adapter_state"), thread.c.adapter_state),
+            # Whoever read the row before does not know where the conversation stands.
+            generation=thread.c.generation + literal_column("1"),
+        )
+    ),
+)
+
+_THE_CALL = and_(_is(service_call.c.id, "service_call"), _is(service_call.c.turn, "turn"), text(_UNSETTLED))
+
+CALL_COMPLETED = Statement(
+    "complete the service call",
+    compiled(
+        update(service_call)
+        .where(_THE_CALL)
+        .values(status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage"))
+    ),
+)
+
+CALL_FAILED = Statement(
+    "fail the service call, in the thread's generation",
+    compiled(
+        update(service_call)
+        .where(
+            _THE_CALL,
+            exists(
+                select(literal_column("1"))
+                .select_from(thread)
+                .where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
+            ),
+        )
+        .values(ended_at=bindparam("now"), **given("status", "error_class"))
+    ),
+)
+
+NEW_TOOL_CALL = Statement(
+    "record the tool call",
+    compiled(
+        insert(tool_call).values(
+            approval_required=literal_column("0"),
+            **given(
+                "id", "service_call", "sequence", "external_id", "name", "arguments", "executor", "status", "outcome"
+            ),
+        )
+    ),
+)
+
+NEW_ITEM = Statement(
+    "append the item to the thread",
+    compiled(
+        insert(history_item)
+        .inline()
+        .values(
+            position=_POSITION,
+            item_group=bindparam("service_call"),
+            **given(
+                "thread",
+                "turn",
+                "service_call",
+                "tool_call",
+                "kind",
+                "provider_id",
+                "replayable",
+                "sent_in",
+                "payload",
+            ),
+        )
+    ),
+)
+
+ITEMS_SENT = Statement(
+    "mark the items of the request as sent",
+    compiled(
+        update(history_item)
+        .where(
+            _is(history_item.c.thread, "thread"),
+            history_item.c.sent_in.is_(None),
+            history_item.c.position.in_(
+                select(func.json_each(bindparam("sent")).table_valued("value", name="positions").c.value)
+            ),
+        )
+        .values(sent_in=bindparam("service_call"))
+    ),
+    rows=None,
+)
+
+# --- a turn ends ------------------------------------------------------------------------------------------------------
+
+END_TURN = Statement(
+    "end a turn that has not ended",
+    compiled(
+        update(turn)
+        .where(
+            _is(turn.c.id, "turn"), _is(turn.c.task, "task"), _is(turn.c.thread, "thread"), turn.c.ended_at.is_(None)
+        )
+        .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
+    ),
+)
+
+FORGET_CALLS = Statement(
+    "leave no service call of an ended turn under way",
+    compiled(
+        update(service_call)
+        .where(_is(service_call.c.turn, "turn"), text(_UNDER_WAY))
+        .values(status=word("unknown"), ended_at=bindparam("now"))
+    ),
+    rows=None,
+)
+
+CANCEL_TURNS = Statement(
+    "end the other turns of the task",
+    compiled(
+        update(turn)
+        .where(_is(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+        .values(
+            status=word("cancelled"),
+            ended_at=bindparam("now"),
+            last_event=bindparam("last_event"),
+            messages=word("[]"),
+            artifacts=word("[]"),
+        )
+    ),
+    rows=None,
+)
+
+_STATUS = given("state", "status_message", "last_event", "visible")
+
+END_TASK = Statement(
+    "set the state of a task that has not ended",
+    compiled(update(task).where(_is(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS)),
+)
+
+SETTLE_TASK = Statement(
+    "set the state of a task that has not ended and has no other turn to run",
+    compiled(
+        update(task)
+        .where(
+            _is(task.c.id, "task"),
+            text(GOING),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(turn)
+                .where(_is(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+            ),
+        )
+        .values(status_at=bindparam("now"), **_STATUS)
+    ),
+)
+
+PASS_TASK = Statement(
+    "hand a task that has not ended to its next turn",
+    compiled(update(task).where(_is(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event"))),
+)
+
+CLOSE_TASK = Statement(
+    "end a task that waits",
+    compiled(
+        update(task)
+        .where(_is(task.c.id, "task"), text(WAITING))
+        .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event"))
+    ),
+)
+
+# --- a context is deleted ---------------------------------------------------------------------------------------------
+
+BURY_CONTEXT = Statement(
+    "bury a context of the caller",
+    compiled(
+        update(context)
+        .where(
+            _is(context.c.id, "context"),
+            *(_is(context.c[name], name) for name in _OWNED),
+            context.c.state != word("deleted"),
+        )
+        .values(state=word("deleted"), last_used_at=bindparam("now"))
+    ),
+)
+
+_IN_CONTEXT = _is(thread.c.context, "context")
+_THREADS = select(thread.c.id).where(_IN_CONTEXT)
+_TURNS = select(turn.c.id).join_from(thread, turn, turn.c.thread == thread.c.id).where(_IN_CONTEXT)
+_TASKS = select(turn.c.task).join_from(thread, turn, turn.c.thread == thread.c.id).where(_IN_CONTEXT)
+_CALLS = select(service_call.c.id).where(service_call.c.turn.in_(_TURNS))
+
+
+def _forget(what: str, handle: Column[object]) -> Statement:
+    """A job for every such handle, once; its id says whose it is."""
+    origin = thread.join(turn, turn.c.thread == thread.c.id).join(service_call, service_call.c.turn == turn.c.id)
+    named = select(
+        thread.c.id + literal_column("' '") + handle,
+        thread.c.agent,
+        handle,
+        bindparam("now"),
+        literal_column("0"),
+    )
+    named = named.select_from(thread if handle.table is thread else origin)
+    named = named.where(_IN_CONTEXT, thread.c.storage_owner == word("backend"), handle.is_not(None))
+    columns = ["id", "adapter", "handle", "due_at", "attempts"]
+    return Statement(
+        what, compiled(sqlite.insert(delete_job).from_select(columns, named).on_conflict_do_nothing()), None
+    )
+
+
+FORGET_HANDLES_OUT = _forget("leave the handles of completed calls for deletion", service_call.c.handle_out)
+FORGET_HANDLES_PENDING = _forget("leave the handles of other calls for deletion", service_call.c.pending_handle)
+FORGET_HANDLES = _forget("leave the handles of threads for deletion", thread.c.handle)
+
+BURY_THREADS = Statement(
+    "bury the threads and move their generation on",
+    compiled(
+        update(thread)
+        .where(_IN_CONTEXT)
+        .values(
+            state=word("deleted"),
+            generation=thread.c.generation + literal_column("1"),
+            **dict.fromkeys(("handle", "clean_handle", "adapter_state", "lease_holder", "lease_until"), null()),
+        )
+    ),
+    rows=None,
+)
+
+PURGE_ITEMS = Statement(
+    "purge the items", compiled(delete(history_item).where(history_item.c.thread.in_(_THREADS))), rows=None
+)
+
+PURGE_TOOL_CALLS = Statement(
+    "purge the tool calls", compiled(delete(tool_call).where(tool_call.c.service_call.in_(_CALLS))), rows=None
+)
+
+PURGE_CALLS = Statement(
+    "purge the service calls", compiled(delete(service_call).where(service_call.c.turn.in_(_TURNS))), rows=None
+)
+
+PURGE_INPUTS = Statement("purge the messages", compiled(delete(input_).where(input_.c.turn.in_(_TURNS))), rows=None)
+
+PURGE_EVENTS = Statement("purge the events", compiled(delete(event).where(event.c.task.in_(_TASKS))), rows=None)
+
+# Turns lead to tasks and have to go before them: then only the index of the visible ones finds the tasks of a context.
+LIST_TASKS = Statement(
+    "make every task one that is listed",
+    compiled(update(task).where(task.c.id.in_(_TASKS)).values(visible=literal_column("1"))),
+    rows=None,
+)
+
+PURGE_TURNS = Statement("purge the turns", compiled(delete(turn).where(turn.c.thread.in_(_THREADS))), rows=None)
+
+PURGE_TASKS = Statement(
+    "purge the tasks",
+    compiled(delete(task).where(_is(task.c.context, "context"), task.c.visible == literal_column("1"))),
+    rows=None,
+)
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+NEW_EVENTS = Statement(
+    "append the events behind the last one",
+    compiled(
+        insert(event).from_select(
+            ["task", "first", "last", "payload"],
+            select(*(bindparam(f"event_{name}") for name in ("task", "first", "last", "payload"))).where(
+                # A group that was lost leaves no gap: what follows it is lost as well.
+                _next(event.c.last, _is(event.c.task, "event_task")) == bindparam("event_first")
+            ),
+        )
+    ),
+)
+
+RENEW_LEASE = Statement(
+    "renew the holder's lease",
+    compiled(
+        update(thread)
+        .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
+        .values(lease_until=bindparam("lease_until"))
+    ),
+    rows=None,
+)
+
+RELEASE_LEASE = Statement(
+    "give up the lease",
+    compiled(
+        update(thread)
+        .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
+        .values(lease_holder=null(), lease_until=null())
+    ),
+    rows=None,
+)
+
+NEW_SECRET = Statement(
+    "make the secret where there is none",
+    compiled(sqlite.insert(secret).values(**given("name", "value")).on_conflict_do_nothing()),
+    rows=None,
+)

@@ -1,0 +1,286 @@
+"""Each commit point as the statements that carry it out, in order. Law: no I/O, nothing but what the point says.
+
+The points of one commit are one unit: the writer stores all of their steps or none.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway import items
+from gateway.commits import (
+    Accept,
+    Append,
+    Close,
+    CommitPoint,
+    Complete,
+    DeleteContext,
+    EventRow,
+    Fail,
+    Finish,
+    NewItem,
+    NewToolCall,
+    Pending,
+    Prepare,
+    Release,
+    Renew,
+)
+from gateway.model import Json, TaskState
+from storage import compiled as do
+from storage.statement import Statement
+
+Value = str | int | bytes | None
+Step = tuple[Statement, dict[str, Value]]
+
+_encoder = msgspec.json.Encoder()
+
+_ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
+
+_OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "running"})
+
+
+def unit(points: Iterable[CommitPoint]) -> list[Step]:
+    """The steps of all points, in their order."""
+    return [step for point in points for step in _steps(point)]
+
+
+def new_secret(name: str, value: bytes) -> list[Step]:
+    return [(do.NEW_SECRET, {"name": name, "value": value})]
+
+
+def _steps(point: CommitPoint) -> list[Step]:
+    match point:
+        case Append():
+            return _events(point.events)
+        case Accept():
+            return _accept(point)
+        case Prepare():
+            return _prepare(point)
+        case Pending():
+            return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
+        case Complete():
+            return _complete(point)
+        case Fail():
+            return _fail(point)
+        case Finish():
+            return _finish(point)
+        case Close():
+            return _close(point)
+        case Renew():
+            return [
+                (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
+                for thread in point.threads
+            ]
+        case Release():
+            return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+        case DeleteContext():
+            return _delete_context(point)
+
+
+def _json(value: Json) -> str:
+    return _encoder.encode(value).decode()
+
+
+def _json_or_null(value: Json) -> str | None:
+    return None if value is None else _json(value)
+
+
+def _events(row: EventRow | None) -> list[Step]:
+    if row is None:
+        return []
+    values: dict[str, Value] = {
+        "event_task": row.task,
+        "event_first": row.first,
+        "event_last": row.last,
+        "event_payload": row.payload.decode(),
+    }
+    return [(do.NEW_EVENTS, values)]
+
+
+def _accept(point: Accept) -> list[Step]:
+    thread = point.thread
+    values: dict[str, Value] = {
+        "tenant": point.caller.tenant,
+        "principal": point.caller.principal,
+        "agent": point.agent,
+        "now": point.now,
+        "context": point.context_row,
+        "public_id": point.context_public,
+        "thread": thread.id,
+        "epoch": thread.epoch,
+        "storage_owner": thread.owner.value,
+        "handle_kind": thread.handle_kind.value,
+        "handle": thread.handle,
+        "generation": thread.generation,
+        "adapter_state": _json_or_null(thread.adapter_state),
+        "task": point.task,
+        "state": TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
+        "visible": int(point.visible),
+        "last_event": point.last_event,
+        "turn": point.turn,
+        "message_id": point.message.message_id,
+        "message": _json(point.message),
+        "digest": point.digest,
+        "key_kind": point.key.kind if point.key else None,
+        "key": point.key.key if point.key else None,
+    }
+    steps: list[Step] = [(do.USE_CONTEXT if point.context_public is None else do.NEW_CONTEXT, values)]
+    if point.new_thread:
+        steps.append((do.NEW_THREAD, values))
+    steps.append((do.NEW_TASK if point.new_task else do.CONTINUE_TASK, values))
+    steps += [(do.NEW_TURN, values), (do.NEW_INPUT, values), (do.NEW_USER_ITEM, values)]
+    return steps + _events(point.event)
+
+
+def _prepare(point: Prepare) -> list[Step]:
+    takes_lease = point.round == 0 and point.attempt == 0
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "generation": point.generation,
+        "base_generation": point.generation + takes_lease,
+        "holder": point.holder,
+        "lease_until": point.lease_until,
+        "turn": point.turn,
+        "task": point.task,
+        "service_call": point.service_call,
+        "round": point.round,
+        "attempt": point.attempt,
+        "handle_in": point.handle_in,
+        "now": point.now,
+    }
+    steps: list[Step] = [
+        (do.TAKE_LEASE if takes_lease else do.KEEP_LEASE, values),
+        (do.RUN_TURN, values),
+        (do.NEW_CALL, values),
+    ]
+    if point.event is not None:
+        steps.append((do.START_TASK, values))
+    return steps + _events(point.event)
+
+
+def _complete(point: Complete) -> list[Step]:
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "generation": point.generation,
+        "turn": point.turn,
+        "service_call": point.service_call,
+        "handle_in": point.handle_in,
+        "handle_out": point.handle_out,
+        "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
+        "adapter_state": _json_or_null(point.state),
+        "usage": _json_or_null(point.usage),
+        "now": point.now,
+    }
+    steps: list[Step] = [(do.MOVE_HANDLE, values), (do.CALL_COMPLETED, values)]
+    steps += [_tool_call(call, point.service_call) for call in point.tool_calls]
+    if point.sent:
+        steps.append((do.ITEMS_SENT, {**values, "sent": _json(point.sent)}))
+    for item in point.items:
+        steps.append(_item(item, point, sent_in=None if item.unsent else point.service_call))
+    return steps
+
+
+def _fail(point: Fail) -> list[Step]:
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "generation": point.generation,
+        "turn": point.turn,
+        "service_call": point.service_call,
+        "status": point.status,
+        "error_class": point.error_class,
+        "now": point.now,
+    }
+    return [(do.CALL_FAILED, values), *(_item(item, point, sent_in=None) for item in point.items)]
+
+
+def _tool_call(call: NewToolCall, service_call: str) -> Step:
+    values: dict[str, Value] = {
+        "id": call.id,
+        "service_call": service_call,
+        "sequence": call.sequence,
+        "external_id": call.external_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "executor": call.executor,
+        "status": call.status,
+        # A settled call has an outcome even where that is null.
+        "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
+    }
+    return do.NEW_TOOL_CALL, values
+
+
+def _item(new: NewItem, point: Complete | Fail, *, sent_in: str | None) -> Step:
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "turn": point.turn,
+        "service_call": point.service_call,
+        "tool_call": new.tool_call,
+        "kind": items.kind(new.item),
+        "provider_id": new.provider_id,
+        "replayable": int(new.replayable),
+        "sent_in": sent_in,
+        "payload": items.encode(new.item).decode(),
+    }
+    return do.NEW_ITEM, values
+
+
+def _finish(point: Finish) -> list[Step]:
+    values: dict[str, Value] = {
+        "task": point.task,
+        "turn": point.turn,
+        "thread": point.thread,
+        "status": point.status,
+        "failure_class": point.failure_class,
+        "state": point.state.value if point.state else None,
+        "status_message": _json_or_null(point.message),
+        "last_event": point.last_event,
+        "artifacts": point.artifacts.decode(),
+        "messages": point.messages.decode(),
+        "visible": int(point.visible),
+        "now": point.now,
+    }
+    steps: list[Step] = [(do.END_TURN, values), (do.FORGET_CALLS, values)]
+    if point.state is None:
+        steps.append((do.PASS_TASK, values))
+    elif point.state in _ENDS_ALL_TURNS:
+        steps += [(do.CANCEL_TURNS, values), (do.END_TASK, values)]
+    else:
+        steps.append((do.SETTLE_TASK, values))
+    return steps + _events(point.events)
+
+
+def _close(point: Close) -> list[Step]:
+    values: dict[str, Value] = {
+        "task": point.task,
+        "state": point.state.value,
+        "last_event": point.last_event,
+        "now": point.now,
+    }
+    return [(do.CLOSE_TASK, values), *_events(point.event)]
+
+
+def _delete_context(point: DeleteContext) -> list[Step]:
+    values: dict[str, Value] = {
+        "tenant": point.caller.tenant,
+        "principal": point.caller.principal,
+        "context": point.context,
+        "now": point.now,
+    }
+    return [
+        (statement, values)
+        for statement in (
+            do.BURY_CONTEXT,
+            do.FORGET_HANDLES_OUT,
+            do.FORGET_HANDLES_PENDING,
+            do.FORGET_HANDLES,
+            do.BURY_THREADS,
+            do.PURGE_ITEMS,
+            do.PURGE_TOOL_CALLS,
+            do.PURGE_CALLS,
+            do.PURGE_INPUTS,
+            do.PURGE_EVENTS,
+            do.LIST_TASKS,
+            do.PURGE_TURNS,
+            do.PURGE_TASKS,
+        )
+    ]

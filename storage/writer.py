@@ -1,0 +1,206 @@
+"""One thread owns the connection that writes and commits all that waits as one group. Law: told only when durable.
+
+A unit of a group that does not find its rows as expected is taken back alone; its neighbours are committed.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from gateway.commits import Conflict, LedgerUnavailable
+from storage.connection import connect
+from storage.units import Step
+
+Done = Callable[[Exception | None], None]
+
+_GROUP = 256
+"""Units in one transaction, so that none waits long for its neighbours."""
+
+_BUSY = 0.0005
+_LINGER = 0.002
+"""Seconds. A unit that comes `_BUSY` after a commit is one of many: the group grows for `_LINGER` before it is written.
+
+A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. One that is idle
+writes at once.
+"""
+
+_UNFIT = (
+    ValueError,
+    OverflowError,
+    TypeError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""Raised for a value that no column can hold: the fault of its unit, not of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    steps: list[Step]
+    done: Done
+
+
+class Writer:
+    """`submit` and `close` belong to the thread of the event loop."""
+
+    def __init__(self, path: str, busy_timeout_ms: int) -> None:
+        self._path = path
+        self._busy_timeout_ms = busy_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
+        self._closing = False
+        self._drained = False
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        # A daemon: whoever stops without closing has been told of everything that was acknowledged.
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+
+    async def open(self) -> None:
+        """Raises: LedgerUnavailable."""
+        self._thread.start()
+        try:
+            await self._started
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"the database does not open for writing: {error}") from error
+
+    def submit(self, steps: list[Step], done: Done) -> None:
+        """Stores all steps or none; `done` is called in the event loop, in the order of submission."""
+        if self._closing:
+            self._loop.call_soon(done, LedgerUnavailable("the ledger is closed"))
+        else:
+            self._queue.put(_Unit(steps, done))
+
+    async def close(self) -> None:
+        """Commits what was submitted before, calls its callbacks and ends the thread."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        await asyncio.shield(self._ended)
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        try:
+            connection = connect(self._path, self._busy_timeout_ms)
+        except sqlite3.Error as error:
+            self._tell(_fail, self._started, error)
+        else:
+            self._tell(_succeed, self._started)
+            with closing(connection):
+                self._commit_groups(connection)
+        self._tell(_succeed, self._ended)
+
+    def _commit_groups(self, connection: sqlite3.Connection) -> None:
+        committed = 0.0
+        while not self._drained:
+            first = self._queue.get()
+            if first is None:
+                return
+            if time.monotonic() - committed < _BUSY:
+                time.sleep(_LINGER)
+            units = [first, *self._waiting(_GROUP - 1)]
+            outcomes = self._write(connection, units)
+            committed = time.monotonic()
+            self._tell(_deliver, list(zip([unit.done for unit in units], outcomes, strict=True)))
+
+    def _waiting(self, at_most: int) -> list[_Unit]:
+        units: list[_Unit] = []
+        while len(units) < at_most:
+            try:
+                unit = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if unit is None:
+                self._drained = True
+                break
+            units.append(unit)
+        return units
+
+    def _write(self, connection: sqlite3.Connection, units: list[_Unit]) -> list[Exception | None]:
+        try:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error:
+                # Who came during the wait has waited as well: one timeout for all, not one after the other.
+                units += self._waiting(self._queue.qsize())
+                raise
+            outcomes = _apply_all(connection, units)
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # Some failures have rolled back already, and a disk that is gone does not even do that.
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            return [_unavailable(error) for _ in units]
+        return outcomes
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        # A loop that is closed has nobody left to tell.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _apply_all(connection: sqlite3.Connection, units: list[_Unit]) -> list[Exception | None]:
+    cursor = connection.cursor()
+    if len(units) == 1:
+        outcome = _apply(cursor, units[0].steps)
+        if outcome is not None:
+            cursor.execute("ROLLBACK")
+        return [outcome]
+    outcomes = []
+    for unit in units:
+        cursor.execute("SAVEPOINT unit")
+        outcome = _apply(cursor, unit.steps)
+        if outcome is not None:
+            cursor.execute("ROLLBACK TO unit")
+        cursor.execute("RELEASE unit")
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
+    """Why the unit has to be taken back, or None. Raises: sqlite3.Error when the database itself fails."""
+    for statement, values in steps:
+        try:
+            touched = cursor.execute(statement.sql, values).rowcount
+        except sqlite3.IntegrityError as error:
+            conflict = Conflict(f"could not {statement.what}: {error}")
+            conflict.__cause__ = error
+            return conflict
+        except _UNFIT as error:
+            return error
+        if statement.rows is not None and touched != statement.rows:
+            return Conflict(f"could not {statement.what}: {touched} rows instead of {statement.rows}")
+    return None
+
+
+def _unavailable(error: sqlite3.Error) -> LedgerUnavailable:
+    unavailable = LedgerUnavailable(f"the database did not commit: {error}")
+    unavailable.__cause__ = error
+    return unavailable
+
+
+# --- back in the event loop ---
+
+
+def _deliver(outcomes: list[tuple[Done, Exception | None]]) -> None:
+    # Each as a callback of its own: one that raises is the loop's to report and does not silence the others.
+    loop = asyncio.get_running_loop()
+    for done, outcome in outcomes:
+        loop.call_soon(done, outcome)
+
+
+def _succeed(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _fail(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,143 @@
+"""Backends that fail in every way we know of, and the words and the key that must not get out when they do."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from gateway.ports import ErrorClass
+from gateway.testing.chat_server import ChatServer
+from gateway.testing.emulator import Emulator
+from gateway.testing.responses_server import ResponsesServer
+from gateway.testing.scripts import (
+    Conversation,
+    Cut,
+    ErrorEvent,
+    Fail,
+    Html,
+    Json,
+    NoTerminal,
+    Pause,
+    Raw,
+    Say,
+    Status,
+    Step,
+)
+from gateway.testing.serving import serve
+from tests.a2a_client import failed
+
+KEY = "sk-canary-0a1b2c3d4e5f6a7b8c9d"
+WORDS = "canary of the backend"
+_QUOTED = f"{WORDS}: the key {KEY} at postgres://user:pass@10.0.0.1/db"
+_PAGE = f"<!DOCTYPE html><html><body><h1>{_QUOTED}</h1></body></html>"
+
+
+def _error(code: str | None = None) -> Json:
+    return {"error": {"message": _QUOTED, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+# An event of both wires at once.
+_NOT_UTF_8 = (
+    b'data: {"type":"response.output_text.delta","delta":"\xff","choices":[{"index":0,"delta":{"content":"\xff"}}]}\n\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`steps` are made anew for each request; `heard` is what the caller has of the answer."""
+
+    kind: ErrorClass
+    steps: Callable[[], Iterable[Step] | AsyncIterable[Step]]
+    heard: str = ""
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """State of the task, and its text without the correlation id."""
+        return failed(self.kind)
+
+
+async def _silence() -> AsyncIterator[Step]:
+    await asyncio.Event().wait()
+    yield Say("never")
+
+
+FAULTS: dict[str, Fault] = {
+    "refused": Fault(ErrorClass.UNREACHABLE, list),
+    "wrong key": Fault(ErrorClass.UNAUTHORISED, list),
+    "400": Fault(ErrorClass.REJECTED, lambda: [Status(400, _error())]),
+    "403": Fault(ErrorClass.UNAUTHORISED, lambda: [Status(403, _error())]),
+    "404": Fault(ErrorClass.REJECTED, lambda: [Status(404, _error("model_not_found"))]),
+    "409": Fault(ErrorClass.LOCKED, lambda: [Status(409, _error("conversation_locked"))]),
+    "413": Fault(ErrorClass.OVERFLOW, lambda: [Status(413, _PAGE)]),
+    "too long": Fault(ErrorClass.OVERFLOW, lambda: [Status(400, _error("context_length_exceeded"))]),
+    "429": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(429, _error("rate_limit_exceeded"), {"Retry-After": "1"})]),
+    "429 without a body": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(429)]),
+    "quota": Fault(ErrorClass.REJECTED, lambda: [Status(429, _error("insufficient_quota"))]),
+    "500": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(500, _error())]),
+    "502 with a page": Fault(ErrorClass.BACKEND_FAILED, lambda: [Html(502, _PAGE)]),
+    "503": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(503, _QUOTED)]),
+    "redirect": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Status(302, _QUOTED, {"Location": f"/{KEY}"})]),
+    "a page under 200": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Html(200, _PAGE)]),
+    "JSON under 200": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Status(200, {"said": _QUOTED})]),
+    "malformed": Fault(
+        ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(f"data: {{{_QUOTED}\n\n".encode()), Say("two")], "one "
+    ),
+    "not UTF-8": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(_NOT_UTF_8)], "one "),
+    "cut at once": Fault(ErrorClass.INTERRUPTED, lambda: [Cut()]),
+    "cut in the text": Fault(ErrorClass.INTERRUPTED, lambda: [Say("one "), Cut()], "one "),
+    "no last event": Fault(ErrorClass.INTERRUPTED, lambda: [Say("one "), NoTerminal()], "one "),
+    "failed": Fault(ErrorClass.BACKEND_FAILED, lambda: [Say("one "), Fail(message=_QUOTED)], "one "),
+    "error in the stream": Fault(ErrorClass.BACKEND_FAILED, lambda: [Say("one "), ErrorEvent(message=_QUOTED)], "one "),
+    "no byte": Fault(ErrorClass.TIMED_OUT, _silence),
+    "stalled": Fault(ErrorClass.TIMED_OUT, lambda: [Say("one "), Pause(asyncio.Event())], "one "),
+}
+
+
+def _script(conversation: Conversation) -> Iterable[Step] | AsyncIterable[Step]:
+    """Fails in the way that the last message names; any other is answered."""
+    fault = FAULTS.get(conversation.text)
+    return [Say("all is well")] if fault is None else fault.steps()
+
+
+_WIRES: dict[str, type[Emulator]] = {"openai-responses": ResponsesServer, "openai-chat": ChatServer}
+WIRES = tuple(_WIRES)
+
+
+@dataclass(slots=True)
+class Broken:
+    """Running backends. `agents` is the YAML of the agents in front of them."""
+
+    agents: str = ""
+    servers: dict[str, Emulator] = field(default_factory=dict)
+
+
+def agent_of(wire: str, fault: str) -> str:
+    """The agent that shows the fault when it is told its name."""
+    return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key") else wire
+
+
+@asynccontextmanager
+async def broken_backends() -> AsyncIterator[Broken]:
+    broken = Broken()
+    async with AsyncExitStack() as stack:
+        for wire, emulator in _WIRES.items():
+            server = broken.servers[wire] = emulator(_script)
+            strict = emulator(_script, api_key="another key")
+            urls = {
+                wire: await stack.enter_async_context(serve(server.app)),
+                agent_of(wire, "wrong key"): await stack.enter_async_context(serve(strict.app)),
+                agent_of(wire, "refused"): f"http://127.0.0.1:{_free_port()}",
+            }
+            timeouts = "{first_byte: 300ms, between_bytes: 300ms}"
+            for name, url in urls.items():
+                settings = f"type: {wire}, model: m, base_url: '{url}/v1', api_key: {KEY}, timeouts: {timeouts}"
+                broken.agents += f"{name}: {{{settings}}}\n"
+        yield broken
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

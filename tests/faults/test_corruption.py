@@ -1,0 +1,71 @@
+"""A row of the database that cannot be read: its task answers with an error, everything else works."""
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.clock import Clock
+from gateway.failures import RESTARTED
+from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, failed, streamed_text, text_of, why
+from tests.interop.like_minded import knows
+from tests.running import local_gateway
+
+_AGENT = "function: {type: python, ref: 'tests.interop.like_minded:reply'}"
+_WORDS = "canary of the database"
+
+
+def _spoil(directory: Path, statement: str, task: str) -> None:
+    with closing(sqlite3.connect(directory / "gateway.db")) as database, database:
+        assert database.execute(statement, {"words": _WORDS, "task": task}).rowcount == 1
+
+
+def _later() -> Clock:
+    """Beyond every lease."""
+    return Clock(now=lambda: time.time_ns() // 1_000_000 + 60_000)
+
+
+async def _interrupted(directory: Path, *texts: str) -> list[Json]:
+    """Tasks that were at work when their gateway ended."""
+    tasks = []
+    async with local_gateway(_AGENT, directory) as gateway, a2a_http(gateway.url) as http:
+        for text in texts:
+            async with A2A(http, "function").stream(text) as stream:
+                frames = await stream.read_until(lambda frames: streamed_text(frames) == "before ")
+                tasks.append(frames[0].event["task"])
+    return tasks
+
+
+async def test_a_poisoned_task_does_not_stop_the_recovery_of_others(tmp_path: Path) -> None:
+    poisoned, fine = await _interrupted(tmp_path, f"hold {tmp_path} 1", f"hold {tmp_path} 2")
+    _spoil(tmp_path, "UPDATE event SET payload = :words WHERE task = :task", poisoned["id"])
+
+    async with local_gateway(_AGENT, tmp_path, clock=_later()) as gateway, a2a_http(gateway.url) as http:
+        caller = A2A(http, "function")
+        assert why(await caller.get(fine["id"])) == failed(RESTARTED)
+        for work in (caller.get(poisoned["id"]), caller.send("hi", poisoned["contextId"], taskId=poisoned["id"])):
+            with pytest.raises(Refused) as refused:
+                await work
+            assert _WORDS not in str(refused.value.error)
+        listed = (await caller.call("ListTasks"))["tasks"]
+        other = await caller.send("hello")
+
+    assert {task["id"] for task in listed} == {poisoned["id"], fine["id"]}
+    assert (why(other), text_of(other)) == (COMPLETED, knows("hello"))
+
+
+async def test_a_context_with_an_unreadable_item_fails_and_others_go_on(tmp_path: Path) -> None:
+    async with local_gateway(_AGENT, tmp_path) as gateway, a2a_http(gateway.url) as http:
+        caller = A2A(http, "function")
+        first = await caller.send("one")
+        statement = "UPDATE history_item SET payload = :words WHERE kind = 'assistant' AND turn = (SELECT id FROM turn "
+        _spoil(tmp_path, f"{statement} WHERE task = :task)", first["id"])
+        second = await caller.send("two", first["contextId"])
+        elsewhere = await caller.send("three")
+
+    assert why(second)[0] == "TASK_STATE_FAILED"
+    assert "correlation id" in second["status"]["message"]["parts"][0]["text"]
+    assert _WORDS not in caller.seen.decode()
+    assert text_of(elsewhere) == knows("three")

@@ -1,0 +1,106 @@
+"""SIGTERM and SIGINT: the gateway stops taking messages, lets its turns end, and its exit is clean."""
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from gateway.failures import RESTARTED
+from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, user_message, why
+from tests.faults.held_agents import AGENTS, Held, held_agents
+from tests.running import StartChild, child_gateways
+
+pytestmark = pytest.mark.xdist_group("drain")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    held: Held
+    start: StartChild
+
+
+@pytest.fixture
+async def process(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Process]:
+    """Gateways on one database; a parameter is the grace of their shutdown."""
+    grace = getattr(request, "param", "30s")
+    settings = f"server: {{port: 0, shutdown_grace: {grace}}}"
+    async with AsyncExitStack() as stack:
+        held = await stack.enter_async_context(held_agents(tmp_path))
+        yield Process(held, await stack.enter_async_context(child_gateways(held.agents, tmp_path, settings=settings)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_idle_gateway_ends_at_once(process: Process, number: signal.Signals) -> None:
+    child = await process.start()
+    async with a2a_http(child.url) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        child.signal(number)
+        assert await child.ended() == 0
+
+
+async def _new_message_is_refused(http: httpx2.AsyncClient) -> bool:
+    refused = await http.post("/a2a/function/message:send", json={"message": user_message("hi")})
+    return refused.status_code == 503 and "retry-after" in refused.headers
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_running_turn_ends_in_peace_and_its_stream_can_be_resumed(process: Process, agent: str) -> None:
+    child, text = await process.start(), f"talking {agent}"
+    async with a2a_http(child.url) as http:
+        async with A2A(http, agent).stream(text) as stream:
+            await stream.read_until(lambda frames: streamed_text(frames) == "one two ")
+            await process.held.arrived[text].wait()
+            child.signal(signal.SIGTERM)
+            seen = await stream.rest()
+        ready = await http.get("/readyz")
+        refused = await _new_message_is_refused(http)
+        task = seen[0].event["task"]
+        still = await A2A(http, agent).get(task["id"])
+        process.held.go_on[text].set()
+        code = await child.ended()
+    again = await process.start()
+    async with a2a_http(again.url) as http, A2A(http, agent).subscribe(task["id"], seen[-1].number) as resumed:
+        rest = await resumed.rest()
+
+    assert not stream.cut
+    assert stream.comments == [": draining"]
+    assert (ready.status_code, refused, still["status"]["state"]) == (503, True, "TASK_STATE_WORKING")
+    assert code == 0
+    assert [frame.number for frame in rest[1:]] == [len(seen), len(seen) + 1]
+    assert streamed_text([*seen, *rest]) == "one two three"
+    assert why(rest[-1].event["statusUpdate"]) == COMPLETED
+
+
+async def _left_unfinished(process: Process, signals: int) -> None:
+    child, text = await process.start(), "talking function"
+    async with a2a_http(child.url) as http, A2A(http, "function").stream(text) as stream:
+        await stream.read_until(lambda frames: streamed_text(frames) == "one two ")
+        await process.held.arrived[text].wait()
+        child.signal(signal.SIGTERM)
+        seen = await stream.rest()
+        for _ in range(signals - 1):
+            child.signal(signal.SIGTERM)
+    assert await child.ended() == 0
+
+    again = await process.start()
+    async with a2a_http(again.url) as http:
+        caller = A2A(http, "function")
+        task = seen[0].event["task"]["id"]
+        async with caller.subscribe(task, seen[-1].number) as resumed:
+            rest = await resumed.rest()
+        stored = await caller.get(task)
+    assert why(rest[-1].event["statusUpdate"]) == why(stored) == failed(RESTARTED)
+    assert text_of(stored) == "one two "
+
+
+async def test_a_second_signal_means_now(process: Process) -> None:
+    await _left_unfinished(process, signals=2)
+
+
+@pytest.mark.parametrize("process", ["200ms"], indirect=True)
+async def test_a_turn_that_outlasts_the_grace_is_left_to_the_next_process(process: Process) -> None:
+    await _left_unfinished(process, signals=1)

@@ -1,0 +1,43 @@
+"""Command lines run in this process, against a scripted agent on loopback."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from gateway.cli.app import run
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Ended]
+CommandLine = Callable[..., Awaitable[Ended]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs `a2a-gateway ARGUMENTS...` here."""
+    monkeypatch.delenv("A2A_GATEWAY_URL", raising=False)
+    monkeypatch.setattr("sys.argv", ["a2a-gateway"])
+
+    def perform(*arguments: str) -> Ended:
+        code = run(arguments)
+        return Ended(code, *capsys.readouterr())
+
+    return perform
+
+
+@pytest.fixture
+def command_line(call: Call) -> CommandLine:
+    """The same in a thread, beside a server in this test's event loop."""
+
+    async def perform(*arguments: str) -> Ended:
+        return await asyncio.to_thread(call, *arguments)
+
+    return perform

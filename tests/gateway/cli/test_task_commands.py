@@ -1,0 +1,36 @@
+"""The commands below `tasks` and `contexts`: each explains itself, with examples."""
+
+import re
+
+import pytest
+
+from gateway.cli.task_commands import GROUPS
+from tests.gateway.cli.conftest import Call
+
+BELOW = [(group.name, name) for group in GROUPS for name, _, _ in group.commands]
+
+
+def test_these_are_the_commands_below() -> None:
+    assert [" ".join(words) for words in BELOW] == [
+        "tasks list",
+        "tasks get",
+        "tasks cancel",
+        "tasks watch",
+        "contexts list",
+        "contexts show",
+        "contexts delete",
+    ]
+
+
+@pytest.mark.parametrize(("group", "command"), BELOW)
+def test_each_explains_itself_with_examples(group: str, command: str, call: Call) -> None:
+    ended = call(group, command, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    examples = ended.out.partition("Examples:")[2].strip().splitlines()
+    assert examples
+    assert all(re.search(rf"a2a-gateway {group} {command}\b", example) for example in examples)
+
+
+def test_the_lists_of_commands_are_not_cut_off(call: Call) -> None:
+    for group in GROUPS:
+        assert "..." not in call(group.name, "--help").out.partition("Commands:")[2]

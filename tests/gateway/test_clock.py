@@ -1,0 +1,51 @@
+"""Time as A2A writes it, and back."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from gateway.clock import Clock, milliseconds, timestamp
+
+
+def test_a_moment_is_utc_with_three_decimals() -> None:
+    assert timestamp(1_795_168_800_007) == "2026-11-20T10:00:00.007Z"
+
+
+@given(some.integers(min_value=0, max_value=253_402_300_799_999))
+def test_a_moment_is_read_back_to_the_millisecond(moment: int) -> None:
+    assert milliseconds(timestamp(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-20T10:00:00Z", 1_795_168_800_000),
+        ("2026-11-20T10:00:00.9999Z", 1_795_168_800_999),
+        ("2026-11-20T12:00:00+02:00", 1_795_168_800_000),
+        ("1970-01-01T00:00:00+00:00", 0),
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("0001-01-01T00:00:00+14:00", -62_135_647_200_000),
+        ("9999-12-31T23:59:59-14:00", 253_402_351_199_000),
+    ],
+)
+def test_any_offset_and_any_year_can_be_read(text: str, moment: int) -> None:
+    assert milliseconds(text) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-11-20T10:00:00", "2026-13-20T10:00:00Z"])
+def test_a_text_that_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        milliseconds(text)
+
+
+def test_the_clock_of_a_process_gives_random_ids_and_the_time() -> None:
+    clock = Clock()
+    assert clock.new_id() != clock.new_id()
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", clock.new_id())
+    assert re.fullmatch(r"[0-9a-f]{16}", clock.correlation_id())
+    assert clock.row_id()[:16] <= clock.row_id()[:16]
+    assert clock.row_id()[16:] != clock.row_id()[16:]
+    assert clock.now() > 1_700_000_000_000
+    assert clock.monotonic() <= clock.monotonic()

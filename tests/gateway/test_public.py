@@ -1,0 +1,165 @@
+"""Tasks as they are read: live and stored agree, nothing is shown that is not stored, no reading is half old."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.commits import Append, LedgerUnavailable
+from gateway.errors import Busy
+from gateway.model import TaskState
+from gateway.ports import CallCompleted, Ending, Progress, ReasoningDelta, TextDelta
+from tests.gateway.core import Core, answer, events, frames, numbers, running_core, said, soon, states, streamed
+from tests.gateway.scripted import G, Pause, Script, ScriptedAdapter, says
+
+ASKS: Script = [TextDelta("hm "), CallCompleted(ending=Ending.INPUT_REQUIRED)]
+
+
+async def test_a_running_task_is_the_same_from_memory_and_from_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as here, running_core(path, prefix="two") as there:
+        pause = Pause()
+        script: Script = [Progress("p"), ReasoningDelta("r"), TextDelta("a"), None, TextDelta("b"), pause, *says("c")]
+        here.agent(ScriptedAdapter(G, ASKS, script))
+        there.agent(ScriptedAdapter(G))
+        asked = await here.send("1")
+        assert await there.get(asked.id) == await here.get(asked.id)
+        await here.send("2", task=asked.id, at_once=True)
+        await soon(pause.reached.wait())
+        live = await here.get(asked.id)
+        assert (live.status.state, answer(live)) == (TaskState.WORKING, "hm ab")
+        assert await there.get(asked.id) == live
+        [resumed] = events([(await frames_at(there, asked.id, numbers_of(there.path, asked.id)))[0]])
+        assert resumed.task == live
+        stream = await there.subscribe(asked.id)
+        assert (await soon(anext(aiter(stream))))[0][0] == numbers_of(there.path, asked.id)
+        await stream.aclose()
+        pause.go.set()
+        await soon(here.runner.idle())
+        assert await there.get(asked.id) == await here.get(asked.id)
+
+
+def numbers_of(path: Path, task: str) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        [(last,)] = database.execute("SELECT max(last) FROM event WHERE task = ?", (task,)).fetchall()
+    return int(last)
+
+
+async def frames_at(core: Core, task: str, last: int) -> list[tuple[int | None, bytes]]:
+    stream = await core.subscribe(task, core.call(last=last))
+    first = await soon(anext(aiter(stream)))
+    await stream.aclose()
+    return first
+
+
+@pytest.mark.parametrize("first", ["1", "waits"])
+async def test_the_beginning_of_a_task_is_told_as_it_was(core: Core, first: str) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=lambda _: says("b")))
+    running = await core.send("1", context="c", at_once=True)
+    waiting = await core.send("2", context="c", at_once=True)
+    task = running if first == "1" else waiting
+    assert events(await frames_at(core, task.id, 0))[0].task == task
+    pause.go.set()
+    await soon(core.runner.idle())
+    [began] = [event.task for event in events(await frames_at(core, task.id, 0)) if event.task]
+    assert began == task
+
+
+@pytest.mark.parametrize("script", [[CallCompleted()], [Progress("p"), CallCompleted()]])
+async def test_a_task_that_began_at_once_is_told_as_working(core: Core, script: Script) -> None:
+    core.agent(ScriptedAdapter(G, script))
+    task = await core.send("1")
+    read = await frames(await core.subscribe(task.id, core.call(last=0)))
+    assert states(read) == ["WORKING", "COMPLETED"]
+
+
+async def test_a_reading_that_was_overtaken_is_made_anew(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, ASKS, says("blue"), ASKS))
+    asked = await core.send("paint")
+    for late in ("task", "turns"):
+        reading = core.ledger.slow_read(late)
+        async with asyncio.TaskGroup() as group:
+            got = group.create_task(core.get(asked.id))
+            await soon(reading.reached.wait())
+            done = await core.send("blue", task=asked.id) if late == "task" else await core.get(asked.id)
+            reading.go.set()
+        assert got.result() == done
+
+
+async def test_a_subscriber_whose_reading_was_overtaken_misses_nothing(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, ASKS, [TextDelta("bl"), pause, *says("ue")]))
+    asked = await core.send("paint")
+    reading = core.ledger.slow_read("turns")
+    async with asyncio.TaskGroup() as group:
+        subscribing = group.create_task(core.subscribe(asked.id))
+        await soon(reading.reached.wait())
+        await core.send("blue", task=asked.id, at_once=True)
+        await soon(pause.reached.wait())
+        await core.get(asked.id)
+        reading.go.set()
+    pause.go.set()
+    read = await frames(subscribing.result())
+    assert streamed(read) == "hm blue"
+    first = read[0][0]
+    assert first is not None
+    assert numbers(read) == list(range(first, 7))
+    assert states(read)[-1] == "COMPLETED"
+
+
+async def test_a_task_whose_rows_never_agree_is_not_told_half(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, says("a")))
+    task = await core.send("1")
+    with closing(sqlite3.connect(core.path)) as database:
+        database.execute("UPDATE task SET state = 'TASK_STATE_WORKING'")
+        database.commit()
+    with pytest.raises(Busy, match="is changing"):
+        await core.get(task.id)
+
+
+async def test_a_task_is_not_shown_with_what_could_not_be_stored(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
+    lost = core.ledger.refuse(Append)
+    task = await core.send("1", at_once=True)
+    await soon(lost.wait())
+    with pytest.raises(LedgerUnavailable):
+        await core.get(task.id)
+    with pytest.raises(LedgerUnavailable):
+        await core.subscribe(task.id)
+    assert not core.fanout.open(task.id).watched
+    pause.go.set()
+    await soon(core.runner.idle())
+    read = await core.get(task.id)
+    assert (answer(read), said(read)) == ("", ["U 1"])
+
+
+async def test_a_task_that_another_process_took_over_is_read_from_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as one:
+        pause, more = Pause(), Pause()
+        one.agent(ScriptedAdapter(G, [TextDelta("a"), pause, TextDelta("b"), more]))
+        task = await one.send("1", at_once=True)
+        await soon(pause.reached.wait())
+        await one.get(task.id)
+        async with running_core(path, prefix="two", now=one.time.now + 6000):
+            pass
+        pause.go.set()
+        await soon(more.reached.wait())
+        settled = await one.get(task.id)
+        assert (settled.status.state, answer(settled)) == (TaskState.FAILED, "a")
+        with pytest.raises(Exception, match="has ended"):
+            await one.subscribe(task.id)
+
+
+async def test_a_database_that_cannot_be_read_says_so(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, says("a")))
+    task = await core.send("1")
+    core.ledger.fail_reads("task", "turns", "events", "tasks", "context")
+    for reading in (core.get(task.id), core.list(), core.subscribe(task.id), core.send("2", context="c")):
+        with pytest.raises(LedgerUnavailable):
+            await reading
+    assert not core.fanout.open(task.id).watched

@@ -1,0 +1,129 @@
+"""The core as the bindings see it, with answers written down beforehand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+from gateway.calls import Call, Operations
+from gateway.errors import PushNotificationNotSupported, UnsupportedOperation
+from gateway.fanout import Frame
+from gateway.model import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    Wire,
+)
+
+TASK = Task(
+    id="task-1",
+    context_id="context-1",
+    status=TaskStatus(state=TaskState.WORKING, timestamp="2026-11-20T10:00:00.000Z"),
+)
+TASK_JSON = {
+    "id": "task-1",
+    "contextId": "context-1",
+    "status": {"state": "TASK_STATE_WORKING", "timestamp": "2026-11-20T10:00:00.000Z"},
+}
+
+
+class ScriptedStream:
+    """Gives its batches, then ends, raises, or stays open until it is told to end."""
+
+    def __init__(self, *batches: list[Frame], error: Exception | None = None, stays_open: bool = False) -> None:
+        self._batches = batches
+        self._error = error
+        self._end = asyncio.Event()
+        if not stays_open:
+            self._end.set()
+        self.closed = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[list[Frame]]:
+        for batch in self._batches:
+            yield batch
+        await self._end.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def aclose(self) -> None:
+        self.closed.set()
+
+
+class ScriptedOperations(Operations):
+    """`answers` by operation; an exception among them is raised. `calls` are those that arrived."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Call, Wire]] = []
+        self.answers: dict[str, Any] = {
+            "send_message": SendMessageResponse(task=TASK),
+            "get_task": TASK,
+            "list_tasks": ListTasksResponse(tasks=(TASK,), next_page_token="", page_size=50, total_size=1),
+            "cancel_task": TASK,
+        }
+
+    @property
+    def requests(self) -> list[tuple[str, Wire]]:
+        return [(name, request) for name, _, request in self.calls]
+
+    def _answer(self, name: str, call: Call, request: Wire) -> Any:
+        self.calls.append((name, call, request))
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def send_message(self, call: Call, request: SendMessageRequest) -> SendMessageResponse:
+        answer: SendMessageResponse = self._answer("send_message", call, request)
+        return answer
+
+    async def send_streaming_message(self, call: Call, request: SendMessageRequest) -> ScriptedStream:
+        answer: ScriptedStream = self._answer("send_streaming_message", call, request)
+        return answer
+
+    async def get_task(self, call: Call, request: GetTaskRequest) -> Task:
+        answer: Task = self._answer("get_task", call, request)
+        return answer
+
+    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+        answer: ListTasksResponse = self._answer("list_tasks", call, request)
+        return answer
+
+    async def cancel_task(self, call: Call, request: CancelTaskRequest) -> Task:
+        answer: Task = self._answer("cancel_task", call, request)
+        return answer
+
+    async def subscribe_to_task(self, call: Call, request: SubscribeToTaskRequest) -> ScriptedStream:
+        answer: ScriptedStream = self._answer("subscribe_to_task", call, request)
+        return answer
+
+    async def create_push_config(self, call: Call, request: TaskPushNotificationConfig) -> NoReturn:
+        self._no_push(call, request)
+
+    async def get_push_config(self, call: Call, request: GetTaskPushNotificationConfigRequest) -> NoReturn:
+        self._no_push(call, request)
+
+    async def list_push_configs(self, call: Call, request: ListTaskPushNotificationConfigsRequest) -> NoReturn:
+        self._no_push(call, request)
+
+    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None:
+        self._no_push(call, request)
+
+    def _no_push(self, call: Call, request: Wire) -> NoReturn:
+        self.calls.append(("push", call, request))
+        raise PushNotificationNotSupported("this agent sends no push notifications")
+
+    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> AgentCard:
+        self.calls.append(("get_extended_card", call, request))
+        raise UnsupportedOperation("this agent has no extended card")

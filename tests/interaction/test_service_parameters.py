@@ -1,0 +1,170 @@
+"""Versions, extensions, idempotency keys and event numbers in headers. Source: A2A 1.0, sections 3.2.6, 3.6 and 4.6."""
+
+import pytest
+
+from gateway.bindings.card import TOOL_CALLS
+from gateway.model import AgentExtension
+from tests.interaction import asgi
+from tests.interaction.harness import NEEDED, SEND, Binding, Gateway, Refusal, agent, invalid_params
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.0.7", " 1.0 "])
+async def test_version_1_0_is_spoken_whatever_its_patch(gateway: Gateway, version: str) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_version=version)
+
+    assert answer.status == 200
+
+
+def not_supported(asked: str) -> Refusal:
+    return Refusal(
+        -32009,
+        400,
+        "FAILED_PRECONDITION",
+        "VERSION_NOT_SUPPORTED",
+        f"A2A version {asked} is not supported; supported: 1.0",
+        metadata={"supportedVersions": "1.0"},
+    )
+
+
+@pytest.mark.parametrize("version", ["0.3", "1.1", "2.0", "1", "v1.0", "1.0.0.0", "latest", "1.0, 0.3", "x" * 50])
+async def test_other_versions_are_refused_with_those_there_are(gateway: Gateway, version: str) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_version=version)
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported(repr(version)))
+    assert gateway.operations.calls == []
+
+
+async def test_no_version_means_0_3(gateway: Gateway) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_version="")
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("0.3 (assumed without A2A-Version)"))
+
+
+@pytest.mark.parametrize("name", ["A2A-Version", "a2a-version"])
+async def test_the_version_may_be_a_request_parameter(gateway: Gateway, name: str) -> None:
+    exchange = gateway.binding.ask("SendMessage", SEND)
+
+    answer = await gateway.request(exchange.method, f"{exchange.target}?{name}=1.0", exchange.body, a2a_version="")
+
+    assert answer.status == 200
+
+
+async def test_the_header_wins_over_the_request_parameter(gateway: Gateway) -> None:
+    exchange = gateway.binding.ask("SendMessage", SEND)
+
+    answer = await gateway.request(
+        exchange.method, f"{exchange.target}?A2A-Version=1.0", exchange.body, a2a_version="7.0"
+    )
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("'7.0'"))
+
+
+async def test_a_declared_extension_is_activated_and_named_in_the_answer(gateway: Gateway) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_extensions=f"https://unknown.example, {TOOL_CALLS.uri}")
+
+    assert answer.header("a2a-extensions") == TOOL_CALLS.uri
+    assert gateway.operations.calls[0][1].extensions == {TOOL_CALLS.uri}
+
+
+async def test_extensions_of_several_headers_count_together(binding: Binding) -> None:
+    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED),)))
+    exchange = binding.ask("SendMessage", SEND)
+    headers = [*gateway.headers({}), ("A2A-Extensions", TOOL_CALLS.uri), ("A2A-Extensions", f",{NEEDED},{NEEDED}")]
+
+    answer = await asgi.request(gateway.app, exchange.method, exchange.target, headers, exchange.body)
+
+    assert answer.header("a2a-extensions") == f"{TOOL_CALLS.uri}, {NEEDED}"
+
+
+async def test_unknown_extensions_are_ignored(gateway: Gateway) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_extensions="https://unknown.example")
+
+    assert (answer.status, answer.header("a2a-extensions")) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [("SendMessage", SEND), ("SendStreamingMessage", SEND), ("GetTask", {"id": "a"}), ("ListTasks", {})],
+)
+async def test_a_required_extension_must_be_asked_for(binding: Binding, operation: str, params: dict[str, str]) -> None:
+    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED, required=True),)))
+
+    answer = await gateway.ask(operation, params)
+
+    refusal = Refusal(
+        -32008,
+        400,
+        "FAILED_PRECONDITION",
+        "EXTENSION_SUPPORT_REQUIRED",
+        f"this agent requires the extension {NEEDED}; name it in A2A-Extensions",
+        metadata={"extensions": NEEDED},
+    )
+    assert (answer.status, answer.json) == binding.refusal(refusal)
+    assert gateway.operations.calls == []
+
+
+async def test_a_required_extension_that_is_asked_for_is_activated(binding: Binding) -> None:
+    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED, required=True),)))
+
+    answer = await gateway.ask("SendMessage", SEND, a2a_extensions=NEEDED)
+
+    assert (answer.status, answer.header("a2a-extensions")) == (200, NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("value", "description"),
+    [
+        (",".join(f"https://e.example/{n}" for n in range(51)), "must not name more than 50 extensions"),
+        (
+            "https://e.example/" + "x" * 512,
+            f"must hold URIs of up to 512 characters, not 'https://e.example/{'x' * 79}…'",
+        ),
+        ("a b", "must hold URIs of up to 512 characters, not 'a b'"),
+    ],
+)
+async def test_a_bad_list_of_extensions_is_refused(gateway: Gateway, value: str, description: str) -> None:
+    answer = await gateway.ask("SendMessage", SEND, a2a_extensions=value)
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(invalid_params("A2A-Extensions", description))
+
+
+async def test_the_idempotency_key_reaches_the_core(gateway: Gateway) -> None:
+    await gateway.ask("SendMessage", SEND, idempotency_key="key/1")
+
+    assert gateway.operations.calls[0][1].idempotency_key == "key/1"
+
+
+@pytest.mark.parametrize("key", ["a b", "ä", "x" * 257, "\x00", " "])
+async def test_a_bad_idempotency_key_is_refused(gateway: Gateway, key: str) -> None:
+    answer = await gateway.ask("SendMessage", SEND, idempotency_key=key)
+
+    refusal = invalid_params("Idempotency-Key", "must be 1 to 256 visible ASCII characters")
+    assert (answer.status, answer.json) == gateway.binding.refusal(refusal)
+    assert gateway.operations.calls == []
+
+
+async def test_two_different_idempotency_keys_are_refused(gateway: Gateway) -> None:
+    exchange = gateway.binding.ask("SendMessage", SEND)
+    headers = [*gateway.headers({}), ("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+
+    answer = await asgi.request(gateway.app, exchange.method, exchange.target, headers, exchange.body)
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(invalid_params("Idempotency-Key", "is given twice"))
+
+
+async def test_the_last_event_id_reaches_the_core(gateway: Gateway) -> None:
+    await gateway.ask("GetTask", {"id": "a"}, last_event_id="42")
+
+    assert gateway.operations.calls[0][1].last_event_id == 42
+
+
+@pytest.mark.parametrize("number", ["-1", "1.0", "abc", "9" * 19, "٤"])
+async def test_a_bad_last_event_id_is_refused(gateway: Gateway, number: str) -> None:
+    exchange = gateway.binding.ask("SubscribeToTask", {"id": "a"})
+    headers = [*gateway.headers({}), ("Last-Event-ID", number.encode().decode("latin-1"))]
+
+    answer = await asgi.request(gateway.app, exchange.method, exchange.target, headers, exchange.body)
+
+    shown = repr(number.encode().decode("latin-1"))
+    refusal = invalid_params("Last-Event-ID", f"must be the number of an event, not {shown}")
+    assert (answer.status, answer.json) == gateway.binding.refusal(refusal)

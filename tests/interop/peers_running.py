@@ -1,0 +1,193 @@
+"""Starts the real peers as child processes on free loopback ports, each with its own state, and kills them at the end.
+
+`.ci/peers.sh` installs them. A test that wants an absent peer skips, or fails where A2A_GATEWAY_REQUIRE_PEERS is 1.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import httpx2
+import pytest
+
+_PROJECT = Path(__file__).parents[2]
+_SOURCES = Path(__file__).parent / "peers"
+_READY_WITHIN_SECONDS = 90
+_LOG_TAIL_LINES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A running peer; `url` is the base an OpenAI client wants, `origin` the server without a path."""
+
+    name: str
+    origin: str
+    url: str
+    log: Path
+
+    def log_tail(self) -> str:
+        """The last lines it wrote, for the report of a failed test."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+
+
+RUNNING: list[Peer] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Aimock(Peer):
+    """A scripted model: peers/aimock/fixtures.json says what it answers to which user message."""
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The requests it received, oldest first: `method`, `path`, `body`, `response.status` of each."""
+        entries: list[dict[str, Any]] = _ask("GET", f"{self.origin}/__aimock/journal")
+        return entries
+
+
+@dataclass(frozen=True, slots=True)
+class Llmock(Peer):
+    """A stateless model that breaks its answers on request and judges how the client took it."""
+
+    def play(self, *behaviors: dict[str, Any]) -> None:
+        """Forgets what was, then queues these faults for the next requests."""
+        _ask("POST", f"{self.origin}/_llmock/reset")
+        _ask("POST", f"{self.origin}/_llmock/scenario", {"behaviors": list(behaviors)})
+
+    def verdict(self) -> dict[str, Any]:
+        """Its judgement since the last `play`: `passed`, `faults_injected`, `findings` and more."""
+        judgement: dict[str, Any] = _ask("GET", f"{self.origin}/_llmock/verdict")
+        return judgement
+
+
+@contextmanager
+def aimock(directory: Path, latency_ms: int = 0) -> Iterator[Aimock]:
+    """Runs aimock with `latency_ms` between the chunks of a stream; a "slow" answer keeps its own latency."""
+    node = shutil.which("node")
+    script = _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
+    if node is None:
+        _absent("node, which aimock runs on, is not on PATH")
+    port = _free_port()
+    peer = Aimock("aimock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "aimock.log")
+    fixtures = _SOURCES / "aimock" / "fixtures.json"
+    options = ["-h", "127.0.0.1", "-p", port, "-f", fixtures, "-l", latency_ms, "-c", 10]
+    with _child(peer, [node, script, *options], directory, ready="/__aimock/health"):
+        yield peer
+
+
+@contextmanager
+def ogx(directory: Path, aimock_url: str) -> Iterator[Peer]:
+    """Runs OGX (Responses, Conversations) over the model at `aimock_url`, which must be up: OGX lists it at start."""
+    program = _installed("ogx", "venv/ogx/bin/ogx")
+    port = _free_port()
+    peer = Peer("ogx", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "ogx.log")
+    # It insists on TLS otherwise; only loopback sees it.
+    command = [program, "run", _SOURCES / "ogx" / "run.yaml", "--insecure", "--port", port]
+    with _child(peer, command, directory, ready="/v1/health", environment={"AIMOCK_URL": aimock_url}):
+        yield peer
+
+
+@contextmanager
+def agentserver(directory: Path, mode: str = "plain") -> Iterator[Peer]:
+    """Runs a Foundry hosted agent; `mode` is a key of MODES in peers/agentserver/app.py."""
+    program = _installed("agentserver", "venv/agentserver/bin/hypercorn")
+    port = _free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("agentserver", origin, origin, directory / "agentserver.log")
+    environment = {
+        "AGENTSERVER_MODE": mode,
+        "AGENTSERVER_STATE_ROOT": str(directory / "state"),
+        "OTEL_SDK_DISABLED": "true",
+        "PYTHONPATH": str(_SOURCES / "agentserver"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    # Its own `app.run()` would listen on all interfaces.
+    command = [program, "app:app", "--bind", f"127.0.0.1:{port}", "--workers", 0]
+    with _child(peer, command, directory, ready="/readiness", environment=environment):
+        yield peer
+
+
+@contextmanager
+def llmock(directory: Path) -> Iterator[Llmock]:
+    """Runs llmock."""
+    program = _installed("llmock", "venv/llmock/bin/llmock")
+    port = _free_port()
+    peer = Llmock("llmock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "llmock.log")
+    with _child(peer, [program, "serve", "--host", "127.0.0.1", "--port", port], directory, ready="/health"):
+        yield peer
+
+
+def _installed(name: str, path: str) -> Path:
+    found = Path(os.environ.get("A2A_GATEWAY_PEERS", _PROJECT / "peers")).absolute() / path
+    if not found.exists():
+        _absent(f"peer {name} is not installed: run .ci/peers.sh")
+    return found
+
+
+def _absent(reason: str) -> NoReturn:
+    if os.environ.get("A2A_GATEWAY_REQUIRE_PEERS") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _child(
+    peer: Peer, command: list[object], directory: Path, ready: str, environment: dict[str, str] | None = None
+) -> Iterator[None]:
+    # A bare environment keeps the caller's keys and proxies away, and what a peer writes stays inside `directory`.
+    bare = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)} | (environment or {})
+    with peer.log.open("wb") as log:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=directory,
+            env=bare,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        RUNNING.append(peer)
+        _await_ready(peer, process, peer.origin + ready)
+        yield
+    finally:
+        RUNNING.remove(peer)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _await_ready(peer: Peer, process: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + _READY_WITHIN_SECONDS
+    with httpx2.Client(trust_env=False) as client:
+        while not _answers(client, url):
+            if process.poll() is not None:
+                pytest.fail(f"peer {peer.name} ended with {process.returncode}:\n{peer.log_tail()}", pytrace=False)
+            if time.monotonic() > deadline:
+                pytest.fail(f"peer {peer.name} was not ready at {url}:\n{peer.log_tail()}", pytrace=False)
+            time.sleep(0.05)
+
+
+def _answers(client: httpx2.Client, url: str) -> bool:
+    try:
+        return client.get(url).is_success
+    except httpx2.TransportError:
+        return False
+
+
+def _ask(method: str, url: str, body: object = None) -> Any:
+    with httpx2.Client(trust_env=False) as client:
+        return client.request(method, url, json=body).raise_for_status().json()

@@ -1,0 +1,179 @@
+"""Gateways for tests: in this process, or in one of its own that can be killed and started again."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.app import Gateway, running
+from gateway.clock import Clock
+from gateway.config_file import load
+from gateway.registry import Registry
+from gateway.testing.serving import serve
+
+_PROJECT = Path(__file__).parents[1]
+_READY_WITHIN_SECONDS = 60
+_ENDED_WITHIN_SECONDS = 60
+_ADDRESS = re.compile(rb"http://127\.0\.0\.1:\d+")
+_DATABASE = "gateway.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A gateway in this process."""
+
+    url: str
+    gateway: Gateway
+    database: Path
+
+
+StartLocal: TypeAlias = Callable[..., Awaitable[Local]]
+
+
+@asynccontextmanager
+async def local_gateway(
+    agents: str, directory: Path, *, settings: str = "", clock: Clock | None = None, registry: Registry | None = None
+) -> AsyncIterator[Local]:
+    """Runs a gateway on a free loopback port. `agents` is the YAML below `agents:`, `settings` that of other sections."""
+    front = _Front()
+    plugins = registry or Registry()
+    async with serve(front) as url:
+        config = load(
+            _document(agents, settings),
+            source="test.yaml",
+            env={},
+            resolver=plugins,
+            base_dir=directory,
+            overrides={"server.public_url": url},
+        )
+        async with running(config, plugins, clock) as gateway:
+            front.app = gateway.app
+            yield Local(url, gateway, directory / _DATABASE)
+
+
+@pytest.fixture
+async def start_local(tmp_path: Path) -> AsyncGenerator[StartLocal]:
+    """Starts gateways of this process, with their database in the test's folder; they last as long as the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(agents: str, *, settings: str = "") -> Local:
+            return await stack.enter_async_context(local_gateway(agents, tmp_path, settings=settings))
+
+        yield start
+
+
+class _Front:
+    """Stands on the port before the gateway knows which one it is."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+def _document(agents: str, settings: str) -> str:
+    lines = "".join(f"  {line}\n" for line in agents.splitlines())
+    return f"version: 1\nstorage: {{url: 'sqlite:///{_DATABASE}'}}\n{settings}\nagents:\n{lines}"
+
+
+# --- a process of its own ---------------------------------------------------------------------------------------------
+
+
+class Child(asyncio.SubprocessProtocol):
+    """A gateway in a process of its own. `output` is all that it wrote to stdout and stderr."""
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.url = ""
+        self._ready = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.output += data
+        found = _ADDRESS.search(self.output)
+        if found is not None and not self.url:
+            self.url = found[0].decode()
+            self._ready.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._ready.set()
+        self._closed.set()
+
+    async def ready(self) -> None:
+        """Returns when it serves. Raises: AssertionError with what it wrote when it ended instead."""
+        async with asyncio.timeout(_READY_WITHIN_SECONDS):
+            await self._ready.wait()
+        assert self.url, self.output.decode(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._transport is not None
+        self._transport.send_signal(number)
+
+    async def ended(self) -> int:
+        """Its exit code, once it has ended; minus the signal's number when one has killed it."""
+        assert self._transport is not None
+        async with asyncio.timeout(_ENDED_WITHIN_SECONDS):
+            await self._closed.wait()
+        code = self._transport.get_returncode()
+        assert code is not None
+        return code
+
+    def stop_listening(self) -> None:
+        """What it writes from now on meets a broken pipe."""
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(1)
+        assert pipe is not None
+        pipe.close()
+
+    async def kill(self) -> None:
+        """`kill -9`: whatever it was about to do, it does not do."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def aclose(self) -> None:
+        if not self._closed.is_set():
+            await self.kill()
+
+
+StartChild: TypeAlias = Callable[[], Awaitable[Child]]
+
+
+@asynccontextmanager
+async def child_gateways(agents: str, directory: Path, *, settings: str = "") -> AsyncIterator[StartChild]:
+    """Gives a function that starts a gateway process on one and the same configuration and database."""
+    file = directory / "gateway.yaml"
+    document = _document(agents, settings)
+    file.write_text(f"server: {{port: 0}}\n{document}" if "server:" not in settings else document)
+    async with AsyncExitStack() as stack:
+
+        async def start() -> Child:
+            command = [sys.executable, "-m", "gateway", "serve", "-c", str(file)]
+            loop = asyncio.get_running_loop()
+            _, child = await loop.subprocess_exec(
+                Child, *command, cwd=_PROJECT, env=_environment(), stdin=None, stderr=asyncio.subprocess.STDOUT
+            )
+            stack.push_async_callback(child.aclose)
+            await child.ready()
+            return child
+
+        yield start
+
+
+def _environment() -> dict[str, str]:
+    """Without what would override the configuration."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("A2A_GATEWAY__")}

@@ -1,0 +1,97 @@
+"""Reads see the newest commit, never a snapshot that somebody left open."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.commits import LedgerUnavailable
+from storage.readers import Readers
+
+COUNT = "SELECT count(*) FROM numbers"
+ALL = "SELECT number FROM numbers ORDER BY number"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(1000)])
+    return path
+
+
+@pytest.fixture
+async def readers(path: Path) -> AsyncGenerator[Readers, None]:
+    readers = Readers()
+    await readers.open(str(path), 50)
+    yield readers
+    await readers.close()
+
+
+def add_one(path: Path) -> int:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO numbers SELECT max(number) + 1 FROM numbers")
+        return int(connection.execute(COUNT).fetchone()[0])
+
+
+async def test_a_read_sees_the_newest_commit_while_a_cursor_is_open_elsewhere(path: Path, readers: Readers) -> None:
+    with closing(sqlite3.connect(path)) as elsewhere:
+        cursor = elsewhere.execute(ALL)
+        assert cursor.fetchone() == (0,)
+        for _ in range(20):
+            count = add_one(path)
+            assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(8))) == [[(count,)]] * 8
+        cursor.close()
+
+
+async def test_a_read_sees_the_newest_commit_among_many_others(path: Path, readers: Readers) -> None:
+    for _ in range(20):
+        others = [asyncio.ensure_future(readers.fetch(ALL, {})) for _ in range(6)]  # noqa: TID251
+        await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        count = add_one(path)
+        assert await readers.fetch(COUNT, {}) == [(count,)]
+        await asyncio.gather(*others)
+
+
+async def test_a_cancelled_read_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await readers.fetch(ALL, {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_reader_cannot_write(path: Path, readers: Readers) -> None:
+    with pytest.raises(LedgerUnavailable, match="readonly"):
+        await readers.fetch("DELETE FROM numbers", {})
+
+
+async def test_a_read_that_fails_gives_its_connection_back(readers: Readers) -> None:
+    for _ in range(10):
+        with pytest.raises(LedgerUnavailable, match="no such table"):
+            await readers.fetch("SELECT * FROM missing", {})
+    assert await readers.fetch(COUNT, {}) == [(1000,)]
+
+
+async def test_closing_waits_for_the_reads_under_way(path: Path) -> None:
+    readers = Readers()
+    await readers.open(str(path), 50)
+    reads = asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(12)))
+    await asyncio.wait([reads], timeout=0)
+    await readers.close()
+    assert await reads == [[(1000,)]] * 12
+    with pytest.raises(LedgerUnavailable, match="closed"):
+        await readers.fetch(COUNT, {})
+
+
+async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    readers = Readers()
+    with pytest.raises(LedgerUnavailable, match="does not open for reading"):
+        await readers.open(str(tmp_path / "missing" / "numbers.db"), 50)
+    await readers.close()

@@ -1,0 +1,202 @@
+"""Groups: what is told, when, in which order, and what one unit's failure means for its neighbours."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.commits import Append, Conflict, EventRow, LedgerUnavailable
+from storage.schema import prepare
+from storage.units import Step, unit
+from storage.writer import Writer
+from tests.storage.conversation import ACCEPT, rows
+
+ACCEPTED = unit([ACCEPT])
+
+
+@asynccontextmanager
+async def writing(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Writer, None]:
+    """A writer on a fresh file with one accepted message."""
+    prepare(path, busy_timeout_ms, auto_migrate=True)
+    writer = Writer(str(path), busy_timeout_ms)
+    await writer.open()
+    assert await asyncio.wait_for(Told(writer).of(ACCEPTED), 10) == [("0", None)]
+    try:
+        yield writer
+    finally:
+        await writer.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Somebody else writes for as long as this lasts."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+class Told:
+    """What the callbacks of submitted units were told, in the order in which they were."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._submitted = 0
+        self._all = asyncio.Event()
+        self.outcomes: list[tuple[str, Exception | None]] = []
+
+    def submit(self, steps: list[Step]) -> None:
+        name = str(self._submitted)
+        self._submitted += 1
+
+        def done(outcome: Exception | None) -> None:
+            self.outcomes.append((name, outcome))
+            if len(self.outcomes) == self._submitted:
+                self._all.set()
+
+        self._writer.submit(steps, done)
+
+    async def of(self, *units: list[Step]) -> list[tuple[str, Exception | None]]:
+        for steps in units:
+            self.submit(steps)
+        await self._all.wait()
+        return self.outcomes
+
+
+def events(first: int, last: int, task: str = "task-1") -> list[Step]:
+    payload = b"\n".join(b"%d" % number for number in range(first, last + 1))
+    return unit([Append(EventRow(task, first, last, payload))])
+
+
+def stored(path: Path) -> list[int]:
+    return sorted(int(str(last)) for _, last in rows(path)["event"])
+
+
+async def test_callbacks_come_in_the_order_of_submission(tmp_path: Path) -> None:
+    async with writing(tmp_path / "ledger.db") as writer:
+        outcomes = await Told(writer).of(*(events(number, number) for number in range(2, 1002)))
+    assert outcomes == [(str(index), None) for index in range(1000)]
+    assert stored(tmp_path / "ledger.db") == list(range(1, 1002))
+
+
+async def test_a_unit_that_conflicts_takes_no_neighbour_of_its_group_along(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    broken = events(4, 4) + events(2, 2)
+    async with writing(path) as writer:
+        told = Told(writer)
+        with locked(path):
+            # The first waits for the lock; the others become one group behind it.
+            for steps in (events(2, 2), events(3, 3), broken, events(3, 9, task="nowhere"), events(4, 5)):
+                told.submit(steps)
+        outcomes = await told.of(events(6, 6))
+    assert [(name, type(outcome)) for name, outcome in outcomes] == [
+        ("0", type(None)),
+        ("1", type(None)),
+        ("2", Conflict),
+        ("3", Conflict),
+        ("4", type(None)),
+        ("5", type(None)),
+    ]
+    assert stored(path) == [1, 2, 3, 5, 6]
+
+
+async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
+    async with writing(tmp_path / "ledger.db") as writer:
+        outcomes = await Told(writer).of(events(1, 1), ACCEPTED)
+    assert [str(outcome) for _, outcome in outcomes] == [
+        "could not append the events behind the last one: 0 rows instead of 1",
+        "could not make the context: UNIQUE constraint failed: context.tenant, context.principal, context.public_id",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "failure"), [(2**63, OverflowError), ("\ud800", UnicodeEncodeError), (object(), sqlite3.ProgrammingError)]
+)
+async def test_a_value_that_no_column_holds_fails_its_own_unit_only(
+    tmp_path: Path, value: object, failure: type[Exception]
+) -> None:
+    path = tmp_path / "ledger.db"
+    [(statement, values)] = events(2, 2)
+    unfit = [(statement, {**values, "event_last": value})]
+    async with writing(path) as writer:
+        told = Told(writer)
+        with locked(path):
+            told.submit(events(2, 2))
+            told.submit(unfit)  # type: ignore[arg-type]
+        outcomes = await told.of(events(3, 3))
+    assert [type(outcome) for _, outcome in outcomes] == [type(None), failure, type(None)]
+    assert stored(path) == [1, 2, 3]
+
+
+async def test_a_locked_database_is_unavailable_after_the_timeout_for_all_that_wait(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path, busy_timeout_ms=50) as writer:
+        with locked(path):
+            outcomes = await Told(writer).of(*(events(number, number) for number in range(2, 602)))
+        assert {type(outcome) for _, outcome in outcomes} == {LedgerUnavailable}
+        assert [name for name, _ in outcomes] == [str(index) for index in range(600)]
+        assert await Told(writer).of(events(2, 2)) == [("0", None)]
+    assert stored(path) == [1, 2]
+
+
+async def test_a_database_that_fails_acknowledges_nothing_that_it_does_not_keep(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    new_task = replace(
+        ACCEPT, context_public=None, new_thread=False, task="task-2", turn="turn-2", key=None, event=None
+    )
+    async with writing(path) as writer:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("ALTER TABLE history_item RENAME TO gone")
+            told = Told(writer)
+            with locked(path):
+                for steps in (*(events(number, number) for number in range(2, 502)), unit([new_task])):
+                    told.submit(steps)
+            outcomes = await told.of()
+            connection.execute("ALTER TABLE gone RENAME TO history_item")
+        assert type(outcomes[-1][1]) is LedgerUnavailable
+        assert stored(path) == [1, *(int(name) + 2 for name, outcome in outcomes if outcome is None)]
+        following = stored(path)[-1] + 1
+        assert await Told(writer).of(unit([new_task]), events(following, following)) == [("0", None), ("1", None)]
+
+
+async def test_closing_commits_what_was_submitted_and_tells_of_it_first(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path) as writer:
+        told = Told(writer)
+        for number in range(2, 502):
+            told.submit(events(number, number))
+        await writer.close()
+        assert told.outcomes == [(str(index), None) for index in range(500)]
+    assert stored(path) == list(range(1, 502))
+
+
+async def test_a_closed_writer_takes_nothing_more(tmp_path: Path) -> None:
+    async with writing(tmp_path / "ledger.db") as writer:
+        await writer.close()
+        [(_, outcome)] = await Told(writer).of(events(2, 2))
+    assert isinstance(outcome, LedgerUnavailable)
+
+
+async def test_a_callback_that_raises_silences_no_other(tmp_path: Path) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    failure = RuntimeError("a caller's own fault")
+
+    def raises(outcome: Exception | None) -> None:
+        raise failure
+
+    async with writing(tmp_path / "ledger.db") as writer:
+        writer.submit(events(2, 2), raises)
+        assert await Told(writer).of(events(3, 3)) == [("0", None)]
+    assert reported == [failure]
+
+
+async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path / "missing" / "ledger.db"), 50)
+    with pytest.raises(LedgerUnavailable, match="does not open for writing"):
+        await writer.open()
+    await writer.close()

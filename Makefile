@@ -79,6 +79,6 @@ fmt: $(STAMP) ## format, and mend what ruff can mend
 	$(BIN)/ruff format
 
 bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
-	@BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
+	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
 	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,floor,a2a-sdk,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio \
 	  --scenarios all --rounds 2 --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json

@@ -251,6 +251,15 @@ class Probe(Protocol):
         ...
 
 
+@runtime_checkable
+class Forgetting(Protocol):
+    """An ability: to delete at the backend what a handle stands for."""
+
+    async def forget(self, handle: str) -> None:
+        """Returns also when the backend has no such thing (any more). Raises: AdapterError when it did not answer so."""
+        ...
+
+
 S = TypeVar("S")
 
 

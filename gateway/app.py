@@ -1,6 +1,7 @@
 """Composition root: configuration -> plug-ins -> agents -> ASGI application -> a process that serves and drains."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def _application(
         clock=clock,
         contexts=contexts,
     )
-    app = Router([*health.routes(), *served], redirect_slashes=False)
+    app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
 
 
@@ -181,6 +182,8 @@ async def serve(
         signals = Signals()
         async with running(served, Registry()) as gateway:
             server = HttpServer(gateway.app, bound)
+            # What has been loaded by now stays: no collection looks at it again.
+            gc.freeze()
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())

@@ -6,7 +6,7 @@ Law: a commit point is one unit, all or nothing; it says what must be true of th
 import msgspec
 
 from gateway.items import HandleKind, Item, StorageOwner
-from gateway.model import Json, Message, TaskState
+from gateway.model import Artifact, Json, Message, TaskState
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -253,13 +253,20 @@ class CorruptRecord(Exception):
     """What is stored of one thread or task, which the text names, cannot be read. Others are not affected."""
 
 
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
+
+    artifact: Artifact
+    append: bool = False
+
+
 class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message, then what it left, or None while it has not ended."""
 
     message: Message
     event: int
     messages: tuple[Message, ...] | None
-    artifacts: tuple[Json, ...] | None
+    artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
 
 

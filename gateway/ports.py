@@ -300,6 +300,12 @@ class Ledger(Protocol):
 
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None: ...
 
+    async def whole_task(
+        self, caller: Caller, agent: str, task_id: str
+    ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
+        """A task and its turns in order, artifacts included, as one moment has them."""
+        ...
+
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         """The public tasks of a context (its row) that wait for their caller, of all agents."""
         ...

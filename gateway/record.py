@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.commits import CorruptRecord, TurnRecord
+from gateway.commits import CorruptRecord, StoredArtifact, TurnRecord
 from gateway.model import (
     Artifact,
     Message,
@@ -18,13 +18,6 @@ from gateway.model import (
 )
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-
-
-class StoredArtifact(msgspec.Struct, frozen=True):
-    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
-
-    artifact: Artifact
-    append: bool = False
 
 
 _encoder = msgspec.json.Encoder()
@@ -90,7 +83,7 @@ class TurnOutput:
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
-        for entry in msgspec.convert(record.artifacts or (), tuple[StoredArtifact, ...]):
+        for entry in record.artifacts or ():
             growing = _Growing(entry.artifact, entry.append)
             growing.extend(entry.artifact.parts)
             output.artifacts[entry.artifact.artifact_id] = growing

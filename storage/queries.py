@@ -1,5 +1,7 @@
 """Every query of the ledger's reads, compiled once from the tables. Law: what grows is read through an index."""
 
+from typing import Any
+
 from sqlalchemy import ColumnElement, Select, and_, bindparam, column, func, literal_column, select, text, tuple_
 from sqlalchemy import table as from_table
 
@@ -88,23 +90,29 @@ REPLAY = compiled(
 )
 
 
+_TURN = (input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
+
+_IN_ORDER = input_.c.event
+"""Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
+
+
 def turns(*, artifacts: bool) -> str:
     """Of one task, `task_0`; who wants several puts their parameters beside it: JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return compiled(
-        select(
-            turn.c.task,
-            input_.c.payload,
-            input_.c.event,
-            turn.c.ended_at,
-            turn.c.messages,
-            turn.c.artifacts if artifacts else literal_column("NULL"),
-        )
-        .select_from(turn.join(input_, _OPENED_BY).join(thread, thread.c.id == turn.c.thread))
+        select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
+        .select_from(turn.join(input_, _OPENED_BY))
         .where(turn.c.task.in_(asked))
-        .order_by(turn.c.task, thread.c.epoch, turn.c.number)
+        .order_by(turn.c.task, _IN_ORDER)
     )
 
+
+WHOLE_TASK = compiled(
+    select(*_TASK, *_TURN, turn.c.artifacts)
+    .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, _OPENED_BY))
+    .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT)
+    .order_by(_IN_ORDER)
+)
 
 _FIRST_TURN = (
     select(turn.c.id)
@@ -170,8 +178,8 @@ SCHEMA_VERSION = compiled(select(column("version_num")).select_from(from_table("
 def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Listing:
     """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
 
-    def matching(columns: Select[tuple[object, ...]]) -> Select[tuple[object, ...]]:
-        query = columns.select_from(_TASK_IN_CONTEXT).where(_OF_AGENT, text("visible = 1"))
+    def matching(columns: Select[Any]) -> Select[Any]:
+        query = columns.where(_OF_AGENT, text("visible = 1"))
         if in_context:
             query = query.where(_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id"))
         else:
@@ -182,9 +190,10 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Li
             query = query.where(task.c.status_at >= bindparam("status_since"))
         return query
 
-    page = matching(select(*_TASK)).order_by(task.c.status_at.desc(), task.c.id.desc())
+    page = matching(select(*_TASK).select_from(_TASK_IN_CONTEXT)).order_by(task.c.status_at.desc(), task.c.id.desc())
     page = page.limit(bindparam("limit")).offset(literal_column("0"))
     if after:
         behind = tuple_(bindparam("after_at"), bindparam("after_id"))
         page = page.where(tuple_(task.c.status_at, task.c.id) < behind)
-    return Listing(compiled(page), compiled(matching(select(func.count()))))
+    counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task)
+    return Listing(compiled(page), compiled(matching(counted)))

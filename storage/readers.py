@@ -1,4 +1,4 @@
-"""Connections that only read. Law: one query at a time on each, read to its end, so that none sees an old snapshot."""
+"""Connections that only read. Law: what is asked on one is read to its end, so that none sees an old snapshot."""
 
 import asyncio
 import sqlite3
@@ -8,15 +8,17 @@ from typing import Any
 import aiosqlite
 
 from gateway.commits import LedgerUnavailable
+from storage.grouped import GroupedReader, Query, Row
 
-Row = tuple[Any, ...]
-
-_CONNECTIONS = 4
-"""Each is a thread; reads take microseconds, so that more would only wait for the interpreter's lock."""
+_CONNECTIONS = 3
+"""For reads that may be long. Each is a thread: more would only wait for the interpreter's lock."""
 
 
 class Readers:
-    """A pool. An open cursor holds its connection on the snapshot that it began with: none survives a `fetch`."""
+    """`fetch` is for a few rows; `scan` for what grows, on a pool. An open cursor would hold its connection on the
+    snapshot that it began with: none survives either."""
+
+    _short: GroupedReader
 
     def __init__(self) -> None:
         self._idle: asyncio.Queue[aiosqlite.Connection] = asyncio.Queue()
@@ -27,17 +29,27 @@ class Readers:
         """Raises: LedgerUnavailable."""
         try:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
-            opened = [_connect(path, busy_timeout_ms) for _ in range(_CONNECTIONS)]
+            short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the database does not open for reading: {error}") from error
+        self._short = GroupedReader(short)
         for connection in opened:
             self._idle.put_nowait(await aiosqlite.Connection(partial(_same, connection), iter_chunk_size=64))
             self._opened += 1
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        """All rows. Raises: LedgerUnavailable."""
-        if self._closed:
-            raise LedgerUnavailable("the ledger is closed")
+        """All rows of a query that finds few. Raises: LedgerUnavailable."""
+        [rows] = await self.fetch_all((sql, values))
+        return rows
+
+    async def fetch_all(self, *queries: Query) -> list[list[Row]]:
+        """As `fetch`, several from one snapshot."""
+        self._refuse_when_closed()
+        return await self._short.fetch(*queries)
+
+    async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
+        """All rows, as many as there are. Raises: LedgerUnavailable."""
+        self._refuse_when_closed()
         connection = await self._idle.get()
         try:
             # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
@@ -48,9 +60,17 @@ class Readers:
         finally:
             self._idle.put_nowait(connection)
 
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed")
+
     async def close(self) -> None:
         """Waits for the reads under way."""
+        if self._closed:
+            return
         self._closed = True
+        if self._opened:
+            await self._short.close()
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 from starlette.datastructures import Headers as RequestHeaders
 from starlette.types import ASGIApp, Receive, Scope
@@ -50,8 +51,7 @@ class BindingSettings:
     send_timeout: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True):
     """One request before its body. `agent` is the one that its path names, or None."""
 
     caller: Caller
@@ -59,16 +59,14 @@ class Incoming:
     parameters: ServiceParameters
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A body and the JSON in it."""
 
     body: bytes
     value: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What an operation gave: `result` as JSON (None: it has no result), or a stream."""
 
     result: bytes | None

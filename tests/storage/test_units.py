@@ -409,7 +409,7 @@ async def test_the_last_turn_ends_its_task(database: Recorded) -> None:
                 "ended_at": 1300,
                 "last_event": 6,
                 "messages": "[]",
-                "artifacts": '[{"artifactId":"a"}]',
+                "artifacts": '[{"artifact":{"artifactId":"a","parts":[]}}]',
             }
         },
         "task": {"task-1": {"state": "TASK_STATE_COMPLETED", "status_at": 1300, "last_event": 6}},
@@ -428,7 +428,7 @@ async def test_a_turn_with_a_successor_ends_without_ending_the_task(database: Re
                 "ended_at": 1300,
                 "last_event": 6,
                 "messages": "[]",
-                "artifacts": '[{"artifactId":"a"}]',
+                "artifacts": '[{"artifact":{"artifactId":"a","parts":[]}}]',
             }
         },
         "task": {"task-1": {"last_event": 6}},

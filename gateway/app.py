@@ -22,6 +22,7 @@ from gateway.checks import Limits
 from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig
 from gateway.contexts import Contexts
+from gateway.draining import Drain
 from gateway.fanout import Fanout, StreamLimits
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
@@ -43,7 +44,7 @@ class Gateway:
 
     app: ASGIApp
     runner: Runner
-    drain: asyncio.Event
+    drain: Drain
     reload: Callable[[GatewayConfig], None]
 
 
@@ -140,7 +141,7 @@ async def running(config: GatewayConfig, registry: Registry, clock: Clock | None
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
     agents = build_agents(config, registry)
-    drain = asyncio.Event()
+    drain = Drain()
     ledgers = registry.ledger(config.storage.url)
     async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         fanout = Fanout(_stream_limits(config))

@@ -21,6 +21,7 @@ from gateway.bindings.sse import StreamSettings
 from gateway.calls import Call, EventStream, Operations
 from gateway.clock import Clock
 from gateway.commits import Caller, LedgerUnavailable
+from gateway.draining import Drain
 from gateway.errors import A2AError, Busy, ExtensionSupportRequired, InternalError, InvalidRequest, PayloadTooLarge
 from gateway.model import Json
 from gateway.wire import strict_json
@@ -91,7 +92,7 @@ class Front:
         auth: Authenticator,
         settings: BindingSettings,
         clock: Clock,
-        drain: asyncio.Event,
+        drain: Drain,
     ) -> None:
         """`drain`, once set, ends every stream."""
         self.agents = agents

@@ -15,6 +15,7 @@ from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock
 from gateway.commits import Caller, CommitPoint, LedgerUnavailable
+from gateway.draining import Drain
 from gateway.fanout import Fanout, Frame, StreamLimits
 from gateway.model import (
     AgentCapabilities,
@@ -298,7 +299,7 @@ async def running_core(
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
         runner = Runner(ledger, fanout, time.clock, lease)
-        drain = asyncio.Event()
+        drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
         await stack.enter_async_context(runner.running())

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from adapters._failures import Failures
 from adapters._responses_items import (
     CALLS,
+    COMPACTION,
     OPEN_CALL_OUTPUTS,
     OPEN_CALLS,
     SERVER_TOOLS,
@@ -324,7 +325,7 @@ class Reading:
                 yield from self._server_tool(item)
             case _:
                 came = verbatim(raw)
-                yield ItemReady(OpaqueItem(item.type, came.payload), came.id)
+                yield ItemReady(OpaqueItem(item.type, came.payload, item.type == COMPACTION), came.id)
 
     def _message(self, item: OutputItem, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
         if item.phase == "commentary":

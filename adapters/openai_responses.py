@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated, Literal, Self
 
 import msgspec
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
 from adapters._failures import Failures
 from adapters._http import HttpClient
@@ -14,7 +14,7 @@ from adapters._probing import QUESTION, begin, lists_model
 from adapters._responses_input import encode_input
 from adapters._responses_reading import Reading
 from adapters._settings import OpenAISettings, refuse_fields
-from gateway.config import HistoryConfig
+from gateway.config import HistoryConfig, refuse_window
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Json
 from gateway.ports import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ProbeReport, ServiceRequest
@@ -43,6 +43,10 @@ def _backend_tool(tool: dict[str, JsonValue]) -> dict[str, JsonValue]:
 Tool = Annotated[dict[str, JsonValue], AfterValidator(_backend_tool)]
 
 
+def _owner(history: HistoryConfig) -> StorageOwner:
+    return StorageOwner(history.owner or StorageOwner.BACKEND)
+
+
 class ResponsesSettings(OpenAISettings):
     """An agent of type `openai-responses`."""
 
@@ -60,6 +64,12 @@ class ResponsesSettings(OpenAISettings):
         True, description="Fail when the service says that it did not go on from the response it was told to."
     )
 
+    @field_validator("history")
+    @classmethod
+    def _window_over_own_history(cls, history: HistoryConfig) -> HistoryConfig:
+        refuse_window(history, _owner(history))
+        return history
+
     @model_validator(mode="after")
     def _no_decided_fields(self) -> Self:
         decided = {"input", "stream", "store", "previous_response_id", "conversation", "background"}
@@ -68,7 +78,7 @@ class ResponsesSettings(OpenAISettings):
 
     @property
     def owner(self) -> StorageOwner:
-        return StorageOwner(self.history.owner or StorageOwner.BACKEND)
+        return _owner(self.history)
 
     def secrets(self) -> Iterator[str]:
         yield self.key

@@ -20,7 +20,7 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig
+from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.fanout import Fanout, StreamLimits
@@ -59,6 +59,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
+        refuse_window(agent.history, adapter.ownership.owner)
         direct = factory.direct_replies(agent.settings)
     except ValueError as error:
         raise ValueError(f"agents.{name}: {error}") from error
@@ -88,6 +89,8 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         shadow_history=agent.shadow_history,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        history_messages=agent.history.max_messages,
+        history_tokens=agent.history.max_tokens,
     )
     return Agent(
         name=name,

@@ -145,7 +145,10 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """C3: a service call is over and counts. `sent` are the positions of the items that its request carried."""
+    """C3: a service call is over and counts. `sent` are the positions of the items that its request carried.
+
+    `weight` is that of the whole request, where the tokens in `usage` are those of it and nothing else.
+    """
 
     thread: str
     generation: int
@@ -159,6 +162,7 @@ class Complete(msgspec.Struct, frozen=True):
     tool_calls: tuple[NewToolCall, ...]
     sent: tuple[int, ...]
     now: int
+    weight: int | None = None
 
 
 class Fail(msgspec.Struct, frozen=True):
@@ -278,6 +282,13 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     generation: int
     task: TaskRecord
     caller: Caller
+
+
+class MeasuredCall(msgspec.Struct, frozen=True):
+    """What a completed service call carried, and what its backend says that it used."""
+
+    weight: int | None
+    usage: Json
 
 
 class TaskFilter(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from gateway.commits import (
     CommitPoint,
     ContextRecord,
     IdempotencyKey,
+    MeasuredCall,
     Replay,
     TaskFilter,
     TaskRecord,
@@ -148,7 +149,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
     `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY. `message` is what the agent says with
     an ending other than COMPLETED. `finish` is the backend's own word when the answer is not whole (`max_output_tokens`,
     `content_filter`), else None. `state` replaces the adapter's JSON where it is not None. `stored`: the backend says
-    that it kept (True) or did not keep (False) this call.
+    that it kept (True) or did not keep (False) this call. `usage` is the backend's own; a whole number in it under
+    `input_tokens` or `prompt_tokens` calibrates `history.max_tokens`.
     """
 
     handle: str | None = None
@@ -328,6 +330,19 @@ class Ledger(Protocol):
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         """Items of a thread in order of turns, then positions."""
+        ...
+
+    async def recent_history(
+        self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
+    ) -> tuple[HistoryRecord, ...]:
+        """As `history`, from its end: whole turns, until those up to this one have so many messages or so much weight.
+
+        `opaque`: reasoning and opaque items count. However long the thread is, no more of it is read.
+        """
+        ...
+
+    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        """The latest few completed service calls of a thread, the last one first."""
         ...
 
     async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...

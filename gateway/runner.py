@@ -47,6 +47,7 @@ from gateway.model import (
 )
 from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
+from gateway.recall import recall, weight_to_measure
 from gateway.recovery import settle
 from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
 from gateway.wire.v1_0 import encode_event
@@ -331,7 +332,6 @@ class Runner:
     async def _prepare(self, serving: _Serving) -> ServiceRequest:
         """Takes the lease and records the call. Another process on the thread is waited for, until the turn's timeout."""
         work, lane = serving.work, serving.lane
-        ownership = work.agent.adapter.ownership
         while not work.prepared:
             if not lane.current:
                 lane.thread, lane.current = await self._reread(lane.thread), True
@@ -343,7 +343,7 @@ class Runner:
                 if record is None or record.state in TERMINAL:
                     raise
                 await asyncio.sleep(self._lease.length / 10)
-        serving.view = project(ownership, await self._records(work, lane, ownership.owner), work.turn)
+        serving.view = await self._view(work, lane)
         return ServiceRequest(
             handle=lane.thread.handle,
             items=serving.view.items,
@@ -363,10 +363,11 @@ class Runner:
             raise Conflict(f"thread {known.id!r} is gone")
         return thread
 
-    async def _records(self, work: Work, lane: Lane, owner: StorageOwner) -> tuple[HistoryRecord, ...]:
+    async def _view(self, work: Work, lane: Lane) -> View:
         if work.fresh_thread:
-            return (HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn),)
-        return await self._ledger.history(lane.thread.id, unsent_only=owner is StorageOwner.BACKEND)
+            first = HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn)
+            return project(work.agent.adapter.ownership, (first,), work.turn)
+        return await recall(self._ledger, work.agent, lane.thread.id, work.turn)
 
     async def _commit_prepare(self, serving: _Serving) -> None:
         work, lane = serving.work, serving.lane
@@ -454,6 +455,7 @@ class Runner:
             tool_calls=command.tool_calls,
             sent=serving.view.positions if carried else (),
             now=self._clock.now(),
+            weight=weight_to_measure(serving.work.agent, serving.view, command.tool_calls),
         )
 
     def _drop(self, serving: _Serving, command: DropCall) -> Fail:

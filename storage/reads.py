@@ -12,6 +12,7 @@ from gateway.commits import (
     ContextRecord,
     CorruptRecord,
     IdempotencyKey,
+    MeasuredCall,
     Replay,
     StoredArtifact,
     TaskFilter,
@@ -34,6 +35,8 @@ _value = msgspec.json.Decoder()
 T = TypeVar("T")
 
 _TASK_COLUMNS = len(TaskRecord.__struct_fields__)
+
+_NO_LIMIT = 2**62
 
 
 @cache
@@ -132,6 +135,27 @@ class Reads:
         read = self._readers.fetch if unsent_only else self._readers.scan
         rows = await read(sql, {"thread": thread_id})
         return tuple(_item(thread_id, row) for row in rows)
+
+    async def recent_history(
+        self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
+    ) -> tuple[HistoryRecord, ...]:
+        values = {
+            "thread": thread_id,
+            "turn": turn_id,
+            "messages": _NO_LIMIT if messages is None else messages,
+            "weight": _NO_LIMIT if weight is None else weight,
+            "opaque": int(opaque),
+        }
+        rows = await self._readers.scan(queries.RECENT_HISTORY, values)
+        return tuple(_item(thread_id, row) for row in rows)
+
+    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        rows = await self._readers.fetch(queries.MEASURED, {"thread": thread_id})
+        owner = f"thread {thread_id!r}"
+        return tuple(
+            MeasuredCall(weight, None if usage is None else _readable(_value.decode, usage, owner))
+            for weight, usage in rows
+        )
 
     async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]:
         rows = await self._readers.scan(queries.UNFINISHED_TURNS, {"now": now})

@@ -26,6 +26,7 @@ from gateway.commits import (
     Renew,
 )
 from gateway.model import Json, TaskState
+from gateway.reduction import weight
 from storage import compiled as do
 from storage.statement import Statement
 
@@ -120,6 +121,7 @@ def _accept(point: Accept) -> list[Step]:
         "turn": point.turn,
         "message_id": point.message.message_id,
         "message": _json(point.message),
+        "weight": weight(items.UserItem(point.message)),
         "digest": point.digest,
         "key_kind": point.key.kind if point.key else None,
         "key": point.key.key if point.key else None,
@@ -169,6 +171,7 @@ def _complete(point: Complete) -> list[Step]:
         "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
         "adapter_state": _json_or_null(point.state),
         "usage": _json_or_null(point.usage),
+        "weight": point.weight,
         "now": point.now,
     }
     steps: list[Step] = [(do.MOVE_HANDLE, values), (do.CALL_COMPLETED, values)]
@@ -219,6 +222,7 @@ def _item(new: NewItem, point: Complete | Fail, *, sent_in: str | None) -> Step:
         "provider_id": new.provider_id,
         "replayable": int(new.replayable),
         "sent_in": sent_in,
+        "weight": weight(new.item),
         "payload": items.encode(new.item).decode(),
     }
     return do.NEW_ITEM, values

@@ -334,6 +334,15 @@ def test_items_of_unknown_types_are_kept_as_they_are() -> None:
     ]
 
 
+def test_a_compaction_is_a_boundary_and_goes_without_what_only_comes_out() -> None:
+    item = {"id": "cmp_1", "encrypted_content": "gAAAAC", "created_by": "model"}
+    assert between(added("compaction", id="cmp_1"), done("compaction", **item)) == [
+        ItemReady(
+            OpaqueItem("compaction", {"type": "compaction", "encrypted_content": "gAAAAC"}, boundary=True), "cmp_1"
+        )
+    ]
+
+
 def test_a_request_for_approval_fails_the_call() -> None:
     with pytest.raises(AdapterError, match="asks for approval of the tool 'pay'") as caught:
         between(done("mcp_approval_request", id="mcpr_1", name="pay", arguments="{}", server_label="bank"))

@@ -94,7 +94,7 @@ class _Refusal:
 
 
 class FragileLedger:
-    """The real ledger behind the port. `units` are those that were stored, in order."""
+    """The real ledger behind the port. `units` are those that were stored, `reads` what was asked for, both in order."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -104,9 +104,11 @@ class FragileLedger:
         self._slow_reads: dict[str, Pause] = {}
         self._answers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.units: list[tuple[CommitPoint, ...]] = []
+        self.reads: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         """Every read."""
+        self.reads.append(name)
         error = self._failing_reads.get(name)
         if error is not None:
             raise error

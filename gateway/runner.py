@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
+from gateway import handles
 from gateway.agents import Agent
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
+    Append,
     Caller,
     CommitPoint,
     Complete,
@@ -263,7 +265,8 @@ class Runner:
             work.live.context_id,
             work.agent.adapter.ownership,
             direct_replies=work.may_reply,
-            tolerate_missing_handle=policies.on_missing_handle == "tolerate" and lane.thread.handle is not None,
+            tolerate_missing_handle=handles.may_be_missing(lane.thread)
+            or (policies.on_missing_handle == "tolerate" and lane.thread.handle is not None),
             shadow=policies.shadow_history,
         )
         return Turn(facts, self._clock)
@@ -426,7 +429,7 @@ class Runner:
                 case Publish(update=update):
                     self._publish(serving, update)
                 case NotePending(handle=handle):
-                    serving.work.live.journal.note(Pending(serving.work.service_call, handle))
+                    await self._note_pending(serving, handle)
                 case CloseCall():
                     points.append(self._complete(serving, command))
                 case DropCall():
@@ -437,17 +440,26 @@ class Runner:
                 case EndTurn():
                     await self._end(serving, command, tuple(points), reply)
 
+    async def _note_pending(self, serving: _Serving, handle: str) -> None:
+        """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
+        thread, journal = serving.lane.thread, serving.work.live.journal
+        pending = Pending(serving.work.service_call, handle)
+        if not handles.is_static(thread):
+            journal.note(pending)
+        elif handles.behind(thread, handle) != thread.handle:
+            await journal.commit(lambda row: (pending,) if row is None else (pending, Append(row)))
+
     def _complete(self, serving: _Serving, command: CloseCall) -> Complete:
         thread = serving.lane.thread
-        # Without a new handle the chain goes on from before this request, and does not hold what it carried.
-        carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
+        # Without a new handle a chain goes on from before this request, and does not hold what it carried.
+        carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY or handles.is_static(thread)
         return Complete(
             thread=thread.id,
             generation=thread.generation,
             turn=serving.work.turn,
             service_call=serving.work.service_call,
             handle_in=thread.handle,
-            handle_out=command.handle if command.handle is not None else thread.handle,
+            handle_out=handles.behind(thread, command.handle),
             state=command.state,
             usage=command.usage,
             items=command.items,

@@ -14,7 +14,7 @@ CONV = InConversation("conv_1")
 
 def fault(continuing: Continuing, **echo: Any) -> ErrorClass | None:
     error = continuing.contradicts(Echo("resp_1", **echo), Failures(()))
-    return error and error.kind
+    return None if error is None else error.kind
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class ResponsesService:
         raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "a conversation was made without an id")
 
     async def fetch(self, pending: str) -> Fetched:
-        response = await self._http.ask("GET", f"{self._url}/{quote(pending, safe='')}", handle=pending)
+        response = await self._http.ask("GET", self._address(RESPONSES, pending), handle=pending)
         if response is None:
             return Fetched(Fate.GONE)
         status = response.get("status") if isinstance(response, dict) else None
@@ -92,7 +92,7 @@ class ResponsesService:
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:
         """Items, newest first, and whether these are all. Raises: AdapterError."""
-        url = f"{self._address(handle, CONVERSATIONS)}/items?order=desc&limit={_LONGEST_LIST}"
+        url = f"{self._address(CONVERSATIONS, handle)}/items?order=desc&limit={_LONGEST_LIST}"
         match await self._http.ask("GET", url, handle=handle):
             case {"data": [*items], **rest} if all(isinstance(item, dict) for item in items):
                 return items, rest.get("has_more") is False
@@ -107,10 +107,40 @@ class ResponsesService:
 
     async def forget(self, handle: str, *, in_doubt: str) -> None:
         """Deletes a response, or a conversation: `in_doubt` says which, where the form of the handle does not."""
-        await self._http.ask("DELETE", self._address(handle, in_doubt), handle=handle)
-
-    def _address(self, handle: str, in_doubt: str) -> str:
         kind = next((kind for prefix, kind in _PREFIXES.items() if handle.startswith(prefix)), in_doubt)
+        if kind is CONVERSATIONS:
+            await self._forget_items(handle)
+        await self._http.ask("DELETE", self._address(kind, handle), handle=handle)
+
+    async def _forget_items(self, handle: str) -> None:
+        """They outlive their conversation. Source: OpenAI's API reference, deletion of a conversation.
+
+        A service that does not offer this is left with what it does.
+        """
+        url = f"{self._address(CONVERSATIONS, handle)}/items"
+        try:
+            for name in await self._names(url, handle):
+                await self._http.ask("DELETE", f"{url}/{quote(name, safe='')}", handle=handle)
+        except AdapterError as error:
+            if error.kind is not ErrorClass.REJECTED:
+                raise
+
+    async def _names(self, url: str, handle: str) -> list[str]:
+        """Of all items, page by page: what is gone cannot say what comes behind it."""
+        names: dict[str, None] = {}
+        after = ""
+        while True:
+            match await self._http.ask("GET", f"{url}?order=asc&limit={_LONGEST_LIST}{after}", handle=handle):
+                case {"data": [{"id": str()}, *_] as items, **rest}:
+                    page = dict.fromkeys(str(item["id"]) for item in items if isinstance(item, dict) and "id" in item)
+                case _:
+                    return list(names)
+            if not rest.get("has_more") or page.keys() <= names.keys():
+                return list(names | page)
+            names |= page
+            after = f"&after={quote(next(reversed(page)), safe='')}"
+
+    def _address(self, kind: str, handle: str) -> str:
         return f"{self._base_url}/{kind}/{quote(handle, safe='')}"
 
     # --- what a probe asks

@@ -57,6 +57,7 @@ class Conversations:
             server.route("GET", one, self._retrieve),
             server.route("DELETE", one, self._delete),
             server.route("GET", f"{one}/items", self._list_items),
+            server.route("DELETE", f"{one}/items/{{item}}", self._delete_item),
         )
 
     def take(self, named: str | Json | None, response: str, *, stream: bool) -> KeptConversation | None:
@@ -86,6 +87,13 @@ class Conversations:
         name = self._find(request).id
         del self.kept[name]
         return JSONResponse({"id": name, "object": "conversation.deleted", "deleted": True})
+
+    async def _delete_item(self, request: Request) -> Response:
+        found, name = self._find(request), request.path_params["item"]
+        if all(item["id"] != name for item in found.items):
+            raise refused(404, f"Item with id '{name}' not found.")
+        found.items = [item for item in found.items if item["id"] != name]
+        return JSONResponse(found.body)
 
     async def _list_items(self, request: Request) -> Response:
         return JSONResponse(page(request, self._find(request).items))

@@ -80,7 +80,7 @@ async def forget(adapter: Adapter, handle: str) -> None:
 # --- in a conversation ------------------------------------------------------------------------------------------------
 
 
-async def test_every_request_names_the_conversation_with_new_input_alone_and_instructions_and_tools_again(
+async def test_31_every_request_names_the_conversation_with_new_input_alone_and_instructions_and_tools_again(
     server: ResponsesServer, start: Start, build: Build
 ) -> None:
     tools = [{"type": "web_search"}]
@@ -192,6 +192,7 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
         (answer_of("200 OK", b'{"id": ""}'), ErrorClass.CONTRACT_BROKEN),
         (answer_of("200 OK", b"<html>"), ErrorClass.CONTRACT_BROKEN),
         (answer_of("204 No Content"), ErrorClass.CONTRACT_BROKEN),
+        (answer_of("302 Found", Location="https://elsewhere.example/"), ErrorClass.CONTRACT_BROKEN),
         (answer_of("401 Unauthorized", f'{{"error": {{"message": "no {KEY}"}}}}'.encode()), ErrorClass.UNAUTHORISED),
         (answer_of("429 Too Many Requests"), ErrorClass.RATE_LIMITED),
         (answer_of("500 Internal Server Error"), ErrorClass.BACKEND_FAILED),
@@ -406,6 +407,47 @@ async def test_139_a_handle_is_deleted_as_what_it_is_and_once_is_enough(
     assert server.conversations == {}
 
 
+async def test_139_what_was_said_in_a_conversation_is_deleted_before_it(
+    server: ResponsesServer, conversing: Adapter
+) -> None:
+    """The service keeps the items of a conversation that it deletes."""
+    server.script = plays(*(Item({"type": "note"}) for _ in range(119)), Say("Hello"))
+    handle = (await finished(conversing)).handle
+    assert handle is not None
+    conversation = server.conversations[handle]
+    assert len(conversation.items) == 121
+    await forget(conversing, handle)
+    assert (conversation.items, server.conversations) == ([], {})
+
+
+@pytest.mark.parametrize("offered", [answer_of("404 Not Found"), answer_of("405 Method Not Allowed")])
+@pytest.mark.parametrize("lists", [True, False])
+async def test_139_a_service_without_deletion_of_items_still_deletes_the_conversation(
+    raw: StartRaw, build: Build, offered: bytes, lists: bool
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        if lists and exchange.request.head.startswith("GET"):
+            # One that says for ever that there is more.
+            await exchange.send(answer_of("200 OK", b'{"data": [{"id": "msg_1"}, {"id": "msg_2"}], "has_more": true}'))
+        else:
+            await exchange.send(
+                answer_of("204 No Content") if " /v1/conversations/conv_1 " in exchange.request.head else offered
+            )
+
+    server = await raw(answer)
+    await forget(build(factory, f"{server.url}/v1", conversation=True), "conv_1")
+    assert server.requests[-1].head.startswith("DELETE /v1/conversations/conv_1 HTTP/1.1")
+
+
+async def test_139_a_conversation_whose_items_could_not_be_deleted_now_is_left_for_later(
+    raw: StartRaw, build: Build
+) -> None:
+    server = await raw(lambda exchange: exchange.send(answer_of("503 Service Unavailable")))
+    with pytest.raises(AdapterError):
+        await forget(build(factory, f"{server.url}/v1", conversation=True), "conv_1")
+    assert [sent.head.split()[0] for sent in server.requests] == ["GET"]
+
+
 @pytest.mark.parametrize(
     ("values", "handle", "path"),
     [
@@ -422,7 +464,7 @@ async def test_the_form_of_a_handle_says_what_it_is_else_the_settings(
 ) -> None:
     server = await raw(lambda exchange: exchange.send(answer_of("204 No Content")))
     await forget(build(factory, f"{server.url}/v1", **values), handle)
-    assert [sent.head.partition(" HTTP/")[0] for sent in server.requests] == [f"DELETE {path}"]
+    assert server.requests[-1].head.partition(" HTTP/")[0] == f"DELETE {path}"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,17 @@ async def test_a_conversation_can_be_read_and_deleted_and_is_unknown_then(connec
         await client.responses.create(model="m", input="hi", conversation=made.id)
 
 
+async def test_an_item_of_a_conversation_can_be_deleted(connect: Connect) -> None:
+    client = await connect(ResponsesServer(greet))
+    made = await client.conversations.create(items=[{"role": "user", "content": text} for text in ("a", "b")])
+    first, second = [item.id async for item in client.conversations.items.list(made.id, order="asc")]
+    assert first is not None
+    assert (await client.conversations.items.delete(first, conversation_id=made.id)) == made
+    assert [item.id async for item in client.conversations.items.list(made.id)] == [second]
+    with pytest.raises(openai.NotFoundError, match=f"Item with id '{first}' not found"):
+        await client.conversations.items.delete(first, conversation_id=made.id)
+
+
 async def test_a_conversation_may_begin_with_items(connect: Connect) -> None:
     client = await connect(ResponsesServer(greet))
     made = await client.conversations.create(items=[{"role": "user", "content": "zero"}])

@@ -14,7 +14,7 @@ import pytest
 
 from adapters.openai_responses import ConversationAdapter, factory
 from gateway.ports import CallCompleted, ErrorClass, Tail
-from gateway.testing.adapter_calls import collect, completed, request, text
+from gateway.testing.adapter_calls import collect, completed, first_text, request, text
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
@@ -123,6 +123,22 @@ async def test_a_call_whose_end_nobody_heard_is_found_in_the_conversation(adapte
     assert (found.held, text(found.answer)) == (1, _HELLO)
     assert found.answer[-1] == CallCompleted(first.handle, state=unheard.state)
     assert await adapter.tail(request("one", handle=first.handle, state=unheard.state)) == Tail(0)
+
+
+async def test_ogx_locks_nothing_so_that_two_at_once_both_land_as_they_end(
+    adapter: ConversationAdapter, ogx_peer: Peer
+) -> None:
+    """Why the gateway runs one turn of a thread at a time."""
+    handle = completed(await collect(adapter, request("one"))).handle
+    slow = adapter.call(request("slow", handle=handle))
+    await first_text(slow)
+    during = await collect(adapter, request("two", handle=handle))
+    assert completed(during).handle == handle
+    assert completed([event async for event in slow]).handle == handle
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        items = (await client.get(f"{ogx_peer.url}/conversations/{handle}/items?order=asc")).json()["data"]
+    said = [item["content"][0]["text"] for item in items if item["role"] == "user"]
+    assert said == ["one", "two", "slow"]
 
 
 async def test_a_conversation_and_a_response_are_deleted_once_and_again(

@@ -34,7 +34,8 @@ class Chain:
 
     @property
     def fields(self) -> dict[str, Json]:
-        return {} if self.handle is None else {"previous_response_id": self.handle}
+        went_on_from = {} if self.handle is None else {"previous_response_id": self.handle}
+        return {"store": self.keeps, **went_on_from}
 
     def contradicts(self, echo: Echo, failures: Failures) -> AdapterError | None:
         told, said = self.handle, echo.previous_response_id
@@ -62,7 +63,7 @@ class InConversation:
     @property
     def fields(self) -> dict[str, Json]:
         # Not as an object: OGX takes a string only.
-        return {"conversation": self.handle}
+        return {"store": True, "conversation": self.handle}
 
     def contradicts(self, echo: Echo, failures: Failures) -> AdapterError | None:
         said = echo.conversation.get("id") if isinstance(echo.conversation, dict) else echo.conversation

@@ -150,7 +150,7 @@ class ResponsesService:
 
     async def begin(self, continuing: Continuing) -> str | None:
         """The handle of a response that is not kept, as soon as it says anything."""
-        body = self._fields | {"input": QUESTION, "store": False} | continuing.fields
+        body = self._fields | {"input": QUESTION} | continuing.fields | {"store": False}
         reading = Reading(self._failures, continuing)
         return await begin(self._http, self._url, body, reading.receive, self._failures, handle=continuing.handle)
 

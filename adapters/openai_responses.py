@@ -216,7 +216,7 @@ def _fixed_fields(settings: ResponsesSettings) -> dict[str, Json]:
         "metadata": settings.metadata,
     }
     said = {name: value for name, value in optional.items() if value is not None}
-    return {"model": settings.model, "store": keeps, "stream": True, **said, **settings.extra_body}
+    return {"model": settings.model, "stream": True, **said, **settings.extra_body}
 
 
 factory = AdapterFactory(

@@ -265,8 +265,7 @@ class Runner:
             work.live.context_id,
             work.agent.adapter.ownership,
             direct_replies=work.may_reply,
-            tolerate_missing_handle=handles.may_be_missing(lane.thread)
-            or (policies.on_missing_handle == "tolerate" and lane.thread.handle is not None),
+            tolerate_missing_handle=policies.on_missing_handle == "tolerate" and lane.thread.handle is not None,
             shadow=policies.shadow_history,
         )
         return Turn(facts, self._clock)
@@ -319,10 +318,11 @@ class Runner:
         if serving.work.cancel_asked:
             raise asyncio.CancelledError
         request = await self._prepare(serving)
-        machine = serving.machine
+        machine, thread = serving.machine, serving.lane.thread
+        static = handles.is_static(thread)
         async with aclosing(serving.work.agent.adapter.call(request)) as events:
             async for event in events:
-                commands = machine.receive(event)
+                commands = machine.receive(handles.in_conversation(thread, event) if static else event)
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(serving, commands[0].update)
                 elif commands:
@@ -442,24 +442,23 @@ class Runner:
 
     async def _note_pending(self, serving: _Serving, handle: str) -> None:
         """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
-        thread, journal = serving.lane.thread, serving.work.live.journal
-        pending = Pending(serving.work.service_call, handle)
-        if not handles.is_static(thread):
-            journal.note(pending)
-        elif handles.behind(thread, handle) != thread.handle:
+        journal, pending = serving.work.live.journal, Pending(serving.work.service_call, handle)
+        if handles.is_static(serving.lane.thread):
             await journal.commit(lambda row: (pending,) if row is None else (pending, Append(row)))
+        else:
+            journal.note(pending)
 
     def _complete(self, serving: _Serving, command: CloseCall) -> Complete:
         thread = serving.lane.thread
-        # Without a new handle a chain goes on from before this request, and does not hold what it carried.
-        carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY or handles.is_static(thread)
+        # Without a new handle the chain goes on from before this request, and does not hold what it carried.
+        carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
         return Complete(
             thread=thread.id,
             generation=thread.generation,
             turn=serving.work.turn,
             service_call=serving.work.service_call,
             handle_in=thread.handle,
-            handle_out=handles.behind(thread, command.handle),
+            handle_out=command.handle if command.handle is not None else thread.handle,
             state=command.state,
             usage=command.usage,
             items=command.items,

@@ -54,10 +54,11 @@ def test_27_an_answer_is_in_the_conversation_that_was_named(said: Any, kind: Err
     assert fault(CONV, conversation=said) is kind
 
 
-def test_a_request_names_one_of_the_two_or_none() -> None:
-    assert Chain().fields == {}
-    assert Chain("resp_0").fields == {"previous_response_id": "resp_0"}
-    assert CONV.fields == {"conversation": "conv_1"}
+def test_a_request_names_one_of_the_two_or_none_and_whether_it_is_to_be_kept() -> None:
+    assert Chain().fields == {"store": True}
+    assert Chain(keeps=False).fields == {"store": False}
+    assert Chain("resp_0").fields == {"store": True, "previous_response_id": "resp_0"}
+    assert CONV.fields == {"store": True, "conversation": "conv_1"}
 
 
 def test_the_handle_is_the_answer_s_own_id_or_none_or_stays() -> None:

@@ -240,7 +240,6 @@ ROWS = [
         ["COMPLETED", "FAILED", "FAILED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "U 3"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", "U 3"])],
-        bs=[(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"])],
     ),
     both(
         "cancelled",

@@ -31,6 +31,10 @@ def calls(path: Path) -> list[tuple[Any, ...]]:
     return query(path, "SELECT handle_in, pending_handle, handle_out FROM service_call ORDER BY prepared_at, id")
 
 
+def deletions(path: Path) -> list[str]:
+    return [handle for (handle,) in query(path, "SELECT handle FROM delete_job")]
+
+
 def thread(path: Path) -> list[tuple[Any, ...]]:
     return query(path, "SELECT handle_kind, handle FROM thread")
 
@@ -71,6 +75,7 @@ async def test_25_a_completed_call_need_not_name_a_static_handle_again(core: Cor
     core.agent(adapter)
     tasks = [await core.send(text, context="x") for text in "123"]
     assert [told(task) for task in tasks] == [COMPLETED] * 3
+    assert [(await core.get(task.id)).metadata for task in tasks] == [None] * 3
     assert adapter.sent == [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"])]
 
 
@@ -111,11 +116,10 @@ async def test_35_where_it_cannot_be_stored_nothing_is_said_in_it(core: Core) ->
 @pytest.mark.parametrize(
     "failure",
     [
-        [AdapterError(ErrorClass.RATE_LIMITED, "429")],
-        [AdapterError(ErrorClass.LOCKED, "")],
+        [AdapterError(ErrorClass.REJECTED, "400")],
         [TextDelta("par"), AdapterError(ErrorClass.INTERRUPTED, "cut")],
     ],
-    ids=["rejected", "locked", "cut"],
+    ids=["rejected", "cut"],
 )
 async def test_35_a_first_call_that_fails_leaves_its_conversation_pending_and_the_next_turn_makes_its_own(
     core: Core, failure: Script
@@ -131,12 +135,14 @@ async def test_35_a_first_call_that_fails_leaves_its_conversation_pending_and_th
 
 async def test_35_a_failure_in_a_known_conversation_leaves_it_where_it_is(core: Core) -> None:
     adapter = ScriptedAdapter(
-        BS, made("A1", "c"), [CallStarted("c"), AdapterError(ErrorClass.LOCKED, "")], says("A3", "c")
+        BS, made("A1", "c"), [CallStarted("c"), AdapterError(ErrorClass.REJECTED, "")], says("A3", "c")
     )
     core.agent(adapter)
     tasks = [await core.send(text, context="x") for text in "123"]
-    assert [told(task) for task in tasks] == [COMPLETED, ("FAILED", ErrorClass.LOCKED), COMPLETED]
+    assert [told(task) for task in tasks] == [COMPLETED, ("FAILED", ErrorClass.REJECTED), COMPLETED]
     assert adapter.sent == [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"])]
+    # Unlike the pending response of a chain, the conversation is nothing to delete.
+    assert deletions(core.path) == []
 
 
 async def test_38_open_calls_are_answered_in_the_conversation_together_with_the_next_message(core: Core) -> None:

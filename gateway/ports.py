@@ -52,7 +52,10 @@ class ServiceRequest(msgspec.Struct, frozen=True):
 
 
 class CallStarted(msgspec.Struct, frozen=True):
-    """The backend has taken the request; `handle` is the pending one, kept for cancel and delete only."""
+    """The backend has taken the request; `handle` is the pending one, kept for cancel, fetch and delete only.
+
+    A static handle that this call makes first comes before the request is sent: the call goes on when it is stored.
+    """
 
     handle: str | None = None
 
@@ -259,6 +262,58 @@ class Forgetting(Protocol):
 
     async def forget(self, handle: str) -> None:
         """Returns also when the backend has no such thing (any more). Raises: AdapterError when it did not answer so."""
+        ...
+
+
+class Fate(StrEnum):
+    """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`events` are what `call` would have given, to CallCompleted with the confirmed handle; only of what COMPLETED."""
+
+    fate: Fate
+    events: tuple[AdapterEvent, ...] = ()
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """An ability, of a rotating handle: to look up what became of a call, by the pending handle that it had."""
+
+    async def fetch(self, pending: str) -> Fetched:
+        """Changes nothing at the backend. Raises: AdapterError when it could not be asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a conversation holds of a request, behind the end of the last completed call.
+
+    `held`: so many of the request's items, from the first on, are there: they must not be sent again. `answer`: what the
+    backend added behind them, as `call` would have given it, to CallCompleted; empty when it added nothing.
+    """
+
+    held: int
+    answer: tuple[AdapterEvent, ...] = ()
+
+
+@runtime_checkable
+class TailListing(Protocol):
+    """An ability, of a static handle: to see what of a call whose end nobody heard is in the conversation."""
+
+    async def tail(self, request: ServiceRequest) -> Tail | None:
+        """`request` is that call's, or the next one's: handle and state of the thread, the items that are due.
+
+        None: the backend's list does not reach back to the last completed call. A response that still runs leaves
+        nothing before it ends: behind LOCKED this has to be asked again. Raises: AdapterError when it could not be
+        asked, HANDLE_NOT_FOUND when the conversation is gone.
+        """
         ...
 
 

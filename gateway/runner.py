@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
+from gateway import handles
 from gateway.agents import Agent
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
+    Append,
     Caller,
     CommitPoint,
     Complete,
@@ -317,10 +319,11 @@ class Runner:
         if serving.work.cancel_asked:
             raise asyncio.CancelledError
         request = await self._prepare(serving)
-        machine = serving.machine
+        machine, thread = serving.machine, serving.lane.thread
+        static = handles.is_static(thread)
         async with aclosing(serving.work.agent.adapter.call(request)) as events:
             async for event in events:
-                commands = machine.receive(event)
+                commands = machine.receive(handles.in_conversation(thread, event) if static else event)
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(serving, commands[0].update)
                 elif commands:
@@ -427,7 +430,7 @@ class Runner:
                 case Publish(update=update):
                     self._publish(serving, update)
                 case NotePending(handle=handle):
-                    serving.work.live.journal.note(Pending(serving.work.service_call, handle))
+                    await self._note_pending(serving, handle)
                 case CloseCall():
                     points.append(self._complete(serving, command))
                 case DropCall():
@@ -437,6 +440,14 @@ class Runner:
                     reply = command
                 case EndTurn():
                     await self._end(serving, command, tuple(points), reply)
+
+    async def _note_pending(self, serving: _Serving, handle: str) -> None:
+        """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
+        journal, pending = serving.work.live.journal, Pending(serving.work.service_call, handle)
+        if handles.is_static(serving.lane.thread):
+            await journal.commit(lambda row: (pending,) if row is None else (pending, Append(row)))
+        else:
+            journal.note(pending)
 
     def _complete(self, serving: _Serving, command: CloseCall) -> Complete:
         thread = serving.lane.thread

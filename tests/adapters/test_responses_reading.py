@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters._failures import Failures
+from adapters._responses_continuing import Chain
 from adapters._responses_reading import Reading
 from gateway.items import OpaqueItem, ReasoningItem
 from gateway.model import Part
@@ -35,7 +36,7 @@ COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "
 
 def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
     """What a stream becomes; it must end by itself."""
-    reading = Reading(Failures(()), keeps=keeps, handle=handle)
+    reading = Reading(Failures(()), Chain(handle, keeps=keeps))
     events: list[AdapterEvent] = []
     for event in stream:
         assert not reading.ended

@@ -228,7 +228,8 @@ class Reading:
         if self._unclaimed:
             _log.warning("%d tool outputs belong to no call of their response", len(self._unclaimed))
         self.ended = True
-        handle = response.id if self._keeps else None
+        # One that the backend kept although it should not has to be named, to be deleted there.
+        handle = response.id if self._keeps or response.store else None
         return (*events, CallCompleted(handle, usage=response.usage, finish=finish, stored=response.store))
 
     def _only_in_the_end(self, response: _Response) -> Iterator[AdapterEvent]:

@@ -84,9 +84,9 @@ class ResponsesAdapter:
     def __init__(self, settings: ResponsesSettings) -> None:
         self._keeps = settings.owner is StorageOwner.BACKEND
         self.ownership = (
-            Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
+            Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
             if self._keeps
-            else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
+            else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
         )
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/responses"
@@ -96,11 +96,12 @@ class ResponsesAdapter:
         self._http = HttpClient(settings.timeouts, self._failures, settings.key)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        handle = request.handle if self._keeps else None
-        body = self._fields | {"input": encode_input(request.items)}
+        keeps = self._keeps if request.owner is None else request.owner is StorageOwner.BACKEND
+        handle = request.handle if keeps else None
+        body = self._fields | {"store": keeps, "input": encode_input(request.items)}
         if handle is not None:
             body["previous_response_id"] = handle
-        reading = Reading(self._failures, keeps=self._keeps, handle=handle, verifies=self._verifies)
+        reading = Reading(self._failures, keeps=keeps, handle=handle, verifies=self._verifies)
         async with self._http.post_stream(self._url, msgspec.json.encode(body), handle=handle) as stream:
             async for batch in stream:
                 for data in batch:

@@ -26,16 +26,24 @@ class View:
     positions: tuple[int, ...]
 
 
-def project(ownership: Ownership, records: Sequence[HistoryRecord], turn_id: str) -> View:
+def project(
+    ownership: Ownership,
+    records: Sequence[HistoryRecord],
+    turn_id: str,
+    *,
+    anew: bool = False,
+    whole_turns: bool = False,
+) -> View:
     """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
 
-    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY: the whole conversation.
+    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY, and a chain that begins `anew`
+    behind a lost one: the whole conversation. `whole_turns`: a turn that failed is left out with all that it brought.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
-    due = [r for r in records if r.replayable and r.turn <= number]
+    due = [r for r in records if r.replayable and r.turn <= number and not (whole_turns and r.failed)]
     unsent = [r for r in due if r.sent_in is None]
     positions = tuple(r.position for r in unsent)
-    if ownership.owner is StorageOwner.GATEWAY:
+    if anew or ownership.owner is StorageOwner.GATEWAY:
         return View(_whole(ownership, due), positions)
     outputs = [r.item for r in unsent if isinstance(r.item, OutputItem)]
     users = [r.item for r in unsent if isinstance(r.item, UserItem)]

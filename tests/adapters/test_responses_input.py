@@ -280,5 +280,9 @@ def test_who_keeps_the_conversation_is_declared() -> None:
     def ownership(**history: str) -> Ownership:
         return factory.build(factory.settings.model_validate({"model": "m", "history": history})).ownership
 
-    assert ownership() == ownership(owner="backend") == Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
-    assert ownership(owner="gateway") == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
+    assert (
+        ownership() == ownership(owner="backend") == Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
+    )
+    assert ownership(owner="gateway") == Ownership(
+        StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True
+    )

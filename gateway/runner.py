@@ -419,9 +419,12 @@ class Runner:
             wait=round(seconds, 3),
         )
         failed = self._drop(serving, DropCall("failed", error.kind, ()), loses=False)
-        await work.live.journal.commit(lambda row: (*_appended(row), *failed))
-        work.prepared = False
-        serving.attempt, serving.tries, serving.pending = serving.attempt + 1, serving.tries + 1, None
+
+        def stored() -> None:
+            work.prepared, serving.pending = False, None
+
+        await work.live.journal.commit(lambda row: (*_appended(row), *failed), None, stored)
+        serving.attempt, serving.tries = serving.attempt + 1, serving.tries + 1
         await self._pace.sleep(seconds)
         await self._take_call(serving)
 

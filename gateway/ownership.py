@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.agents import AgentPolicies
-from gateway.commits import BeginEpoch, ThreadRecord
+from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Rewind, ThreadRecord
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.ports import ErrorClass
 
@@ -83,15 +83,34 @@ def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None =
     return BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
 
 
-def entered(thread: ThreadRecord, point: BeginEpoch) -> ThreadRecord:
-    """The thread's row behind it."""
-    return replace(
-        thread,
-        epoch=thread.epoch + 1,
-        owner=point.owner,
-        handle_kind=point.handle_kind,
-        handle=point.handle,
-        generation=thread.generation + 1,
-        adapter_state=None,
-        lost=False,
-    )
+def goes_back(thread: ThreadRecord, status: str, policies: AgentPolicies) -> bool:
+    """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
+    failed = status == "failed" and policies.persistence == "per_turn"
+    return failed and thread.handle_kind is HandleKind.ROTATING
+
+
+# --- what commit points do to a thread --------------------------------------------------------------------------------
+
+
+def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
+    """The thread's row as the point leaves it."""
+    match point:
+        case Complete(handle_out=handle, state=state):
+            state = state if state is not None else thread.adapter_state
+            return replace(thread, handle=handle, adapter_state=state, generation=thread.generation + 1)
+        case Rewind(handle=handle) if handle != thread.handle:
+            return replace(thread, handle=handle, generation=thread.generation + 1)
+        case BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
+            following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
+            return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
+        case Lose():
+            return replace(thread, lost=True)
+        case _:
+            return thread
+
+
+def led_to(points: Sequence[CommitPoint]) -> list[str]:
+    """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
+    handles = {p.handle_out for p in points if isinstance(p, Complete) and p.handle_out != p.handle_in}
+    handles |= {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
+    return sorted(handle for handle in handles if handle is not None)

@@ -19,7 +19,6 @@ from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
     Append,
-    BeginEpoch,
     Caller,
     CommitPoint,
     Complete,
@@ -291,7 +290,7 @@ class Runner:
     async def _run(self, lane: Lane, work: Work) -> None:
         work.begun = True
         try:
-            await self._turn(_Serving(work, lane, self._machine(work, lane)))
+            await self._turn(_Serving(work, lane, self._machine(work, lane), base=lane.thread.handle))
         except Conflict as error:
             log.warning("turn.lost", task=work.live.id, turn=work.turn, error=str(error))
             lane.current = False
@@ -436,7 +435,7 @@ class Runner:
             raise error
         failed = self._drop(serving, DropCall("failed", error.kind, ()), loses=False)
         begin = ownership.epoch(lane.thread, self._clock.row_id(), following)
-        thread = ownership.entered(lane.thread, begin)
+        thread = ownership.behind(lane.thread, begin)
         serving.attempt, serving.tries, serving.pending, serving.base = serving.attempt + 1, 0, None, None
         prepare = self._lease_and_call(thread, work.turn, work.live.id, serving.attempt)
 
@@ -455,7 +454,6 @@ class Runner:
 
     async def _prepare(self, serving: _Serving) -> ServiceRequest:
         await self._take_call(serving)
-        serving.base = serving.lane.thread.handle
         serving.deadline = self._clock.monotonic() + serving.work.agent.policies.turn_timeout
         return await self._request(serving)
 
@@ -530,6 +528,7 @@ class Runner:
         def stored() -> None:
             work.live.status = working
             work.service_call, work.prepared = prepare.service_call, True
+            serving.base = lane.thread.handle if takes_lease else serving.base
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + takes_lease), True
 
         await work.live.journal.commit(points, final, stored)
@@ -631,7 +630,7 @@ class Runner:
     def _conflict(self, serving: _Serving, command: Conflicting, before: list[CommitPoint]) -> list[CommitPoint]:
         thread = serving.lane.thread
         for point in before:
-            thread = _behind(thread, point)
+            thread = ownership.behind(thread, point)
         if command.adopts:
             log.warning("thread.adopted", agent=serving.work.agent.name, thread=thread.id)
             backend = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
@@ -652,7 +651,8 @@ class Runner:
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]
         goes = lane.running is work and not lane.waiting
-        points = (*points, *self._way_back(serving, end))
+        if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
+            points = (*points, Rewind(lane.thread.id, work.turn, serving.base, now))
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             finish = Finish(
@@ -677,7 +677,7 @@ class Runner:
             live.status = final
             lane.leased = lane.leased and not goes
             for point in points:
-                lane.thread = _behind(lane.thread, point)
+                lane.thread = ownership.behind(lane.thread, point)
             if not work.opened.done():
                 work.opened.set_result(reply.message if reply is not None else None)
 
@@ -687,19 +687,9 @@ class Runner:
             await self._leave_behind(serving, points)
             raise
 
-    def _way_back(self, serving: _Serving, end: EndTurn) -> list[CommitPoint]:
-        """With `per_turn` a failed turn has not been, for the backend too. Source: state-model, section 8."""
-        thread = serving.lane.thread
-        leaves = end.status == "failed" and serving.work.agent.policies.persistence == "per_turn"
-        if not leaves or not serving.work.service_call or thread.handle_kind is not HandleKind.ROTATING:
-            return []
-        return [Rewind(thread.id, serving.work.turn, serving.base, self._clock.now())]
-
     async def _leave_behind(self, serving: _Serving, points: tuple[CommitPoint, ...]) -> None:
         """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39."""
-        led_to = {p.handle_out for p in points if isinstance(p, Complete) and p.handle_out != p.handle_in}
-        led_to |= {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
-        orphans = [self._orphan(serving, handle) for handle in sorted(filter(None, led_to))]
+        orphans = [self._orphan(serving, handle) for handle in ownership.led_to(points)]
         if orphans:
             with suppress(Conflict, LedgerUnavailable):
                 await self._ledger.commit(*orphans)
@@ -720,22 +710,6 @@ def _facts(work: Work, lane: Lane) -> TurnFacts:
 
 def _appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
     return () if row is None else (Append(row),)
-
-
-def _behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
-    """The thread's row behind what a unit does to it."""
-    match point:
-        case Complete(handle_out=handle, state=state):
-            state = state if state is not None else thread.adapter_state
-            return replace(thread, handle=handle, adapter_state=state, generation=thread.generation + 1)
-        case Rewind(handle=handle) if handle != thread.handle:
-            return replace(thread, handle=handle, generation=thread.generation + 1)
-        case BeginEpoch():
-            return ownership.entered(thread, point)
-        case Lose():
-            return replace(thread, lost=True)
-        case _:
-            return thread
 
 
 def _is_cancelled() -> bool:

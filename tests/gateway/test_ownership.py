@@ -6,15 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.agents import AgentPolicies
-from gateway.commits import BeginEpoch, ThreadRecord
+from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Release, Rewind, ThreadRecord
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.model import Part
 from gateway.ownership import (
     begins_anew,
+    behind,
     contradiction,
-    entered,
     epoch,
+    goes_back,
     is_complete,
+    led_to,
     of_thread,
     serves,
     successor,
@@ -156,8 +158,54 @@ def test_the_next_epoch_begins_without_what_belonged_to_the_one_before() -> None
     before = thread(BR, "r1", lost=True)
     point = epoch(before, "old", BR)
     assert point == BeginEpoch("th", 7, "old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
-    after = entered(before, point)
+    after = behind(before, point)
     assert after == replace(before, epoch=2, handle=None, generation=8, adapter_state=None, lost=False)
     assert [begins_anew(before), begins_anew(after), begins_anew(replace(after, handle="q1"))] == [False, True, False]
     assert not begins_anew(thread(BR))
     assert not begins_anew(thread(G, epoch=2))
+
+
+# --- what commit points do to a thread ---
+
+COMPLETE = Complete("th", 7, "t", "s", "r1", "r2", None, None, (), (), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("point", "changes"),
+    [
+        (COMPLETE, {"handle": "r2", "generation": 8}),
+        (replace(COMPLETE, state={"n": 2}), {"handle": "r2", "generation": 8, "adapter_state": {"n": 2}}),
+        (Rewind("th", "t", "r0", 0), {"handle": "r0", "generation": 8}),
+        (Rewind("th", "t", "r1", 0), {}),
+        (Lose("th", 7), {"lost": True}),
+        (Orphan("th", "echo", "r9", 0), {}),
+        (Release("th", "me"), {}),
+    ],
+)
+def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes: dict[str, Any]) -> None:
+    before = thread(BR, "r1")
+    assert behind(before, point) == replace(before, **changes)
+
+
+@pytest.mark.parametrize(
+    ("of", "status", "persistence", "back"),
+    [
+        (BR, "failed", "per_turn", True),
+        (BR, "failed", "per_service_call", False),
+        (BR, "cancelled", "per_turn", False),
+        (BR, "completed", "per_turn", False),
+        (G, "failed", "per_turn", False),
+        (BS, "failed", "per_turn", False),
+    ],
+)
+def test_only_a_chain_goes_back_behind_a_turn_that_failed_and_has_not_been(
+    of: Ownership, status: str, persistence: Any, back: bool
+) -> None:
+    assert goes_back(thread(of), status, AgentPolicies(persistence=persistence)) is back
+
+
+def test_what_a_lost_unit_led_to_is_nobodys() -> None:
+    kept = replace(COMPLETE, handle_out="r1")
+    adopted = epoch(thread(G), "old", BR, "x1")
+    assert led_to((kept, Release("th", "me"))) == []
+    assert led_to((COMPLETE, adopted, Orphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.failures import UNKNOWN_TOOL
+from gateway.commits import Prepare
+from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
 from gateway.items import Ownership
 from gateway.model import Task, TaskState
 from gateway.ports import (
@@ -18,7 +19,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from tests.gateway.core import START, Core, answer, query, running_core, said, soon
+from tests.gateway.core import START, Core, answer, query, running_core, said, soon, until
 from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -274,3 +275,27 @@ async def test_59_with_per_turn_a_canceled_turn_stays(core: Core, ownership: Own
     await core.cancel(task.id)
     await core.send("3", context="c")
     assert adapter.sent[2] == (("r1", ["U 2", "U 3"]) if ownership is BR else (None, ["U 1", "A A1", "U 2", "U 3"]))
+
+
+async def test_59_with_per_turn_a_turn_that_failed_before_its_call_leaves_the_handle_alone(core: Core) -> None:
+    pause = Pause()
+    adapter = ScriptedAdapter(BR, says("A1", "r1"), [pause, *says("A2", "r2")], says("A4", "r4"))
+    core.agent(adapter, **PER_TURN)
+    await core.send("1", context="c")
+    await core.send("2", context="c", at_once=True)
+    await soon(pause.reached.wait())
+    core.agent(adapter, turn_timeout=0.02, **PER_TURN)
+    third = await core.send("3", context="c", at_once=True)
+    work = core.runner.work(third.id)
+    assert work is not None
+    gate = core.ledger.hold(Prepare)
+    pause.go.set()
+    await soon(gate.reached.wait())
+    await until(lambda: work.task is not None and work.task.cancelling())
+    core.ledger.let_go()
+    await soon(core.runner.idle())
+    assert failed(await core.get(third.id)) == TURN_TIMEOUT
+    assert query(core.path, "SELECT handle FROM thread") == [("r2",)]
+    core.agent(adapter, **PER_TURN)
+    await core.send("4", context="c")
+    assert adapter.sent[2] == ("r2", ["U 4"])

@@ -109,8 +109,13 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return thread
 
 
-def led_to(points: Sequence[CommitPoint]) -> list[str]:
+def orphan(thread: ThreadRecord, pending: str | None) -> str | None:
+    """What of a call that failed is nobody's: its response, but never a conversation that others may go on with."""
+    return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None
+
+
+def led_to(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
     """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
-    handles = {p.handle_out for p in points if isinstance(p, Complete) and p.handle_out != p.handle_in}
-    handles |= {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
+    handles = {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
+    handles |= {orphan(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)

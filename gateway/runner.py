@@ -620,8 +620,9 @@ class Runner:
         points: list[CommitPoint] = [fail]
         if loses and command.error_class in ownership.LOST and thread.handle is not None and not thread.lost:
             points.append(Lose(thread.id, thread.generation))
-        if serving.pending is not None:
-            points.append(self._orphan(serving, serving.pending))
+        left = ownership.orphan(thread, serving.pending)
+        if left is not None:
+            points.append(self._orphan(serving, left))
         return points
 
     def _orphan(self, serving: _Serving, handle: str) -> Orphan:
@@ -689,7 +690,7 @@ class Runner:
 
     async def _leave_behind(self, serving: _Serving, points: tuple[CommitPoint, ...]) -> None:
         """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39."""
-        orphans = [self._orphan(serving, handle) for handle in ownership.led_to(points)]
+        orphans = [self._orphan(serving, handle) for handle in ownership.led_to(serving.lane.thread, points)]
         if orphans:
             with suppress(Conflict, LedgerUnavailable):
                 await self._ledger.commit(*orphans)

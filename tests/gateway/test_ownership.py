@@ -18,6 +18,7 @@ from gateway.ownership import (
     is_complete,
     led_to,
     of_thread,
+    orphan,
     serves,
     successor,
 )
@@ -207,5 +208,11 @@ def test_only_a_chain_goes_back_behind_a_turn_that_failed_and_has_not_been(
 def test_what_a_lost_unit_led_to_is_nobodys() -> None:
     kept = replace(COMPLETE, handle_out="r1")
     adopted = epoch(thread(G), "old", BR, "x1")
-    assert led_to((kept, Release("th", "me"))) == []
-    assert led_to((COMPLETE, adopted, Orphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]
+    assert led_to(thread(BR, "r1"), (kept, Release("th", "me"))) == []
+    assert led_to(thread(BR, "r1"), (COMPLETE, adopted, Orphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]
+
+
+def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left() -> None:
+    assert [orphan(thread(of, "h1"), "h2") for of in (BR, BS, G)] == ["h2", None, None]
+    assert [orphan(thread(BR, "h1"), pending) for pending in ("h1", None)] == [None, None]
+    assert led_to(thread(BS), (replace(COMPLETE, handle_in=None, handle_out="c1"),)) == []

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.commits import Prepare
 from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
-from gateway.items import Ownership
+from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Task, TaskState
 from gateway.ports import (
     AdapterError,
@@ -23,6 +23,7 @@ from tests.gateway.core import START, Core, answer, query, running_core, said, s
 from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
 PER_TURN = {"persistence": "per_turn"}
 JOBS = "SELECT adapter, handle FROM delete_job ORDER BY handle"
 HANDLED: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", "3")]
@@ -73,6 +74,17 @@ async def test_37_an_open_call_that_the_chain_does_not_hold_is_not_answered_ther
     for text in "123":
         await core.send(text, context="c")
     assert adapter.sent[2] == ("r1", ["U 2", "U 3"])
+
+
+async def test_38_open_calls_of_a_static_conversation_are_repaired_forward(core: Core) -> None:
+    fails: Script = [CallStarted("c1"), AdapterError(ErrorClass.BACKEND_FAILED, "")]
+    adapter = ScriptedAdapter(BS, says("A1", "c1"), [*OPEN[:2], CallCompleted("c1")], fails, says("A4", "c1"))
+    core.agent(adapter)
+    for text in "1234":
+        await core.send(text, context="c")
+    outputs = [f"O c1 {NOT_AVAILABLE}", f"O c2 {NOT_AVAILABLE}"]
+    assert adapter.sent[1:] == [("c1", ["U 2"]), ("c1", [*outputs, "U 3"]), ("c1", [*outputs, "U 3", "U 4"])]
+    assert query(core.path, JOBS) == []
 
 
 @BOTH

@@ -59,6 +59,18 @@ class ResponsesSettings(OpenAISettings):
     verify_chain: bool = Field(
         True, description="Fail when the service says that it did not go on from the response it was told to."
     )
+    repeat_unknown: bool = Field(
+        False,
+        description="Send a request again when nobody knows what became of it: costs tokens, and nothing else without tools.",
+    )
+
+    @model_validator(mode="after")
+    def _nothing_is_done_twice(self) -> Self:
+        if self.repeat_unknown and self.tools:
+            raise ValueError(
+                "'repeat_unknown: true' and 'tools' exclude each other: what a tool did would be done twice"
+            )
+        return self
 
     @model_validator(mode="after")
     def _no_decided_fields(self) -> Self:
@@ -84,7 +96,9 @@ class ResponsesAdapter:
     def __init__(self, settings: ResponsesSettings) -> None:
         self._keeps = settings.owner is StorageOwner.BACKEND
         self.ownership = (
-            Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
+            Ownership(
+                StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=settings.repeat_unknown or None, either=True
+            )
             if self._keeps
             else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
         )

@@ -17,7 +17,10 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class ThreadRecord(msgspec.Struct, frozen=True):
-    """One context on one agent's backend. `context` is the row's id, never the public one."""
+    """One context on one agent's backend. `context` is the row's id, never the public one.
+
+    `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
+    """
 
     id: str
     context: str
@@ -28,6 +31,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     handle: str | None
     generation: int
     adapter_state: Json
+    lost: bool = False
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -230,6 +234,45 @@ class Release(msgspec.Struct, frozen=True):
     holder: str
 
 
+class Lose(msgspec.Struct, frozen=True):
+    """The thread's handle leads nowhere any more; it stays, so that nothing goes on without what was said before."""
+
+    thread: str
+    generation: int
+
+
+class BeginEpoch(msgspec.Struct, frozen=True):
+    """The thread goes on in its next epoch, from `handle`. `closed`: the row that keeps the epoch that ends.
+
+    The live row keeps its id, with all items, turns and the lease.
+    """
+
+    thread: str
+    generation: int
+    closed: str
+    owner: StorageOwner
+    handle_kind: HandleKind
+    handle: str | None
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    """A thread goes back to the handle at which the turn began; those that the turn led to are left for deletion."""
+
+    thread: str
+    turn: str
+    handle: str | None
+    now: int
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    """A handle from which nobody will go on: left for deletion at the backend of this agent."""
+
+    thread: str
+    agent: str
+    handle: str
+    now: int
+
+
 class DeleteContext(msgspec.Struct, frozen=True):
     """C7: all that was said in a context goes, and its threads move on, so that what still runs there comes too late.
 
@@ -242,7 +285,23 @@ class DeleteContext(msgspec.Struct, frozen=True):
     now: int
 
 
-CommitPoint = Accept | Prepare | Pending | Complete | Fail | Finish | Close | Append | Renew | Release | DeleteContext
+CommitPoint = (
+    Accept
+    | Prepare
+    | Pending
+    | Complete
+    | Fail
+    | Finish
+    | Close
+    | Append
+    | Renew
+    | Release
+    | Lose
+    | BeginEpoch
+    | Rewind
+    | Orphan
+    | DeleteContext
+)
 
 
 class Conflict(Exception):

@@ -11,6 +11,7 @@ from gateway import items
 from gateway.commits import (
     Accept,
     Append,
+    BeginEpoch,
     Close,
     CommitPoint,
     Complete,
@@ -18,12 +19,15 @@ from gateway.commits import (
     EventRow,
     Fail,
     Finish,
+    Lose,
     NewItem,
     NewToolCall,
+    Orphan,
     Pending,
     Prepare,
     Release,
     Renew,
+    Rewind,
 )
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
@@ -67,15 +71,43 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _finish(point)
         case Close():
             return _close(point)
-        case Renew():
-            return [
-                (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
-                for thread in point.threads
-            ]
-        case Release():
-            return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+        case Renew() | Release():
+            return _lease(point)
+        case Lose() | BeginEpoch() | Rewind() | Orphan():
+            return _elsewhere(point)
         case DeleteContext():
             return _delete_context(point)
+
+
+def _lease(point: Renew | Release) -> list[Step]:
+    if isinstance(point, Release):
+        return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+    return [
+        (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
+        for thread in point.threads
+    ]
+
+
+def _elsewhere(point: Lose | BeginEpoch | Rewind | Orphan) -> list[Step]:
+    """Of a thread that cannot simply go on from its handle."""
+    values: dict[str, Value] = {"thread": point.thread}
+    match point:
+        case Lose():
+            return [(do.LOSE_HANDLE, values | {"generation": point.generation})]
+        case BeginEpoch():
+            values |= {
+                "generation": point.generation,
+                "closed": point.closed,
+                "storage_owner": point.owner.value,
+                "handle_kind": point.handle_kind.value,
+                "handle": point.handle,
+            }
+            return [(do.NEXT_EPOCH, values), (do.KEEP_EPOCH, values), (do.BEGIN_EPOCH, values)]
+        case Rewind():
+            values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
+            return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
+        case Orphan():
+            return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
 
 
 def _json(value: Json) -> str:

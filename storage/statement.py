@@ -18,3 +18,8 @@ class Listing:
 
     page: str
     total: str
+
+
+Value = str | int | bytes | None
+Step = tuple[Statement, dict[str, Value]]
+"""A statement and its parameters."""

@@ -32,10 +32,8 @@ from gateway.commits import (
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
 from storage import compiled as do
-from storage.statement import Statement
-
-Value = str | int | bytes | None
-Step = tuple[Statement, dict[str, Value]]
+from storage.shortening import shortened
+from storage.statement import Step, Value
 
 _encoder = msgspec.json.Encoder()
 
@@ -45,8 +43,8 @@ _OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "runni
 
 
 def unit(points: Iterable[CommitPoint]) -> list[Step]:
-    """The steps of all points, in their order."""
-    return [step for point in points for step in _steps(point)]
+    """The steps of all points, in their order, or shorter ones that leave the same."""
+    return shortened([step for point in points for step in _steps(point)])
 
 
 def new_secret(name: str, value: bytes) -> list[Step]:
@@ -154,6 +152,10 @@ def _accept(point: Accept) -> list[Step]:
         "message_id": point.message.message_id,
         "message": _json(point.message),
         "weight": weight(items.UserItem(point.message)),
+        "turn_status": "accepted",
+        "base_generation": None,
+        "lease_holder": None,
+        "lease_until": None,
         "digest": point.digest,
         "key_kind": point.key.kind if point.key else None,
         "key": point.key.key if point.key else None,
@@ -203,6 +205,7 @@ def _complete(point: Complete) -> list[Step]:
         "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
         "adapter_state": _json_or_null(point.state),
         "usage": _json_or_null(point.usage),
+        "pending_handle": None,
         "weight": point.weight,
         "now": point.now,
     }
@@ -223,6 +226,7 @@ def _fail(point: Fail) -> list[Step]:
         "service_call": point.service_call,
         "status": point.status,
         "error_class": point.error_class,
+        "pending_handle": None,
         "now": point.now,
     }
     return [(do.CALL_FAILED, values), *(_item(item, point, sent_in=None) for item in point.items)]

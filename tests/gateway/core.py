@@ -104,6 +104,10 @@ class FragileLedger:
         self._answers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.units: list[tuple[CommitPoint, ...]] = []
 
+    def wrap(self, around: Callable[[Ledger], Any]) -> None:
+        """Puts something between this one and the real one."""
+        self._ledger = around(self._ledger)
+
     def __getattr__(self, name: str) -> Any:
         """Every read."""
         error = self._failing_reads.get(name)

@@ -1,0 +1,491 @@
+"""Random interleavings of clients, a backend, restarts and a disk that hesitates; after each step everything is checked."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as some
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from gateway.commits import Accept, Append, Complete, Finish, Prepare
+from gateway.errors import Busy, InvalidParams, TaskNotFound, UnsupportedOperation
+from gateway.items import HandleKind, Ownership
+from gateway.ports import Ending
+from gateway.runner import LeaseTimes
+from tests.gateway.core import START, Core, answer, said, soon
+from tests.gateway.scripted import BR, G
+from tests.scenarios.checking import ENDED, LedgerFile, check, check_growth
+from tests.scenarios.steering import Operation, Process, SteeredBackend, Watching, quiet
+from tests.scenarios.world import BUG, CUT, REFUSED, WAITING, Answer, Said, World
+
+T = TypeVar("T")
+
+LEASE = LeaseTimes(600)
+"""Seconds: nothing is renewed while an example runs."""
+
+CONTEXTS = ("a", "b", "c", None)
+WAYS = ("wait", "at once", "stream")
+HELD = (Accept, Prepare, Append, Complete, Finish)
+
+# Nothing that is drawn depends on what has happened: which of two that came at once was first may differ in a repeat.
+contexts = some.sampled_from(CONTEXTS)
+ways = some.sampled_from(WAYS)
+indices = some.integers(0, 11)
+afterwards = some.sampled_from([None, None, None, 0, 1, 4])
+"""None: all goes on until nothing more can happen; n: the next step comes after n rounds of the loop."""
+
+
+class Conversations(RuleBasedStateMachine):
+    ownership: ClassVar[Ownership]
+    steps: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = TemporaryDirectory()
+        self.path = Path(self.folder.name) / "ledger.db"
+        self.world = World(SteeredBackend(self.ownership))
+        self.now = START
+        self.names = 0
+        self.held = False
+        self.calm = True
+        self.touched: set[str] | None = set()
+        self.process = self.run(self.start())
+        self.file = LedgerFile(self.path)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(coroutine)
+
+    def teardown(self) -> None:
+        self.run(self.kill())
+        self.file.close()
+        self.runner.close()
+        self.folder.cleanup()
+
+    async def start(self) -> Process:
+        return await Process(self.path, self.name("p"), self.world.backend, LEASE, self.now).started()
+
+    @property
+    def core(self) -> Core:
+        return self.process.core
+
+    def name(self, kind: str) -> str:
+        self.names += 1
+        return f"{kind}{self.names}"
+
+    # --- the end of a step
+
+    def touch(self, context: str | None) -> None:
+        if context is not None and self.touched is not None:
+            self.touched.add(context)
+
+    async def then(self, after: int | None = None) -> None:
+        """What every step ends with: all that must hold, and more of it when nothing is under way."""
+        type(self).steps += 1
+        if after is None:
+            await quiet([self.process])
+        else:
+            for _ in range(after):
+                await asyncio.sleep(0)
+        settled = after is None and not self.held
+        before, now = self.world.snapshot, self.file.read()
+        check(now)
+        check_growth(before, now, self.touched)
+        self.world.learn(now)
+        self.world.check_requests()
+        self.world.check_ends()
+        self.world.check_texts(settled=settled)
+        self.world.check_streams(settled=settled)
+        if settled:
+            self.world.check_answers()
+            self.world.let_go()
+            self.touched = set()
+        self.calm = settled
+        self.now += 1
+        self.core.time.now = self.now
+
+    # --- clients
+
+    def send(
+        self, text: str, context: str | None, way: str, where: dict[str, Any], key: str | None, *, to_a_task: bool
+    ) -> None:
+        self.touch(context)
+        refusals, welcome = self.world.reception(context, key)
+        if to_a_task and self.world.owner_of(key) is None:
+            waits = any(task.id == where["task"] and task.state in WAITING for task in self.world.tasks)
+            if not (self.calm and waits):
+                refusals = (*refusals, UnsupportedOperation)
+            welcome = welcome and waits
+        call = self.core.call(key=key)
+        asked: Operation | Watching
+        if way == "stream":
+            asked = Watching(self.process, self.core.stream(text, call, **where))
+            self.world.watching.append((None, asked))
+        else:
+            asked = Operation(self.process, self.core.send(text, call, at_once=way == "at once", **where))
+        self.world.said.append(
+            Said(
+                text,
+                context,
+                self.process,
+                asked,
+                key,
+                where,
+                at_once=way == "at once",
+                refusals=refusals,
+                welcome=welcome or not self.calm,
+            )
+        )
+
+    async def say(self, context: str | None, way: str, after: int | None, *, keyed: bool = False) -> None:
+        text = self.name("m")
+        self.send(text, context, way, {"context": context}, f"k-{text}" if keyed else None, to_a_task=False)
+        await self.then(after)
+
+    async def otherwise(self, index: int) -> None:
+        """Of a step for which there is nothing to do yet: something to do."""
+        going = self.going(index) if index % 2 else None
+        if going is None:
+            await self.say(CONTEXTS[index % 4], WAYS[index % 3], None)
+        else:
+            self.complete(going)
+            await self.then()
+
+    @rule(context=contexts, way=ways, keyed=some.booleans(), after=afterwards)
+    def message(self, context: str | None, way: str, keyed: bool, after: int | None) -> None:
+        self.run(self.say(context, way, after, keyed=keyed))
+
+    @rule(index=indices, way=ways, keyed=some.booleans(), after=afterwards)
+    def message_to_a_task(self, index: int, way: str, keyed: bool, after: int | None) -> None:
+        async def step() -> None:
+            waiting = [task for task in self.world.tasks if task.state in WAITING]
+            tasks = waiting if waiting and index % 4 else self.world.tasks
+            if tasks:
+                task, text = tasks[index % len(tasks)], self.name("m")
+                key = f"k-{text}" if keyed else None
+                self.send(text, task.context, way, {"task": task.id}, key, to_a_task=True)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, way=ways, keyed=some.booleans(), after=afterwards)
+    def the_same_again(self, index: int, way: str, keyed: bool, after: int | None) -> None:
+        """With its key it is the same message; without one a new message of the same words."""
+
+        async def step() -> None:
+            found = [said for said in self.world.said if (said.key is not None) is keyed and said.context is not None]
+            if found:
+                first = found[-1 - index % len(found)]
+                where = first.where
+                context = first.context if "task" in where else where["context"]
+                self.send(first.text, context, way, where, first.key, to_a_task="task" in where)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices)
+    def another_message_under_a_used_key(self, index: int) -> None:
+        async def step() -> None:
+            keys = [said.key for said in self.world.said if said.key is not None and said.turn is not None]
+            if keys and not self.held:
+                with pytest.raises(InvalidParams):
+                    await soon(self.core.send("other", self.core.call(key=keys[index % len(keys)])))
+                await self.then()
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def cancel(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            going = [task for task in self.world.tasks if task.state not in ENDED]
+            tasks = going if going and index % 4 else self.world.tasks
+            if tasks:
+                task = tasks[index % len(tasks)]
+                self.touch(task.context)
+                over = task.state in ENDED
+                if not over:
+                    self.world.cancel_asked.add(task.id)
+                asked = Operation(self.process, self.core.cancel(task.id))
+                self.world.cancels.append((task.id, over, asked))
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def a_client_goes_away(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            found: list[Operation | Watching] = [watching for _, watching in self.world.watching if not watching.ended]
+            found += [s.asked for s in self.world.said if isinstance(s.asked, Operation) and not s.asked.done]
+            found += [asked for _, _, asked in self.world.cancels if not asked.done]
+            if found:
+                found[index % len(found)].leave()
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, known=some.integers(-1, 9), after=afterwards)
+    def subscribe(self, index: int, known: int, after: int | None) -> None:
+        """With the number of the last event that it knows, or -1: without."""
+
+        async def step() -> None:
+            tasks = self.world.tasks
+            if tasks and not self.held:
+                task = tasks[-1 - index % len(tasks)]
+                last = known % (len(task.events) + 1) if known >= 0 else None
+                opening = self.core.subscribe(task.id, self.core.call(last=last))
+                self.world.watching.append((task.id, Watching(self.process, opening, last)))
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices)
+    def get_a_task(self, index: int) -> None:
+        async def step() -> None:
+            tasks = self.world.tasks
+            if tasks and not self.held:
+                name = tasks[-1 - index % len(tasks)].id
+                await self.then()
+                got = await soon(self.core.get(name))
+                [rows] = [rows for rows in self.world.snapshot.values() if name in rows.tasks]
+                task = rows.tasks[name]
+                assert (got.context_id, got.status.state, answer(got)) == (task.context, task.state, task.text)
+                users = [line for line in said(got) if line.startswith("U ")]
+                assert users == [f"U {turn.text}" for turn in self.world.turns(rows, name)]
+                for operation in (self.core.get, self.core.cancel, self.core.subscribe):
+                    with pytest.raises(TaskNotFound):
+                        await soon(operation(name, self.core.call("bob")))
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, size=some.integers(1, 5))
+    def list_tasks(self, index: int, size: int) -> None:
+        async def step() -> None:
+            names = sorted(self.world.snapshot)
+            if names and not self.held:
+                await self.then()
+                rows = self.world.snapshot[names[index % len(names)]]
+                listed, token = [], ""
+                while True:
+                    found = await soon(
+                        self.core.list(context_id=rows.public_id, page_size=size, page_token=token or None)
+                    )
+                    assert found.total_size == len(rows.tasks)
+                    listed += [(task.id, str(task.status.state)) for task in found.tasks]
+                    token = found.next_page_token
+                    if not token:
+                        break
+                assert sorted(listed) == sorted((task.id, task.state) for task in rows.tasks.values())
+                assert (await soon(self.core.list(self.core.call("bob")))).total_size == 0
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    # --- the backend
+
+    def going(self, index: int) -> Answer | None:
+        self.world.collect()
+        going = [answer for answer in self.world.answers if answer.goes_on]
+        if not going:
+            return None
+        self.touch(going[index % len(going)].call.request.context_id)
+        return going[index % len(going)]
+
+    @rule(index=indices, what=some.sampled_from(["text", "text", "tool", "handle"]), after=afterwards)
+    def the_backend_speaks(self, index: int, what: str, after: int | None) -> None:
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                match what:
+                    case "text":
+                        going.say(f"{self.name('t')} ")
+                    case "tool":
+                        going.use_tool(self.name("c"))
+                    case _:
+                        going.start(self.name("pending-"))
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, text=some.booleans(), ending=some.sampled_from([*Ending, *[Ending.COMPLETED] * 5]), after=afterwards)
+    def the_backend_completes(self, index: int, text: bool, ending: Ending, after: int | None) -> None:
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                self.complete(going, ending, text=text)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    def complete(self, going: Answer, ending: Ending = Ending.COMPLETED, *, text: bool = True) -> None:
+        if text:
+            going.say(self.name("t"))
+        rotates = self.ownership.handle is HandleKind.ROTATING
+        going.complete(self.name("r") if rotates else None, ending)
+
+    @rule(index=indices, how=some.sampled_from(["cut", "refused", "bug", "without a handle"]), after=afterwards)
+    def the_backend_fails(self, index: int, how: str, after: int | None) -> None:
+        """Never in a way that may be repeated: cut behind some output, or refused for good."""
+
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                match how:
+                    case "cut":
+                        going.say(self.name("t"))
+                        going.fail(CUT)
+                    case "refused":
+                        going.fail(REFUSED)
+                    case "bug":
+                        going.fail(BUG)
+                    case _:
+                        going.complete(None, Ending.COMPLETED)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    # --- the process and its disk
+
+    @rule(point=some.sampled_from(HELD), index=indices)
+    def the_disk_hesitates(self, point: type, index: int) -> None:
+        """The next unit of this kind, and all behind it, are not stored until the disk goes on."""
+
+        async def step() -> None:
+            if not self.held and self.at_work():
+                await self.then()
+                self.core.ledger.hold(point)
+                self.held, self.calm = True, False
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def the_disk_goes_on(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            if self.held:
+                self.go_on()
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    def go_on(self) -> None:
+        self.core.ledger.let_go()
+        self.held = False
+
+    def leave_all(self) -> None:
+        for said in self.world.said:
+            said.asked.leave()
+        for _, watching in self.world.watching:
+            watching.leave()
+        for _, _, asked in self.world.cancels:
+            asked.leave()
+
+    @rule(index=indices)
+    def the_process_is_restarted(self, index: int) -> None:
+        """It takes no message any more, ends what it has, and another one takes its place."""
+
+        async def step() -> None:
+            if not self.at_work():
+                await self.otherwise(index)
+                return
+            self.go_on()
+            await self.then()
+            self.core.drain.set()
+            self.touched = None
+            with pytest.raises(Busy):
+                await self.core.send("too late")
+            while going := self.going(0):
+                self.complete(going)
+                await self.then()
+                self.touched = None
+            await soon(self.core.runner.idle())
+            self.leave_all()
+            await self.process.stop()
+            self.process = await self.start()
+            await self.then()
+
+        self.run(step())
+
+    def at_work(self) -> bool:
+        return any(not turn.ended for rows in self.world.snapshot.values() for turn in rows.turns)
+
+    async def kill(self) -> None:
+        self.process.die()
+        self.leave_all()
+        await self.process.stop()
+
+    @rule(index=indices)
+    def the_process_is_killed(self, index: int) -> None:
+        """What it was about to store is lost; another one starts when its leases have run out."""
+
+        async def step() -> None:
+            if not self.at_work():
+                await self.otherwise(index)
+                return
+            self.touched = None
+            self.world.learn(self.file.read())
+            await self.kill()
+            self.world.learn(self.file.read())
+            self.held = False
+            left = [turn.id for rows in self.world.snapshot.values() for turn in rows.turns if not turn.ended]
+            self.world.orphaned.update(left)
+            self.now += int(LEASE.length * 1000) + 1
+            self.process = await self.start()
+            await self.then()
+
+        self.run(step())
+
+
+STEPS = 50
+
+
+def walk(machine: type[Conversations], ownership: Ownership, examples: int) -> int:
+    """Derandomised: every run of the tests takes the same walks, so that only a change of the code can fail them."""
+    machine.ownership, machine.steps = ownership, 0
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            # A walk opens a database and makes hundreds of commits: it is slow, and much of it is drawn.
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    return machine.steps
+
+
+@pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+def test_what_is_always_so_is_so_after_every_step_of_a_random_walk(ownership: Ownership) -> None:
+    steps = walk(Conversations, ownership, 80)
+    print(steps)
+    assert steps >= 2500

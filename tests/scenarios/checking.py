@@ -92,6 +92,13 @@ def told(event: bytes) -> tuple[str | None, str]:
     return status, "".join(part.get("text", "") for part in parts)
 
 
+@lru_cache(maxsize=100_000)
+def spoken(event: bytes) -> str | None:
+    """The id of the agent's message that an event brings."""
+    message: dict[str, str] = json.loads(event).get("statusUpdate", {}).get("status", {}).get("message", {})
+    return message.get("messageId")
+
+
 class LedgerFile:
     """The database, opened to read only; it sees what is committed and nothing else."""
 

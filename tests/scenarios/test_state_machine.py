@@ -16,7 +16,7 @@ from gateway.errors import Busy, InvalidParams, TaskNotFound, UnsupportedOperati
 from gateway.items import HandleKind, Ownership
 from gateway.ports import Ending
 from gateway.runner import LeaseTimes
-from tests.gateway.core import START, Core, answer, said, soon
+from tests.gateway.core import START, Core, soon
 from tests.gateway.scripted import BR, G
 from tests.scenarios.checking import ENDED, LedgerFile, check, check_growth
 from tests.scenarios.steering import Operation, Process, SteeredBackend, Watching, quiet
@@ -99,6 +99,7 @@ class Conversations(RuleBasedStateMachine):
         self.world.check_requests()
         self.world.check_ends()
         self.world.check_texts(settled=settled)
+        self.world.check_reads()
         self.world.check_streams(settled=settled)
         if settled:
             self.world.check_answers()
@@ -148,11 +149,14 @@ class Conversations(RuleBasedStateMachine):
 
     async def otherwise(self, index: int) -> None:
         """Of a step for which there is nothing to do yet: something to do."""
-        going = self.going(index) if index % 2 else None
+        going = self.going(index) if index % 3 else None
         if going is None:
             await self.say(CONTEXTS[index % 4], WAYS[index % 3], None)
-        else:
+        elif index % 2:
             self.complete(going)
+            await self.then()
+        else:
+            self.speak(going, index)
             await self.then()
 
     @rule(context=contexts, way=ways, keyed=some.booleans(), after=afterwards)
@@ -216,7 +220,7 @@ class Conversations(RuleBasedStateMachine):
                 if not over:
                     self.world.cancel_asked.add(task.id)
                 asked = Operation(self.process, self.core.cancel(task.id))
-                self.world.cancels.append((task.id, over, asked))
+                self.world.cancels.append((task.id, over and self.calm, asked))
                 await self.then(after)
             else:
                 await self.otherwise(index)
@@ -254,24 +258,26 @@ class Conversations(RuleBasedStateMachine):
 
         self.run(step())
 
-    @rule(index=indices)
-    def get_a_task(self, index: int) -> None:
+    @rule(index=indices, after=afterwards)
+    def get_a_task(self, index: int, after: int | None) -> None:
+        """It shows what is stored: while that goes on a beginning of it, and all of it when nothing is under way."""
+
         async def step() -> None:
             tasks = self.world.tasks
-            if tasks and not self.held:
-                name = tasks[-1 - index % len(tasks)].id
-                await self.then()
-                got = await soon(self.core.get(name))
-                [rows] = [rows for rows in self.world.snapshot.values() if name in rows.tasks]
-                task = rows.tasks[name]
-                assert (got.context_id, got.status.state, answer(got)) == (task.context, task.state, task.text)
-                users = [line for line in said(got) if line.startswith("U ")]
-                assert users == [f"U {turn.text}" for turn in self.world.turns(rows, name)]
-                for operation in (self.core.get, self.core.cancel, self.core.subscribe):
-                    with pytest.raises(TaskNotFound):
-                        await soon(operation(name, self.core.call("bob")))
-            else:
+            if not tasks:
                 await self.otherwise(index)
+                return
+            name = tasks[-1 - index % len(tasks)].id
+            self.world.reads.append((name, Operation(self.process, self.core.get(name))))
+            await self.then(after)
+            if not self.calm:
+                return
+            got = await soon(self.core.get(name))
+            [rows] = [rows for rows in self.world.snapshot.values() if name in rows.tasks]
+            self.world.check_task(got, rows)
+            for operation in (self.core.get, self.core.cancel, self.core.subscribe):
+                with pytest.raises(TaskNotFound):
+                    await soon(operation(name, self.core.call("bob")))
 
         self.run(step())
 
@@ -309,23 +315,25 @@ class Conversations(RuleBasedStateMachine):
         self.touch(going[index % len(going)].call.request.context_id)
         return going[index % len(going)]
 
-    @rule(index=indices, what=some.sampled_from(["text", "text", "tool", "handle"]), after=afterwards)
-    def the_backend_speaks(self, index: int, what: str, after: int | None) -> None:
+    @rule(index=indices, much=some.integers(0, 3), after=afterwards)
+    def the_backend_speaks(self, index: int, much: int, after: int | None) -> None:
         async def step() -> None:
             going = self.going(index)
             if going is not None:
-                match what:
-                    case "text":
-                        going.say(f"{self.name('t')} ")
-                    case "tool":
-                        going.use_tool(self.name("c"))
-                    case _:
-                        going.start(self.name("pending-"))
+                self.speak(going, much)
                 await self.then(after)
             else:
                 await self.otherwise(index)
 
         self.run(step())
+
+    def speak(self, going: Answer, much: int) -> None:
+        if much % 4 == 0:
+            going.start(self.name("pending-"))
+        for _ in range(much % 4):
+            going.say(f"{self.name('t')} ")
+            if much % 2:
+                going.use_tool(self.name("c"))
 
     @rule(index=indices, text=some.booleans(), ending=some.sampled_from([*Ending, *[Ending.COMPLETED] * 5]), after=afterwards)
     def the_backend_completes(self, index: int, text: bool, ending: Ending, after: int | None) -> None:
@@ -405,6 +413,8 @@ class Conversations(RuleBasedStateMachine):
         for _, watching in self.world.watching:
             watching.leave()
         for _, _, asked in self.world.cancels:
+            asked.leave()
+        for _, asked in self.world.reads:
             asked.leave()
 
     @rule(index=indices)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.errors import Busy, TaskNotCancelable, UnsupportedOperation
 from gateway.items import StorageOwner
-from gateway.model import TaskState
+from gateway.model import Role, Task, TaskState
 from gateway.ports import (
     AdapterError,
     CallCompleted,
@@ -17,9 +17,10 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from tests.gateway.core import events, numbers, streamed
+from tests.gateway.core import answer as shown
+from tests.gateway.core import events, numbers, said as history_of, streamed
 from tests.gateway.scripted import in_words
-from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, TurnRow, told
+from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, TurnRow, spoken, told
 from tests.scenarios.steering import QUEUED, Operation, Process, SteeredBackend, SteeredCall, Watching
 
 ENDINGS = {
@@ -108,6 +109,8 @@ class World:
         self.cancels: list[tuple[str, bool, Operation]] = []
         self.cancel_asked: set[str] = set()
         self.watching: list[tuple[str | None, Watching]] = []
+        self.reads: list[tuple[str, Operation]] = []
+        self.ended: dict[str, Task] = {}
         self.orphaned: set[str] = set()
         self.snapshot: Snapshot = {}
 
@@ -305,6 +308,30 @@ class World:
                 broken_off = turns[-1].status == "cancelled" or turns[-1].id in self.orphaned
                 if (settled or turns[-1].ended) and not broken_off:
                     assert task.text == said, f"{task.id}: {task.text!r} of {said!r}"
+
+    def check_reads(self) -> None:
+        """What was shown of a task was stored."""
+        stored = {task.id: task for task in self.tasks}
+        for name, read in self.reads:
+            if read.done and not read.lost:
+                assert stored[name].text.startswith(shown(read.result)), f"{name} was shown before it was stored"
+                over = str(read.result.status.state) in ENDED
+                assert not over or read.result.status.state == stored[name].state
+        self.reads = [asked for asked in self.reads if not asked[1].done]
+
+    def check_task(self, got: Task, rows: ContextRows) -> None:
+        """A task as it is shown when nothing is under way. Of one that has ended this never changes."""
+        task = rows.tasks[got.id]
+        assert (got.context_id, got.status.state, shown(got)) == (task.context, task.state, task.text)
+        users = [line for line in history_of(got) if line.startswith("U ")]
+        assert users == [f"U {turn.text}" for turn in self.turns(rows, task.id)]
+        messages = [message.message_id for message in got.history or () if message.role is Role.AGENT]
+        if got.status.message is not None:
+            messages.append(got.status.message.message_id)
+        assert messages == [name for event in task.events if (name := spoken(event)) is not None]
+        assert self.ended.get(task.id, got) == got
+        if task.state in ENDED:
+            self.ended[task.id] = got
 
     def check_streams(self, *, settled: bool) -> None:
         """What was streamed is stored, in order, without gap or repeat; what is stored was streamed."""

@@ -265,7 +265,9 @@ NOT_YET: dict[str, str] = {
     **dict.fromkeys(("108", "109", "109b", "109c", "109d"), _OWNERS),
     **dict.fromkeys(("118b", "135", "136", "140"), _LEASES),
     **dict.fromkeys(("26", "128", "130", "139"), _DELETION),
-    **dict.fromkeys(("30", "86", "87", "89", "90", "92", "93", "95", "96", "99", "100", "123", "124", "125", "127"), _VIEWS),
+    **dict.fromkeys(
+        ("30", "86", "87", "89", "90", "92", "93", "95", "96", "99", "100", "123", "124", "125", "127"), _VIEWS
+    ),
     **dict.fromkeys(("15", "20", "27", "38", "40"), _CONVERSATIONS),
 }
 """Numbers of the first release without a test, and why. Their test takes them out of here."""
@@ -305,7 +307,9 @@ GOLDEN: tuple[str, ...] = (
 """By the names of their rows: any list ROWS in a module of tests/scenarios may hold them."""
 
 GOLDEN_NOT_YET: dict[str, str] = {
-    **dict.fromkeys(("one tool round", "two parallel calls", "two rounds, then turn 2", "handled C1 and open C2"), _TOOLS),
+    **dict.fromkeys(
+        ("one tool round", "two parallel calls", "two rounds, then turn 2", "handled C1 and open C2"), _TOOLS
+    ),
     **dict.fromkeys(("safe C1 and gated C2, approved", "safe C1 and gated C2, rejected"), _TOOLS),
     **dict.fromkeys(("safe C1 and gated C2, abandoned", "crash while C1 runs, then U2"), _TOOLS),
     "call 2 of a tool round fails, new message": _TOOLS,

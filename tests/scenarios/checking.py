@@ -34,6 +34,7 @@ class TurnRow:
     status: str
     ended: bool
     last_event: int | None
+    message: str
     text: str
     key: str | None
 
@@ -133,13 +134,13 @@ class LedgerFile:
             tasks[task].groups.append((first, last))
             tasks[task].events += payload.encode().split(b"\n")
         turn_of: dict[str, ContextRows] = {}
-        for thread, turn, task, number, status, ended, last, text, key in self._rows(
-            "SELECT u.thread, u.id, u.task, u.number, u.status, u.ended_at IS NOT NULL, u.last_event,"
+        for thread, turn, task, number, status, ended, last, message, text, key in self._rows(
+            "SELECT u.thread, u.id, u.task, u.number, u.status, u.ended_at IS NOT NULL, u.last_event, i.message_id,"
             " json_extract(i.payload, '$.parts[0].text'), i.key"
             " FROM turn u LEFT JOIN input i ON i.turn = u.id ORDER BY u.thread, u.number"
         ):
             turn_of[turn] = threads[thread]
-            threads[thread].turns.append(TurnRow(turn, task, number, status, bool(ended), last, text, key))
+            threads[thread].turns.append(TurnRow(turn, task, number, status, bool(ended), last, message, text, key))
         for call in self._rows("SELECT id, turn, status, handle_in, handle_out FROM service_call ORDER BY rowid"):
             turn_of[call[1]].calls.append(CallRow(*call))
         for thread, *item in self._rows(
@@ -175,7 +176,7 @@ def _check_log(task: TaskRow) -> None:
     finals = [state for state in states if state in ENDED]
     assert len(finals) <= 1, f"{task.id} ended twice: {finals}"
     assert finals == [state for state in states[-1:] if state in ENDED], f"{task.id} went on after {finals}"
-    assert (finals or [None])[0] == (task.state if task.state in ENDED else None), f"{task.id}: {task.state}, {finals}"
+    assert finals == [state for state in [task.state] if state in ENDED], f"{task.id}: {task.state}, {finals}"
 
 
 def _check_task(task: TaskRow, rows: ContextRows) -> None:
@@ -219,7 +220,9 @@ def _check_chain(rows: ContextRows) -> None:
     running = [call for call in rows.calls if call.status == "prepared" and call.turn in open_turns]
     assert len(running) <= 1, f"{name}: two calls at once"
     for item in rows.items:
-        assert item.sent_in is None or item.sent_in in completed, f"{name}: {item} was sent in a call that does not count"
+        assert item.sent_in is None or item.sent_in in completed, (
+            f"{name}: {item} was sent in a call that does not count"
+        )
     for turn in {call.turn for call in rows.calls}:
         counted = [call for call in rows.calls if call.turn == turn and call.status == "completed"]
         assert len(counted) <= 1, f"{name}: turn {turn} counts twice"

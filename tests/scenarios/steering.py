@@ -3,18 +3,29 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gateway.calls import EventStream
 from gateway.commits import CommitPoint, LedgerUnavailable
 from gateway.fanout import Frame
 from gateway.items import Ownership
-from gateway.ports import AdapterEvent, CallCompleted, Ledger, ServiceRequest
+from gateway.ports import (
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    CallStarted,
+    Ending,
+    ErrorClass,
+    Ledger,
+    ServiceRequest,
+    TextDelta,
+    ToolCallReady,
+    ToolResultReady,
+)
 from gateway.runner import LeaseTimes
 from tests.gateway.core import BOUND, Core, FragileLedger, running_core, soon
-
-T = TypeVar("T")
 
 
 class SteeredCall:
@@ -35,6 +46,52 @@ class SteeredCall:
             self._told.clear()
             await self._told.wait()
         return self._steps.popleft()
+
+
+@dataclass
+class Answer:
+    """What a service call was told to say. `status`: how its turn ends by it, None while it goes on."""
+
+    call: SteeredCall
+    items: list[str] = field(default_factory=list)
+    text: str = ""
+    handle: str | None = None
+    ending: Ending | None = None
+    failed: bool = False
+    turn: str | None = None
+
+    def say(self, text: str) -> None:
+        self.call.say(TextDelta(text))
+        self.text += text
+        if self.items and self.items[-1].startswith("A "):
+            self.items[-1] += text
+        else:
+            self.items.append(f"A {text}")
+
+    def use_tool(self, name: str) -> None:
+        self.call.say(ToolCallReady(name, "add", "{}", handled=True), ToolResultReady(name, "3"))
+        self.items += [f"C {name} add", f"O {name} 3"]
+
+    def start(self, handle: str) -> None:
+        """A handle that must lead to nothing."""
+        self.call.say(CallStarted(handle))
+
+    def complete(self, handle: str | None, ending: Ending) -> None:
+        self.handle, self.ending = handle, ending
+        self.call.say(CallCompleted(handle, ending))
+
+    def fail(self, error: Exception) -> None:
+        self.failed = True
+        self.call.say(error)
+
+    @property
+    def goes_on(self) -> bool:
+        return not self.call.over and self.ending is None and not self.failed
+
+
+CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
+REFUSED = AdapterError(ErrorClass.UNAUTHORISED, "no such key")
+BUG = RuntimeError("a bug of the adapter's")
 
 
 class SteeredBackend:
@@ -235,6 +292,11 @@ class Watching:
             self.ended = True
         finally:
             await stream.aclose()
+
+    @property
+    def over(self) -> bool:
+        """Nothing comes any more, for whatever reason."""
+        return self._reading.done or self.lost
 
     @property
     def lost(self) -> bool:

@@ -7,21 +7,13 @@ from typing import Any
 from gateway.errors import Busy, TaskNotCancelable, UnsupportedOperation
 from gateway.items import StorageOwner
 from gateway.model import Role, Task, TaskState
-from gateway.ports import (
-    AdapterError,
-    CallCompleted,
-    CallStarted,
-    Ending,
-    ErrorClass,
-    TextDelta,
-    ToolCallReady,
-    ToolResultReady,
-)
+from gateway.ports import Ending
 from tests.gateway.core import answer as shown
-from tests.gateway.core import events, numbers, said as history_of, streamed
+from tests.gateway.core import events, numbers, streamed
+from tests.gateway.core import said as history_of
 from tests.gateway.scripted import in_words
 from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, TurnRow, spoken, told
-from tests.scenarios.steering import QUEUED, Operation, Process, SteeredBackend, SteeredCall, Watching
+from tests.scenarios.steering import QUEUED, Answer, Operation, Process, SteeredBackend, SteeredCall, Watching
 
 ENDINGS = {
     Ending.COMPLETED: TaskState.COMPLETED,
@@ -34,12 +26,15 @@ WAITING = frozenset({str(TaskState.INPUT_REQUIRED), str(TaskState.AUTH_REQUIRED)
 
 @dataclass
 class Said:
-    """A message of a client. `where` is what it names; `turn`: the row that it became; `acknowledged`: the task that its
-    client was told of; `gone`: it can never be stored any more.
+    """A message of a client. `id` is of this one alone, also where it repeats another; `where` is what it names.
+
+    `turn`: the row that it became. `acknowledged`: the task that its client was told of. `gone`: it can never be stored
+    any more.
 
     `refusals`: the errors that may be the answer; `welcome`: it may be accepted.
     """
 
+    id: str
     text: str
     context: str | None
     process: Process
@@ -53,52 +48,6 @@ class Said:
     refused: bool = False
     refusals: tuple[type[Exception], ...] = ()
     welcome: bool = True
-
-
-@dataclass
-class Answer:
-    """What a service call was told to say. `status`: how its turn ends by it, None while it goes on."""
-
-    call: SteeredCall
-    items: list[str] = field(default_factory=list)
-    text: str = ""
-    handle: str | None = None
-    ending: Ending | None = None
-    failed: bool = False
-    turn: str | None = None
-
-    def say(self, text: str) -> None:
-        self.call.say(TextDelta(text))
-        self.text += text
-        if self.items and self.items[-1].startswith("A "):
-            self.items[-1] += text
-        else:
-            self.items.append(f"A {text}")
-
-    def use_tool(self, name: str) -> None:
-        self.call.say(ToolCallReady(name, "add", "{}", handled=True), ToolResultReady(name, "3"))
-        self.items += [f"C {name} add", f"O {name} 3"]
-
-    def start(self, handle: str) -> None:
-        """A handle that must lead to nothing."""
-        self.call.say(CallStarted(handle))
-
-    def complete(self, handle: str | None, ending: Ending) -> None:
-        self.handle, self.ending = handle, ending
-        self.call.say(CallCompleted(handle, ending))
-
-    def fail(self, error: Exception) -> None:
-        self.failed = True
-        self.call.say(error)
-
-    @property
-    def goes_on(self) -> bool:
-        return not self.call.over and self.ending is None and not self.failed
-
-
-CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
-REFUSED = AdapterError(ErrorClass.UNAUTHORISED, "no such key")
-BUG = RuntimeError("a bug of the adapter's")
 
 
 class World:
@@ -129,6 +78,38 @@ class World:
         known = sum(not turn.ended for turn in rows.turns) if rows is not None else 0
         return known, known + sum(1 for said in self.said if said.context == context and self._may_come(said))
 
+    def busy_in(self, context: str | None) -> Process | None:
+        """The process in which somebody waits or watches in this context."""
+        rows = self.snapshot.get(context or "")
+        going = {turn.id for turn in rows.turns if not turn.ended} if rows is not None else set()
+        for said in self.said:
+            coming = context is not None and said.context == context and self._may_come(said)
+            if said.turn in going or coming:
+                return said.process
+        tasks = rows.tasks if rows is not None else {}
+        for meant, watching in self.watching:
+            if meant in tasks and not watching.over:
+                return watching.process
+        return None
+
+    def leave(self, process: Process) -> None:
+        """Who was connected to a process is so no more."""
+        asked: list[Operation | Watching] = [said.asked for said in self.said]
+        asked += [watching for _, watching in self.watching]
+        asked += [cancel for _, _, cancel in self.cancels]
+        asked += [read for _, read in self.reads]
+        for one in asked:
+            if one.process is process:
+                one.leave()
+
+    def bereave(self, process: Process) -> None:
+        """The process is dead: nobody ends its turns but as failed, and none of its messages comes any more."""
+        for said in self.said:
+            if said.process is process:
+                said.gone = said.gone or said.turn is None
+                if said.turn is not None and not self._row(said).ended:
+                    self.orphaned.add(said.turn)
+
     def _may_come(self, said: Said) -> bool:
         return said.turn is None and not (said.refused or said.gone) and self.owner_of(said.key) is None
 
@@ -152,6 +133,12 @@ class World:
         """Service calls that arrived."""
         for call in self.backend.calls[len(self.answers) :]:
             self.answers.append(Answer(call))
+
+    def contend(self, task: str) -> None:
+        """What is asked of a task now may overtake the messages to it that are on their way."""
+        for said in self.said:
+            if said.where.get("task") == task and self._may_come(said):
+                said.refusals += (UnsupportedOperation,)
 
     # --- after a step
 
@@ -192,8 +179,9 @@ class World:
     def _adopt(self, context: str, turn: TurnRow) -> None:
         assert self.owner_of(turn.key) is None, f"{turn.text!r} was stored twice under one key"
         for said in self.said:
-            mine = (said.text, said.key) == (turn.text, turn.key) and said.context in (None, context)
-            if mine and said.welcome and self._may_come(said):
+            if said.id == turn.message and said.welcome and self._may_come(said):
+                assert (said.text, said.key) == (turn.text, turn.key)
+                assert said.context in (None, context)
                 said.turn, said.context = turn.id, context
                 return
         raise AssertionError(f"{turn} is in the ledger of {context!r}: nobody sent it, or it was refused")
@@ -220,7 +208,7 @@ class World:
         taken = {answer.turn for answer in self.answers}
         rows = self.snapshot[request.context_id]
         for turn in rows.turns:
-            if (turn.task, f"U {turn.text}") == (request.task_id, in_words(request.items[-1])) and turn.id not in taken:
+            if (turn.task, turn.message) == (request.task_id, request.message.message_id) and turn.id not in taken:
                 return turn.id
         raise AssertionError(f"{request} was sent twice, or for nobody")
 
@@ -235,7 +223,9 @@ class World:
                 continue
             place = places[answer.turn]
             due = rows.turns[: place + 1]
-            assert all(turn.ended for turn in due[:-1]), f"{due[-1].text!r} began before the turns ahead of it had ended"
+            assert all(turn.ended for turn in due[:-1]), (
+                f"{due[-1].text!r} began before the turns ahead of it had ended"
+            )
             if self.backend.ownership.owner is StorageOwner.GATEWAY:
                 view = [item for turn in due for item in (f"U {turn.text}", *answers.get(turn.id, ()))]
             else:
@@ -371,14 +361,16 @@ class World:
                 if cancel.error is None:
                     assert (over, tasks[name].state) == (False, TaskState.CANCELED), f"{name} was told to be canceled"
         self.cancels = [asked for asked in self.cancels if not asked[2].done]
-        for name, watching in self.watching:
-            if name is not None and not watching.lost:
-                over = tasks[name].state in ENDED
+        for meant, watching in self.watching:
+            if meant is not None and not watching.lost:
+                ended = tasks[meant].state in ENDED
                 if watching.opening.error is not None:
                     assert isinstance(watching.opening.error, UnsupportedOperation), f"{watching.opening.error!r}"
-                    assert over
+                    assert ended
                 else:
-                    assert watching.ended == over, f"a subscription to {name}, {tasks[name].state}: {watching.ended=}"
+                    assert watching.ended == ended, (
+                        f"a subscription to {meant}, {tasks[meant].state}: {watching.ended=}"
+                    )
 
     def _check_answer(self, said: Said) -> None:
         told_all = said.asked.done if isinstance(said.asked, Operation) else said.asked.ended

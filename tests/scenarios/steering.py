@@ -183,6 +183,7 @@ class Process:
 
     def __init__(self, path: Path, name: str, backend: SteeredBackend, lease: LeaseTimes, now: int) -> None:
         self.name = name
+        self.alive = True
         self._down = asyncio.Event()
         self._up = asyncio.Event()
         self._host = asyncio.get_running_loop().create_task(self._run(path, backend, lease, now))
@@ -210,6 +211,7 @@ class Process:
         return self.ledger
 
     async def stop(self) -> None:
+        self.alive = False
         self._down.set()
         await soon(asyncio.shield(self._host))
 

@@ -84,7 +84,7 @@ class World:
         going = {turn.id for turn in rows.turns if not turn.ended} if rows is not None else set()
         for said in self.said:
             coming = context is not None and said.context == context and self._may_come(said)
-            if said.turn in going or coming:
+            if said.process.alive and (said.turn in going or coming):
                 return said.process
         tasks = rows.tasks if rows is not None else {}
         for meant, watching in self.watching:

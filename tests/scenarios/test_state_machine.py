@@ -32,8 +32,7 @@ afterwards = some.sampled_from([None, None, None, 0, 1, 4])
 class Conversations(Walk):
     async def say(self, context: str | None, way: str, after: int | None, *, keyed: bool = False) -> None:
         text = self.name("m")
-        self.send(text, context, way, {"context": context}, f"k-{text}" if keyed else None)
-        await self.then(after)
+        await self.send(text, context, way, {"context": context}, f"k-{text}" if keyed else None, after)
 
     async def otherwise(self, index: int) -> None:
         """Of a step for which there is nothing to do yet: something to do."""
@@ -59,8 +58,7 @@ class Conversations(Walk):
             if tasks:
                 task, text = tasks[index % len(tasks)], self.name("m")
                 key = f"k-{text}" if keyed else None
-                self.send(text, task.context, way, {"task": task.id}, key)
-                await self.then(after)
+                await self.send(text, task.context, way, {"task": task.id}, key, after)
             else:
                 await self.otherwise(index)
 
@@ -76,8 +74,7 @@ class Conversations(Walk):
                 first = found[-1 - index % len(found)]
                 where = first.where
                 context = first.context if "task" in where else where["context"]
-                self.send(first.text, context, way, where, first.key)
-                await self.then(after)
+                await self.send(first.text, context, way, where, first.key, after)
             else:
                 await self.otherwise(index)
 

@@ -114,7 +114,9 @@ class Walk(RuleBasedStateMachine):
 
     # --- what clients and the backend do
 
-    def send(self, text: str, context: str | None, way: str, where: dict[str, Any], key: str | None) -> None:
+    async def send(
+        self, text: str, context: str | None, way: str, where: dict[str, Any], key: str | None, after: int | None
+    ) -> None:
         """`context` is the one that the message will get, None: not known yet."""
         self.touch(context)
         refusals, welcome = self.world.reception(context, key)
@@ -135,8 +137,10 @@ class Walk(RuleBasedStateMachine):
             sending = core.send(text, call, at_once=way == "at once", message_id=message, **where)
             asked = Operation(process, sending)
         said = Said(message, text, context, process, asked, key, where, at_once=way == "at once")
-        said.refusals, said.welcome = refusals, welcome or not self.calm
+        # What comes next may make room for a message that is still on its way.
+        said.refusals, said.welcome = refusals, welcome or not self.calm or after is not None
         self.world.said.append(said)
+        await self.then(after)
 
     def going(self, index: int) -> Answer | None:
         """A service call that waits for its backend."""

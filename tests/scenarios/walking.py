@@ -100,6 +100,10 @@ class Walk(RuleBasedStateMachine):
         self.world.check_texts(settled=settled)
         self.world.check_reads()
         self.world.check_streams(settled=settled)
+        if settled and len(self.processes) > 1:
+            # What an idle process still holds goes back with its next upkeep; the other one would wait for that.
+            for process in self.processes:
+                await process.core.runner._keep_leases()
         if settled:
             self.world.check_answers()
             self.world.let_go()

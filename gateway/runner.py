@@ -181,7 +181,7 @@ class Runner:
         try:
             yield
         finally:
-            del self._expected[turn]
+            self._expected.pop(turn, None)
 
     def queued(self, thread: str) -> int:
         """How many turns of this thread arrive, wait or run here."""
@@ -202,6 +202,7 @@ class Runner:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
         self._tasks[work.live.id] = work
         lane.waiting.append(work)
+        self._expected.pop(work.turn, None)
         self._next(lane)
 
     async def cancel(self, work: Work) -> None:

@@ -118,6 +118,10 @@ class FragileLedger:
         self.units: list[tuple[CommitPoint, ...]] = []
         self.reads: list[str] = []
 
+    def wrap(self, around: Callable[[Ledger], Any]) -> None:
+        """Puts something between this one and the real one."""
+        self._ledger = around(self._ledger)
+
     def __getattr__(self, name: str) -> Any:
         """Every read."""
         self.reads.append(name)

@@ -1,0 +1,372 @@
+"""Random interleavings of clients, a backend, restarts and a disk that hesitates; after each step everything is checked."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as some
+from hypothesis.stateful import rule, run_state_machine_as_test
+from structlog.testing import capture_logs
+
+from gateway.commits import Accept, Append, Complete, Finish, Prepare
+from gateway.errors import Busy, InvalidParams, TaskNotFound
+from gateway.items import Ownership
+from gateway.ports import Ending
+from tests.gateway.core import soon
+from tests.gateway.scripted import BR, G
+from tests.scenarios.checking import ENDED
+from tests.scenarios.steering import BUG, CUT, REFUSED, Operation, Watching
+from tests.scenarios.walking import Walk
+from tests.scenarios.world import WAITING
+
+CONTEXTS = ("a", "b", "c", None)
+WAYS = ("wait", "at once", "stream")
+HELD = (Accept, Prepare, Append, Complete, Finish)
+
+# Nothing that is drawn depends on what has happened: which of two that came at once was first may differ in a repeat.
+contexts = some.sampled_from(CONTEXTS)
+ways = some.sampled_from(WAYS)
+indices = some.integers(0, 11)
+afterwards = some.sampled_from([None, None, None, 0, 1, 4])
+"""None: all goes on until nothing more can happen; n: the next step comes after n rounds of the loop."""
+
+
+class Conversations(Walk):
+    async def say(self, context: str | None, way: str, after: int | None, *, keyed: bool = False) -> None:
+        text = self.name("m")
+        await self.send(text, context, way, {"context": context}, f"k-{text}" if keyed else None, after)
+
+    async def otherwise(self, index: int) -> None:
+        """Of a step for which there is nothing to do yet: something to do."""
+        going = self.going(index) if index % 3 else None
+        if going is None:
+            await self.say(CONTEXTS[index % 4], WAYS[index % 3], None)
+        elif index % 2:
+            self.complete(going)
+            await self.then()
+        else:
+            self.speak(going, index)
+            await self.then()
+
+    @rule(context=contexts, way=ways, keyed=some.booleans(), after=afterwards)
+    def message(self, context: str | None, way: str, keyed: bool, after: int | None) -> None:
+        self.run(self.say(context, way, after, keyed=keyed))
+
+    @rule(index=indices, way=ways, keyed=some.booleans(), after=afterwards)
+    def message_to_a_task(self, index: int, way: str, keyed: bool, after: int | None) -> None:
+        async def step() -> None:
+            waiting = [task for task in self.world.tasks if task.state in WAITING]
+            tasks = waiting if waiting and index % 4 else self.world.tasks
+            if tasks:
+                task, text = tasks[index % len(tasks)], self.name("m")
+                key = f"k-{text}" if keyed else None
+                await self.send(text, task.context, way, {"task": task.id}, key, after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, way=ways, keyed=some.booleans(), after=afterwards)
+    def the_same_again(self, index: int, way: str, keyed: bool, after: int | None) -> None:
+        """With its key it is the same message; without one a new message of the same words."""
+
+        async def step() -> None:
+            found = [said for said in self.world.said if (said.key is not None) is keyed and said.context is not None]
+            if found:
+                first = found[-1 - index % len(found)]
+                where = first.where
+                context = first.context if "task" in where else where["context"]
+                await self.send(first.text, context, way, where, first.key, after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices)
+    def another_message_under_a_used_key(self, index: int) -> None:
+        async def step() -> None:
+            keys = [said.key for said in self.world.said if said.key is not None and said.turn is not None]
+            if keys and not self.held:
+                with pytest.raises(InvalidParams):
+                    await soon(self.core.send("other", self.core.call(key=keys[index % len(keys)])))
+                await self.then()
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def cancel(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            going = [task for task in self.world.tasks if task.state not in ENDED]
+            tasks = going if going and index % 4 else self.world.tasks
+            if tasks:
+                task = tasks[index % len(tasks)]
+                self.touch(task.context)
+                self.world.contend(task.id)
+                over = task.state in ENDED
+                if not over:
+                    self.world.cancel_asked.add(task.id)
+                process = self.home(task.context)
+                asked = Operation(process, process.core.cancel(task.id))
+                self.world.cancels.append((task.id, over and self.calm, asked))
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def a_client_goes_away(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            found: list[Operation | Watching] = [watching for _, watching in self.world.watching if not watching.ended]
+            found += [s.asked for s in self.world.said if isinstance(s.asked, Operation) and not s.asked.done]
+            found += [asked for _, _, asked in self.world.cancels if not asked.done]
+            if found:
+                found[index % len(found)].leave()
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, known=some.integers(-1, 9), after=afterwards)
+    def subscribe(self, index: int, known: int, after: int | None) -> None:
+        """With the number of the last event that it knows, or -1: without."""
+
+        async def step() -> None:
+            tasks = self.world.tasks
+            if tasks and not self.held:
+                task = tasks[-1 - index % len(tasks)]
+                last = known % (len(task.events) + 1) if known >= 0 else None
+                process = self.home(task.context)
+                opening = process.core.subscribe(task.id, process.core.call(last=last))
+                self.world.watching.append((task.id, Watching(process, opening, last)))
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def get_a_task(self, index: int, after: int | None) -> None:
+        """It shows what is stored: while that goes on a beginning of it, and all of it when nothing is under way."""
+
+        async def step() -> None:
+            tasks = self.world.tasks
+            if not tasks:
+                await self.otherwise(index)
+                return
+            name = tasks[-1 - index % len(tasks)].id
+            self.world.reads.append((name, Operation(self.process, self.core.get(name))))
+            await self.then(after)
+            if not self.calm:
+                return
+            got = await soon(self.core.get(name))
+            [rows] = [rows for rows in self.world.snapshot.values() if name in rows.tasks]
+            self.world.check_task(got, rows)
+            for operation in (self.core.get, self.core.cancel, self.core.subscribe):
+                with pytest.raises(TaskNotFound):
+                    await soon(operation(name, self.core.call("bob")))
+
+        self.run(step())
+
+    @rule(index=indices, size=some.integers(1, 5))
+    def list_tasks(self, index: int, size: int) -> None:
+        async def step() -> None:
+            names = sorted(self.world.snapshot)
+            if names and not self.held:
+                await self.then()
+                rows = self.world.snapshot[names[index % len(names)]]
+                listed, token = [], ""
+                while True:
+                    found = await soon(
+                        self.core.list(context_id=rows.public_id, page_size=size, page_token=token or None)
+                    )
+                    assert found.total_size == len(rows.tasks)
+                    listed += [(task.id, str(task.status.state)) for task in found.tasks]
+                    token = found.next_page_token
+                    if not token:
+                        break
+                assert sorted(listed) == sorted((task.id, task.state) for task in rows.tasks.values())
+                assert (await soon(self.core.list(self.core.call("bob")))).total_size == 0
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    # --- the backend
+
+    @rule(index=indices, much=some.integers(0, 3), after=afterwards)
+    def the_backend_speaks(self, index: int, much: int, after: int | None) -> None:
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                self.speak(going, much)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(
+        index=indices,
+        text=some.booleans(),
+        ending=some.sampled_from([*Ending, *[Ending.COMPLETED] * 5]),
+        after=afterwards,
+    )
+    def the_backend_completes(self, index: int, text: bool, ending: Ending, after: int | None) -> None:
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                self.complete(going, ending, text=text)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, how=some.sampled_from(["cut", "refused", "bug", "without a handle"]), after=afterwards)
+    def the_backend_fails(self, index: int, how: str, after: int | None) -> None:
+        """Never in a way that may be repeated: cut behind some output, or refused for good."""
+
+        async def step() -> None:
+            going = self.going(index)
+            if going is not None:
+                match how:
+                    case "cut":
+                        going.say(self.name("t"))
+                        going.fail(CUT)
+                    case "refused":
+                        going.fail(REFUSED)
+                    case "bug":
+                        going.fail(BUG)
+                    case _:
+                        going.complete(None, Ending.COMPLETED)
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    # --- the process and its disk
+
+    @rule(point=some.sampled_from(HELD), index=indices)
+    def the_disk_hesitates(self, point: type, index: int) -> None:
+        """The next unit of this kind, and all behind it, are not stored until the disk goes on."""
+
+        async def step() -> None:
+            if not self.held and self.at_work():
+                await self.then()
+                self.core.ledger.hold(point)
+                self.held, self.calm = True, False
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, after=afterwards)
+    def the_disk_goes_on(self, index: int, after: int | None) -> None:
+        async def step() -> None:
+            if self.held:
+                self.go_on()
+                await self.then(after)
+            else:
+                await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices)
+    def the_process_is_restarted(self, index: int) -> None:
+        """It takes no message any more, ends what it has, and another one takes its place."""
+
+        async def step() -> None:
+            if not self.at_work():
+                await self.otherwise(index)
+                return
+            self.go_on()
+            await self.then()
+            self.core.drain.set()
+            with pytest.raises(Busy):
+                await self.core.send("too late")
+            while going := self.going(0):
+                self.complete(going)
+                self.touched = None
+                await self.then()
+            await soon(self.core.runner.idle())
+            self.world.leave(self.process)
+            await self.process.stop()
+            self.processes[0] = await self.start()
+            await self.then()
+
+        self.run(step())
+
+    @rule(index=indices)
+    def the_process_is_killed(self, index: int) -> None:
+        """What it was about to store is lost; another one starts when its leases have run out."""
+
+        async def step() -> None:
+            if not self.at_work():
+                await self.otherwise(index)
+                return
+            self.touched = None
+            self.world.learn(self.file.read())
+            process = self.process
+            await self.kill(process)
+            self.world.learn(self.file.read())
+            self.world.bereave(process)
+            self.held = False
+            await self.expire()
+            self.processes.insert(0, await self.start())
+            await self.then()
+
+        self.run(step())
+
+
+class TwoProcesses(Conversations):
+    """On one file. Clients turn from one to the other; who waits or watches in a context is served where that goes on."""
+
+    processes_at_once = 2
+
+    @rule(index=indices)
+    def clients_turn_to_the_other_process(self, index: int) -> None:
+        async def step() -> None:
+            if not self.held:
+                await self.then()
+                self.processes.reverse()
+            await self.otherwise(index)
+
+        self.run(step())
+
+
+STEPS = 50
+"""In one walk, at most."""
+
+
+def walk(machine: type[Conversations], ownership: Ownership, walks: int) -> int:
+    """Derandomised: every run of the tests takes the same walks, so that only a change of the code can fail them."""
+    machine.ownership, machine.steps = ownership, 0
+    fixed = settings(
+        max_examples=walks,
+        stateful_step_count=STEPS,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        # A walk opens a database and makes hundreds of commits: it is slow, and much of it is drawn.
+        suppress_health_check=list(HealthCheck),
+    )
+    # Hundreds of faults are told to the log, and a traceback that is set in type takes longer than the walk.
+    with capture_logs():
+        run_state_machine_as_test(machine, settings=fixed)
+    return machine.steps
+
+
+OWNERS = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+
+
+@OWNERS
+def test_what_must_hold_holds_after_every_step_of_a_random_walk(ownership: Ownership) -> None:
+    assert walk(Conversations, ownership, 60) >= 2500
+
+
+@OWNERS
+def test_two_processes_that_take_turns_hold_it_too(ownership: Ownership) -> None:
+    assert walk(TwoProcesses, ownership, 40) >= 1500

@@ -1,0 +1,396 @@
+"""What was said and asked so far, by clients and by the backend, and what must follow from it. Law: it is told by nobody
+but them and the ledger's file; an order in which things came at once is taken from the ledger, never what came of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.errors import Busy, TaskNotCancelable, UnsupportedOperation
+from gateway.items import StorageOwner
+from gateway.model import Role, Task, TaskState
+from gateway.ports import Ending
+from tests.gateway.core import answer as shown
+from tests.gateway.core import events, numbers, streamed
+from tests.gateway.core import said as history_of
+from tests.gateway.scripted import in_words
+from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, TurnRow, spoken, told
+from tests.scenarios.steering import QUEUED, Answer, Operation, Process, SteeredBackend, SteeredCall, Watching
+
+ENDINGS = {
+    Ending.COMPLETED: TaskState.COMPLETED,
+    Ending.INPUT_REQUIRED: TaskState.INPUT_REQUIRED,
+    Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
+    Ending.REJECTED: TaskState.REJECTED,
+}
+WAITING = frozenset({str(TaskState.INPUT_REQUIRED), str(TaskState.AUTH_REQUIRED)})
+
+
+@dataclass
+class Said:
+    """A message of a client. `id` is of this one alone, also where it repeats another; `where` is what it names.
+
+    `turn`: the row that it became. `acknowledged`: the task that its client was told of. `gone`: it can never be stored
+    any more.
+
+    `refusals`: the errors that may be the answer; `welcome`: it may be accepted.
+    """
+
+    id: str
+    text: str
+    context: str | None
+    process: Process
+    asked: Operation | Watching
+    key: str | None = None
+    where: dict[str, Any] = field(default_factory=dict)
+    at_once: bool = False
+    gone: bool = False
+    turn: str | None = None
+    acknowledged: str | None = None
+    refused: bool = False
+    refusals: tuple[type[Exception], ...] = ()
+    welcome: bool = True
+
+
+class World:
+    def __init__(self, backend: SteeredBackend) -> None:
+        self.backend = backend
+        self.said: list[Said] = []
+        self.answers: list[Answer] = []
+        self.cancels: list[tuple[str, bool, Operation]] = []
+        self.cancel_asked: set[str] = set()
+        self.watching: list[tuple[str | None, Watching]] = []
+        self.reads: list[tuple[str, Operation]] = []
+        self.ended: dict[str, Task] = {}
+        self.orphaned: set[str] = set()
+        self.snapshot: Snapshot = {}
+
+    # --- what is known
+
+    @property
+    def tasks(self) -> list[TaskRow]:
+        return [task for rows in self.snapshot.values() for task in rows.tasks.values()]
+
+    def turns(self, rows: ContextRows, task: str) -> list[TurnRow]:
+        return [turn for turn in rows.turns if turn.task == task]
+
+    def open_in(self, context: str | None) -> tuple[int, int]:
+        """How many turns are open in a context, at least and at most."""
+        rows = self.snapshot.get(context or "")
+        known = sum(not turn.ended for turn in rows.turns) if rows is not None else 0
+        return known, known + sum(1 for said in self.said if said.context == context and self._may_come(said))
+
+    def busy_in(self, context: str | None) -> Process | None:
+        """The process in which somebody waits or watches in this context."""
+        rows = self.snapshot.get(context or "")
+        going = {turn.id for turn in rows.turns if not turn.ended} if rows is not None else set()
+        for said in self.said:
+            coming = context is not None and said.context == context and self._may_come(said)
+            if said.process.alive and (said.turn in going or coming):
+                return said.process
+        tasks = rows.tasks if rows is not None else {}
+        for meant, watching in self.watching:
+            if meant in tasks and not watching.over:
+                return watching.process
+        return None
+
+    def leave(self, process: Process) -> None:
+        """Who was connected to a process is so no more."""
+        asked: list[Operation | Watching] = [said.asked for said in self.said]
+        asked += [watching for _, watching in self.watching]
+        asked += [cancel for _, _, cancel in self.cancels]
+        asked += [read for _, read in self.reads]
+        for one in asked:
+            if one.process is process:
+                one.leave()
+
+    def bereave(self, process: Process) -> None:
+        """The process is dead: nobody ends its turns but as failed, and none of its messages comes any more."""
+        for said in self.said:
+            if said.process is process:
+                said.gone = said.gone or said.turn is None
+                if said.turn is not None and not self._row(said).ended:
+                    self.orphaned.add(said.turn)
+
+    def _may_come(self, said: Said) -> bool:
+        return said.turn is None and not (said.refused or said.gone) and self.owner_of(said.key) is None
+
+    def reception(self, context: str | None, key: str | None) -> tuple[tuple[type[Exception], ...], bool]:
+        """Of a message on a context: the refusals that are right, and whether it may be accepted."""
+        if self.owner_of(key) is not None:
+            return (), True
+        least, most = self.open_in(context) if context is not None else (0, 0)
+        if most <= QUEUED:
+            return (), True
+        for said in self.said:
+            if said.context == context and self._may_come(said):
+                said.refusals += (Busy,)
+        return (Busy,), least <= QUEUED
+
+    def owner_of(self, key: str | None) -> Said | None:
+        """The message that a key led to."""
+        return next((said for said in self.said if key is not None and said.key == key and said.turn), None)
+
+    def collect(self) -> None:
+        """Service calls that arrived."""
+        for call in self.backend.calls[len(self.answers) :]:
+            self.answers.append(Answer(call))
+
+    def contend(self, task: str) -> None:
+        """What is asked of a task now may overtake the messages to it that are on their way."""
+        for said in self.said:
+            if said.where.get("task") == task and self._may_come(said):
+                said.refusals += (UnsupportedOperation,)
+
+    # --- after a step
+
+    def learn(self, snapshot: Snapshot) -> None:
+        """Raises: AssertionError when the ledger holds what nobody sent, or lacks what was acknowledged."""
+        self.collect()
+        self.snapshot = snapshot
+        for said in self.said:
+            self._hear(said)
+        for rows in snapshot.values():
+            adopted = {said.turn for said in self.said}
+            for turn in rows.turns:
+                if turn.id not in adopted:
+                    self._adopt(rows.public_id, turn)
+        for said in self.said:
+            if said.acknowledged is not None:
+                kept = said if said.turn else self.owner_of(said.key)
+                assert kept is not None, f"{said.text!r} was acknowledged and is not in the ledger"
+                assert said.acknowledged == self._row(kept).task, f"{said.text!r} was answered with another task"
+
+    def _hear(self, said: Said) -> None:
+        """What the client of a message was told."""
+        asked = said.asked
+        answered = asked if isinstance(asked, Operation) else asked.opening
+        if said.acknowledged is not None or said.refused or asked.lost or not answered.done:
+            return
+        if answered.error is not None:
+            assert isinstance(answered.error, said.refusals), f"{said.text!r}: {answered.error!r}"
+            said.refused = True
+        elif isinstance(asked, Operation):
+            said.acknowledged = asked.result.id
+        elif asked.frames:
+            first = events(asked.frames[:1])[0].task
+            assert first is not None
+            said.acknowledged = first.id
+        assert said.refused or said.welcome or said.acknowledged is None, f"{said.text!r} was not refused"
+
+    def _adopt(self, context: str, turn: TurnRow) -> None:
+        assert self.owner_of(turn.key) is None, f"{turn.text!r} was stored twice under one key"
+        for said in self.said:
+            if said.id == turn.message and said.welcome and self._may_come(said):
+                assert (said.text, said.key) == (turn.text, turn.key)
+                assert said.context in (None, context)
+                said.turn, said.context = turn.id, context
+                return
+        raise AssertionError(f"{turn} is in the ledger of {context!r}: nobody sent it, or it was refused")
+
+    def _row(self, said: Said) -> TurnRow:
+        return next(turn for rows in self.snapshot.values() for turn in rows.turns if turn.id == said.turn)
+
+    def let_go(self) -> None:
+        """Nothing is under way: what is not in the ledger now never will be."""
+        for said in self.said:
+            said.gone = said.gone or said.turn is None
+
+    # --- what went upstream
+
+    def check_requests(self) -> None:
+        for answer in self.answers:
+            if answer.turn is None:
+                answer.turn = self._turn_of(answer.call)
+        for rows in self.snapshot.values():
+            self._check_requests(rows)
+
+    def _turn_of(self, call: SteeredCall) -> str:
+        request = call.request
+        taken = {answer.turn for answer in self.answers}
+        rows = self.snapshot[request.context_id]
+        for turn in rows.turns:
+            if (turn.task, turn.message) == (request.task_id, request.message.message_id) and turn.id not in taken:
+                return turn.id
+        raise AssertionError(f"{request} was sent twice, or for nobody")
+
+    def _check_requests(self, rows: ContextRows) -> None:
+        """Every request is what the messages and the answers before it make, nothing twice, and the chain never forks."""
+        handle: str | None = None
+        carried: set[str] = set()
+        answers: dict[str, list[str]] = {}
+        places = {turn.id: place for place, turn in enumerate(rows.turns)}
+        for answer in self.answers:
+            if answer.turn not in places:
+                continue
+            place = places[answer.turn]
+            due = rows.turns[: place + 1]
+            assert all(turn.ended for turn in due[:-1]), (
+                f"{due[-1].text!r} began before the turns ahead of it had ended"
+            )
+            if self.backend.ownership.owner is StorageOwner.GATEWAY:
+                view = [item for turn in due for item in (f"U {turn.text}", *answers.get(turn.id, ()))]
+            else:
+                view = [f"U {turn.text}" for turn in due if turn.id not in carried]
+            sent = [in_words(item) for item in answer.call.request.items]
+            assert (answer.call.request.handle, sent) == (handle, view)
+            if due[-1].status in ("completed", "rejected"):
+                answers[answer.turn] = answer.items
+                handle = answer.handle
+                carried |= {turn.id for turn in due}
+        assert rows.handle == handle
+
+    # --- how turns and tasks ended
+
+    def check_ends(self) -> None:
+        for rows in self.snapshot.values():
+            for turn in rows.turns:
+                if turn.ended:
+                    assert turn.status in self._ways(turn), f"{turn} ended, and only {self._ways(turn)} could be"
+            for task in rows.tasks.values():
+                assert task.state in self._states(rows, task), f"{task.id} is {task.state}"
+
+    def answer_to(self, turn: TurnRow) -> Answer | None:
+        return next((answer for answer in self.answers if answer.turn == turn.id), None)
+
+    def _ways(self, turn: TurnRow) -> set[str]:
+        ways = {"cancelled"} if turn.task in self.cancel_asked else set()
+        if turn.id in self.orphaned:
+            ways.add("failed")
+        answer = self.answer_to(turn)
+        if answer is not None and (answer.failed or self._broken(answer)):
+            ways.add("failed")
+        elif answer is not None and answer.ending is not None:
+            ways.add("rejected" if answer.ending is Ending.REJECTED else "completed")
+        return ways
+
+    def _broken(self, answer: Answer) -> bool:
+        """It completed without the handle that its thread cannot do without."""
+        backend = self.backend.ownership.owner is StorageOwner.BACKEND
+        return backend and answer.ending is not None and answer.handle is None
+
+    def _states(self, rows: ContextRows, task: TaskRow) -> set[str]:
+        last = self.turns(rows, task.id)[-1]
+        answer = self.answer_to(last)
+        match last.status:
+            case "accepted":
+                return {TaskState.SUBMITTED, TaskState.WORKING}
+            case "running":
+                return {TaskState.WORKING}
+            case "failed":
+                return {TaskState.FAILED}
+            case "cancelled":
+                return {TaskState.CANCELED}
+            case _:
+                assert answer is not None
+                assert answer.ending is not None
+                state = ENDINGS[answer.ending]
+                canceled = state in WAITING and task.id in self.cancel_asked
+                return {state, TaskState.CANCELED} if canceled else {state}
+
+    # --- what was told of it
+
+    def check_texts(self, *, settled: bool) -> None:
+        """The log holds what the backend said: all of it once nothing is under way, a beginning of it otherwise."""
+        for rows in self.snapshot.values():
+            for task in rows.tasks.values():
+                turns = self.turns(rows, task.id)
+                said = "".join(answer.text for turn in turns if (answer := self.answer_to(turn)) is not None)
+                assert said.startswith(task.text), f"{task.id}: {task.text!r} of {said!r}"
+                broken_off = turns[-1].status == "cancelled" or turns[-1].id in self.orphaned
+                if (settled or turns[-1].ended) and not broken_off:
+                    assert task.text == said, f"{task.id}: {task.text!r} of {said!r}"
+
+    def check_reads(self) -> None:
+        """What was shown of a task was stored."""
+        stored = {task.id: task for task in self.tasks}
+        for name, read in self.reads:
+            if read.done and not read.lost:
+                assert stored[name].text.startswith(shown(read.result)), f"{name} was shown before it was stored"
+                over = str(read.result.status.state) in ENDED
+                assert not over or read.result.status.state == stored[name].state
+        self.reads = [asked for asked in self.reads if not asked[1].done]
+
+    def check_task(self, got: Task, rows: ContextRows) -> None:
+        """A task as it is shown when nothing is under way. Of one that has ended this never changes."""
+        task = rows.tasks[got.id]
+        assert (got.context_id, got.status.state, shown(got)) == (task.context, task.state, task.text)
+        users = [line for line in history_of(got) if line.startswith("U ")]
+        assert users == [f"U {turn.text}" for turn in self.turns(rows, task.id)]
+        messages = [message.message_id for message in got.history or () if message.role is Role.AGENT]
+        if got.status.message is not None:
+            messages.append(got.status.message.message_id)
+        assert messages == [name for event in task.events if (name := spoken(event)) is not None]
+        assert self.ended.get(task.id, got) == got
+        if task.state in ENDED:
+            self.ended[task.id] = got
+
+    def check_streams(self, *, settled: bool) -> None:
+        """What was streamed is stored, in order, without gap or repeat; what is stored was streamed."""
+        stored = {task.id: task for task in self.tasks}
+        for meant, watching in self.watching:
+            if not watching.frames:
+                assert not settled or watching.lost or watching.opening.error is not None, "a stream does not begin"
+                continue
+            first = events(watching.frames[:1])[0].task
+            assert first is not None
+            assert meant in (None, first.id)
+            task = stored[first.id]
+            read = numbers(watching.frames)
+            begin = read[0] if read[0] is not None else watching.asked
+            assert begin is not None
+            assert read[1:] == list(range(begin + 1, begin + len(read))), f"a stream of {task.id} told {read}"
+            last = begin + len(read) - 1
+            assert [payload for _, payload in watching.frames[1:]] == task.events[begin:last]
+            assert streamed(watching.frames) == "".join(told(event)[1] for event in task.events[:last])
+            if settled and not watching.lost and not watching.ended:
+                assert last == len(task.events), f"a stream of {task.id} told {last} of {len(task.events)} events"
+
+    def check_answers(self) -> None:
+        """Nobody waits who need not, and nobody is answered too early. Only where nothing is under way."""
+        for rows in self.snapshot.values():
+            self._check_progress(rows)
+        for said in self.said:
+            if said.asked.lost or said.refused:
+                continue
+            self._check_answer(said)
+        tasks = {task.id: task for task in self.tasks}
+        for name, over, cancel in self.cancels:
+            if not cancel.lost:
+                assert cancel.done, f"{name} is not canceled"
+                assert isinstance(cancel.error, TaskNotCancelable | None), f"cancel {name}: {cancel.error!r}"
+                assert tasks[name].state in ENDED
+                if cancel.error is None:
+                    assert (over, tasks[name].state) == (False, TaskState.CANCELED), f"{name} was told to be canceled"
+        self.cancels = [asked for asked in self.cancels if not asked[2].done]
+        for meant, watching in self.watching:
+            if meant is not None and not watching.lost:
+                ended = tasks[meant].state in ENDED
+                if watching.opening.error is not None:
+                    assert isinstance(watching.opening.error, UnsupportedOperation), f"{watching.opening.error!r}"
+                    assert ended
+                else:
+                    assert watching.ended == ended, (
+                        f"a subscription to {meant}, {tasks[meant].state}: {watching.ended=}"
+                    )
+
+    def _check_answer(self, said: Said) -> None:
+        told_all = said.asked.done if isinstance(said.asked, Operation) else said.asked.ended
+        if said.at_once:
+            assert told_all, f"{said.text!r} is not answered"
+        elif said.turn is not None:
+            row = self._row(said)
+            assert told_all == row.ended, f"{said.text!r}: its turn is {row.status}, its client has {told_all=}"
+        else:
+            first = self.owner_of(said.key)
+            assert first is not None, f"{said.text!r} is neither stored nor refused"
+            task = self._row(first).task
+            open_turns = [turn for rows in self.snapshot.values() for turn in self.turns(rows, task) if not turn.ended]
+            assert told_all or open_turns, f"the repeat of {said.text!r} is not answered"
+
+    def _check_progress(self, rows: ContextRows) -> None:
+        going = [turn for turn in rows.turns if not turn.ended]
+        for turn in going[:1]:
+            answer = self.answer_to(turn)
+            assert answer is not None, f"{turn} is not carried out"
+            assert answer.goes_on, f"{turn} does not end"
+        for turn in going[1:]:
+            assert self.answer_to(turn) is None, f"{turn} runs beside another"

@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Json, Message, TaskState
+from gateway.portable import ContextDocument
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -17,7 +18,10 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class ThreadRecord(msgspec.Struct, frozen=True):
-    """One context on one agent's backend. `context` is the row's id, never the public one."""
+    """One context on one agent's backend. `context` is the row's id, never the public one.
+
+    `state_version` is that of the adapter's schema which wrote `adapter_state`.
+    """
 
     id: str
     context: str
@@ -28,6 +32,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     handle: str | None
     generation: int
     adapter_state: Json
+    state_version: int = 1
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -145,7 +150,10 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """C3: a service call is over and counts. `sent` are the positions of the items that its request carried."""
+    """C3: a service call is over and counts. `sent` are the positions of the items that its request carried.
+
+    `state_version` is that of the schema of `state`.
+    """
 
     thread: str
     generation: int
@@ -159,6 +167,7 @@ class Complete(msgspec.Struct, frozen=True):
     tool_calls: tuple[NewToolCall, ...]
     sent: tuple[int, ...]
     now: int
+    state_version: int = 1
 
 
 class Fail(msgspec.Struct, frozen=True):
@@ -238,7 +247,87 @@ class DeleteContext(msgspec.Struct, frozen=True):
     now: int
 
 
-CommitPoint = Accept | Prepare | Pending | Complete | Fail | Finish | Close | Append | Renew | Release | DeleteContext
+class ExpireContext(msgspec.Struct, frozen=True):
+    """A context that nobody used since `idle_before` ends as a deleted one does; what was said in it goes piece by piece.
+
+    Hits no row when it was used meanwhile.
+    """
+
+    context: str
+    idle_before: int
+    now: int
+
+
+class PurgeContext(msgspec.Struct, frozen=True):
+    """Takes away a piece of what is left of an expired context, with a job for each handle that is in it."""
+
+    context: str
+    now: int
+
+
+class ExpireTasks(msgspec.Struct, frozen=True):
+    """Tasks that have ended lose their events; with `records` also all that GetTask tells of them, and their keys.
+
+    The conversation that they are a part of stays as it is.
+    """
+
+    tasks: tuple[str, ...]
+    records: bool
+
+
+class MoveDeletion(msgspec.Struct, frozen=True):
+    """A deletion that was due at `due_at` is next due at `until`, or given up (None). Hits no row when another has it."""
+
+    job: str
+    due_at: int
+    until: int | None
+    attempts: int
+
+
+class EndDeletion(msgspec.Struct, frozen=True):
+    """A deletion is done, or cannot be. Hits no row when another has it."""
+
+    job: str
+    due_at: int
+
+
+class Adopt(msgspec.Struct, frozen=True):
+    """A new context whose first message goes on from the handle of its thread. Hits a row when the public id is taken."""
+
+    caller: Caller
+    context_public: str
+    thread: ThreadRecord
+    now: int
+
+
+class Import(msgspec.Struct, frozen=True):
+    """A context of another database, which now is the caller's."""
+
+    caller: Caller
+    document: ContextDocument
+    now: int
+
+
+CommitPoint = (
+    Accept
+    | Prepare
+    | Pending
+    | Complete
+    | Fail
+    | Finish
+    | Close
+    | Append
+    | Renew
+    | Release
+    | DeleteContext
+    | ExpireContext
+    | PurgeContext
+    | ExpireTasks
+    | MoveDeletion
+    | EndDeletion
+    | Adopt
+    | Import
+)
 
 
 class Conflict(Exception):
@@ -287,3 +376,40 @@ class Replay(msgspec.Struct, frozen=True):
 
     task: str
     digest: str
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A handle that the adapter of `agent` has to let its backend forget."""
+
+    job: str
+    agent: str
+    handle: str
+    due_at: int
+    attempts: int
+
+
+class TaskOwner(msgspec.Struct, frozen=True):
+    """Whose tasks, and of which agent. The empty one stands before all others."""
+
+    tenant: str = ""
+    principal: str = ""
+    agent: str = ""
+
+
+class EndedTask(msgspec.Struct, frozen=True):
+    """A public task that has ended. `logged`: its events are there."""
+
+    id: str
+    status_at: int
+    logged: bool
+
+
+class AgedContext(msgspec.Struct, frozen=True):
+    """A context as retention sees it. `idle`: open and not used for so long; `left`: expired, and not purged yet."""
+
+    id: str
+    caller: Caller
+    public_id: str
+    created_at: int
+    idle: bool
+    left: bool

@@ -91,11 +91,13 @@ class Ownership:
     """Declared by an adapter from its settings, without network.
 
     `opaque_replay`: with a history kept by the gateway, reasoning and opaque items go back to the backend.
+    `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
     """
 
     owner: StorageOwner
     handle: HandleKind
     opaque_replay: bool = False
+    state_version: int = 1
 
     def __post_init__(self) -> None:
         if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):

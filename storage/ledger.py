@@ -12,7 +12,8 @@ from storage import compiled as queries
 from storage.readers import Readers
 from storage.reads import Reads
 from storage.schema import prepare
-from storage.units import Step, new_secret, unit
+from storage.statement import Step
+from storage.units import new_secret, unit
 from storage.writer import Writer
 
 _SECRET_BYTES = 32

@@ -28,6 +28,7 @@ _THREAD = (
     thread.c.handle,
     thread.c.generation,
     thread.c.adapter_state,
+    thread.c.state_version,
 )
 """In the order of ThreadRecord."""
 
@@ -43,6 +44,9 @@ _TASK = (
     task.c.visible,
 )
 """In the order of TaskRecord."""
+
+_LIVING = context.c.state.in_([word("open"), word("closed")])
+"""What is left of other contexts is about to be purged."""
 
 _BELONGS = and_(task.c.tenant == bindparam("tenant"), task.c.principal == bindparam("principal"))
 
@@ -67,7 +71,9 @@ CONTEXT = compiled(
 
 THREAD = compiled(select(*_THREAD).where(thread.c.id == bindparam("thread")))
 
-TASK = compiled(select(*_TASK).select_from(_TASK_IN_CONTEXT).where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT))
+TASK = compiled(
+    select(*_TASK).select_from(_TASK_IN_CONTEXT).where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
+)
 
 WAITING_TASKS = compiled(
     select(*_TASK)
@@ -171,7 +177,7 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Li
     """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
 
     def matching(columns: Select[tuple[object, ...]]) -> Select[tuple[object, ...]]:
-        query = columns.select_from(_TASK_IN_CONTEXT).where(_OF_AGENT, text("visible = 1"))
+        query = columns.select_from(_TASK_IN_CONTEXT).where(_OF_AGENT, text("visible = 1"), _LIVING)
         if in_context:
             query = query.where(_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id"))
         else:

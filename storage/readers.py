@@ -2,14 +2,17 @@
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import aiosqlite
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits import CorruptRecord, LedgerUnavailable
 
 Row = tuple[Any, ...]
+Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
 _CONNECTIONS = 4
 """Each is a thread; reads take microseconds, so that more would only wait for the interpreter's lock."""
@@ -35,18 +38,30 @@ class Readers:
             self._opened += 1
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        """All rows. Raises: LedgerUnavailable."""
+        """All rows. Raises: LedgerUnavailable, CorruptRecord."""
         if self._closed:
             raise LedgerUnavailable("the ledger is closed")
         connection = await self._idle.get()
         try:
-            # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
-            # leaves no cursor behind.
-            return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"the database could not be read: {error}") from error
+            return await _fetch(connection, sql, values)
         finally:
             self._idle.put_nowait(connection)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[Fetch, None]:
+        """Several queries of one moment. Raises: LedgerUnavailable, CorruptRecord."""
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed")
+        connection = await self._idle.get()
+        try:
+            await _fetch(connection, "BEGIN", {})
+            yield partial(_fetch, connection)
+        finally:
+            # What is asked of a connection is done in order, also when nobody waits for it any more.
+            try:
+                await connection.rollback()
+            finally:
+                self._idle.put_nowait(connection)
 
     async def close(self) -> None:
         """Waits for the reads under way."""
@@ -54,6 +69,21 @@ class Readers:
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()
+
+
+async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, Any]) -> list[Row]:
+    try:
+        # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
+        # leaves no cursor behind.
+        return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
+    except sqlite3.Error as error:
+        if str(error).startswith(_NO_TEXT):
+            raise CorruptRecord(f"a row cannot be read: {error}") from error
+        raise LedgerUnavailable(f"the database could not be read: {error}") from error
+
+
+_NO_TEXT = "Could not decode to UTF-8"
+"""What sqlite3 says of one row, in the words that it has for a fault of the database."""
 
 
 def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:

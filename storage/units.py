@@ -10,14 +10,15 @@ import msgspec
 from gateway import items
 from gateway.commits import (
     Accept,
+    Adopt,
     Append,
     Close,
     CommitPoint,
     Complete,
-    DeleteContext,
     EventRow,
     Fail,
     Finish,
+    Import,
     NewItem,
     NewToolCall,
     Pending,
@@ -27,14 +28,15 @@ from gateway.commits import (
 )
 from gateway.model import Json, TaskState
 from storage import compiled as do
-from storage.statement import Statement
-
-Value = str | int | bytes | None
-Step = tuple[Statement, dict[str, Value]]
+from storage.ending_units import ending
+from storage.importing import bring
+from storage.statement import Step, Value
 
 _encoder = msgspec.json.Encoder()
 
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
+
+_FAILED = frozenset({"failed", "cancelled"})
 
 _OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "running"})
 
@@ -73,8 +75,10 @@ def _steps(point: CommitPoint) -> list[Step]:
             ]
         case Release():
             return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
-        case DeleteContext():
-            return _delete_context(point)
+        case Adopt() | Import():
+            return bring(point)
+        case _:
+            return ending(point)
 
 
 def _json(value: Json) -> str:
@@ -113,6 +117,7 @@ def _accept(point: Accept) -> list[Step]:
         "handle": thread.handle,
         "generation": thread.generation,
         "adapter_state": _json_or_null(thread.adapter_state),
+        "state_version": None if thread.adapter_state is None else _later_version(thread.state_version),
         "task": point.task,
         "state": TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
         "visible": int(point.visible),
@@ -168,6 +173,7 @@ def _complete(point: Complete) -> list[Step]:
         "handle_out": point.handle_out,
         "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
         "adapter_state": _json_or_null(point.state),
+        "state_version": None if point.state is None else _later_version(point.state_version),
         "usage": _json_or_null(point.usage),
         "now": point.now,
     }
@@ -240,6 +246,8 @@ def _finish(point: Finish) -> list[Step]:
         "now": point.now,
     }
     steps: list[Step] = [(do.END_TURN, values), (do.FORGET_CALLS, values)]
+    if point.status in _FAILED:
+        steps.append((do.FORGET_ORPHANS, values))
     if point.state is None:
         steps.append((do.PASS_TASK, values))
     elif point.state in _ENDS_ALL_TURNS:
@@ -259,28 +267,6 @@ def _close(point: Close) -> list[Step]:
     return [(do.CLOSE_TASK, values), *_events(point.event)]
 
 
-def _delete_context(point: DeleteContext) -> list[Step]:
-    values: dict[str, Value] = {
-        "tenant": point.caller.tenant,
-        "principal": point.caller.principal,
-        "context": point.context,
-        "now": point.now,
-    }
-    return [
-        (statement, values)
-        for statement in (
-            do.BURY_CONTEXT,
-            do.FORGET_HANDLES_OUT,
-            do.FORGET_HANDLES_PENDING,
-            do.FORGET_HANDLES,
-            do.BURY_THREADS,
-            do.PURGE_ITEMS,
-            do.PURGE_TOOL_CALLS,
-            do.PURGE_CALLS,
-            do.PURGE_INPUTS,
-            do.PURGE_EVENTS,
-            do.LIST_TASKS,
-            do.PURGE_TURNS,
-            do.PURGE_TASKS,
-        )
-    ]
+def _later_version(version: int) -> int | None:
+    """The first one is what a row without a version has."""
+    return version if version > 1 else None

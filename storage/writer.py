@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gateway.commits import Conflict, LedgerUnavailable
 from storage.connection import connect
-from storage.units import Step
+from storage.statement import Step
 
 Done = Callable[[Exception | None], None]
 

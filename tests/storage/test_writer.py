@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gateway.commits import Append, Conflict, EventRow, LedgerUnavailable
 from storage.schema import prepare
-from storage.units import Step, unit
+from storage.statement import Step
+from storage.units import unit
 from storage.writer import Writer
 from tests.storage.conversation import ACCEPT, rows
 

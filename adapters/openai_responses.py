@@ -16,7 +16,7 @@ from adapters._responses_reading import Reading
 from adapters._settings import OpenAISettings, refuse_fields
 from gateway.config import HistoryConfig
 from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Json
+from gateway.model import Json, Message
 from gateway.ports import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ProbeReport, ServiceRequest
 
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -111,6 +111,15 @@ class ResponsesAdapter:
                     if reading.ended:
                         return
         raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+
+    def named_handle(self, message: Message) -> str | None:
+        """In the words of this API: a caller who knows it might believe that they are heard."""
+        metadata = message.metadata or {}
+        response, conversation = metadata.get("previous_response_id"), metadata.get("conversation")
+        if isinstance(response, str):
+            return response
+        # A word of everyday language: only an id of the service is one.
+        return conversation if isinstance(conversation, str) and conversation.startswith("conv_") else None
 
     async def probe(self) -> ProbeReport:
         listed = await lists_model(self._http, self._base_url, self._fields["model"])

@@ -1,9 +1,11 @@
-"""Deleting a context. Law: what still goes on there is cancelled first; afterwards nothing of it can be read, and what
-comes too late is not stored."""
+"""The end of a context, deleted or expired. Law: what still goes on there is cancelled; afterwards nothing of it can be read,
+and what comes too late is not stored."""
+
+from collections.abc import Callable
 
 from gateway.agents import Agent
 from gateway.clock import Clock
-from gateway.commits import Caller, Conflict, DeleteContext
+from gateway.commits import AgedContext, Caller, Conflict, DeleteContext, ExpireContext, PurgeContext
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
 from gateway.model import TaskState
@@ -15,7 +17,16 @@ from gateway.runner import Runner
 class Contexts:
     """What is done to a conversation as a whole. One instance serves every agent of the gateway."""
 
-    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        runner: Runner,
+        fanout: Fanout,
+        clock: Clock,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`ended` is called when backends have something to forget."""
+        self._ended = ended
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
@@ -29,15 +40,35 @@ class Contexts:
         context = await self._ledger.context(caller, context_id, agent.name if agent is not None else "")
         if context is None or context.state == "deleted" or (agent is not None and context.thread is None):
             raise _not_found(context_id, agent)
-        await self._cancel(caller, context_id)
-        for task in await self._ledger.waiting(context.id):
-            await close_task(task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+        await self._close(caller, context_id, context.id)
         try:
             await self._ledger.commit(DeleteContext(caller, context.id, self._clock.now()))
         except Conflict as error:
             raise _not_found(context_id, agent) from error
         # Messages that were accepted meanwhile: their turns find nothing left to write to, and need not go on.
         await self._cancel(caller, context_id)
+        self._ended()
+
+    async def expire(self, context: AgedContext, idle_before: int) -> bool:
+        """Ends a context that nobody used since `idle_before`, and goes on where that was broken off; False: it was used.
+
+        Source: state-model, scenario 142. Raises: Conflict, CorruptRecord, LedgerUnavailable.
+        """
+        if context.idle:
+            try:
+                await self._ledger.commit(ExpireContext(context.id, idle_before, self._clock.now()))
+            except Conflict:
+                return False
+        await self._close(context.caller, context.public_id, context.id)
+        while await self._ledger.left(context.id):
+            await self._ledger.commit(PurgeContext(context.id, self._clock.now()))
+        self._ended()
+        return True
+
+    async def _close(self, caller: Caller, public_id: str, row: str) -> None:
+        await self._cancel(caller, public_id)
+        for task in await self._ledger.waiting(row):
+            await close_task(task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:
         """The last one first: none of them begins because the one before it has ended."""

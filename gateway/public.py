@@ -92,9 +92,14 @@ class TaskReader:
         Raises: InvalidParams for a number that no event has.
         """
         events = await self._ledger.events(record.id, 0)
-        latest = events[-1][0] if events else 0
+        latest = events[-1][0] if events else record.last_event if record.state in TERMINAL else 0
         if number > latest:
             raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
+        if not events and latest:
+            # Its events are over their time: what they led to is all that can be told, behind whatever was read of them.
+            turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+            outputs = [TurnOutput.stored(turn) for turn in turns]
+            return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]

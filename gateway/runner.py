@@ -48,6 +48,7 @@ from gateway.model import (
 from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
 from gateway.recovery import settle
+from gateway.states import state_of
 from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
 from gateway.wire.v1_0 import encode_event
 
@@ -352,7 +353,7 @@ class Runner:
             principal=work.caller.principal,
             message=work.message,
             first_message=work.first_message,
-            state=lane.thread.adapter_state,
+            state=state_of(work.agent.adapter, lane.thread),
             accepted_output_modes=work.accepted_output_modes,
             deadline=self._clock.monotonic() + work.agent.policies.turn_timeout,
         )
@@ -454,6 +455,7 @@ class Runner:
             tool_calls=command.tool_calls,
             sent=serving.view.positions if carried else (),
             now=self._clock.now(),
+            state_version=serving.work.agent.adapter.ownership.state_version,
         )
 
     def _drop(self, serving: _Serving, command: DropCall) -> Fail:
@@ -513,8 +515,10 @@ class Runner:
 
 def _moved(thread: ThreadRecord, point: Complete) -> ThreadRecord:
     """The thread's row behind a completed call."""
-    state = point.state if point.state is not None else thread.adapter_state
-    return replace(thread, handle=point.handle_out, adapter_state=state, generation=thread.generation + 1)
+    moved = replace(thread, handle=point.handle_out, generation=thread.generation + 1)
+    return (
+        moved if point.state is None else replace(moved, adapter_state=point.state, state_version=point.state_version)
+    )
 
 
 def _is_cancelled() -> bool:

@@ -211,9 +211,9 @@ def export_context(
     url: Url = DEFAULT_URL,
     headers: Headers = None,
 ) -> int:
-    """Write a conversation as a JSON document, with all that is stored of it.
+    """Write a conversation as a JSON document.
 
-    Another gateway of this kind takes it up with `contexts import`. It holds what was said and the ids of the backend's
+    Another gateway of this kind takes it up with `contexts import`. It holds all that is stored: what was said and the ids of the backend's
     conversation: protect it as such.
     """
     from gateway.cli.contexts import export
@@ -227,9 +227,9 @@ def import_context(
     url: Url = DEFAULT_URL,
     headers: Headers = None,
 ) -> int:
-    """Take up a conversation that was exported; the next message goes on with it.
+    """Take up a conversation that was exported.
 
-    All of it is stored or nothing. An id that exists here is refused, as is an agent that is not here or that keeps its
+    The next message goes on with it. All of it is stored or nothing. An id that exists here is refused, as is an agent that is not here or that keeps its
     history in another place.
     """
     from gateway.cli.contexts import bring
@@ -252,9 +252,9 @@ def adopt_handle(
     url: Url = DEFAULT_URL,
     headers: Headers = None,
 ) -> int:
-    """Begin a conversation that goes on from one which the agent's backend already has.
+    """Go on with a conversation of the backend's own.
 
-    It prints the id of the conversation, for --context. Whether the backend knows the handle shows with the first message.
+    It begins a conversation here whose first message continues what the agent's backend already has, and prints its id, for --context. Whether the backend knows the handle shows with the first message.
     """
     from gateway.cli.contexts import adopt
     from gateway.cli.reaching import reach

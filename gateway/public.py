@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import structlog
+
 from gateway.accepting import not_found
 from gateway.calls import Call
 from gateway.clock import timestamp
-from gateway.commits import Conflict, TaskRecord
+from gateway.commits import Conflict, CorruptRecord, TaskRecord
 from gateway.errors import Busy, invalid
 from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status
@@ -13,6 +15,8 @@ from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskS
 from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, assemble, logged
 from gateway.runner import Runner
+
+log = structlog.get_logger("gateway.public")
 
 _READS = 5
 
@@ -72,6 +76,24 @@ class TaskReader:
         """What each turn of a task that waits for its caller has shown."""
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns]
+
+    async def listed(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""
+        try:
+            return await self._outputs(task_ids, artifacts)
+        except CorruptRecord:
+            found: dict[str, list[TurnOutput]] = {}
+        for task_id in task_ids:
+            try:
+                found |= await self._outputs((task_id,), artifacts)
+            except CorruptRecord as error:
+                log.error("task.unreadable", task=task_id, error=str(error))
+                found[task_id] = []
+        return found
+
+    async def _outputs(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        turns = await self._ledger.turns(task_ids, artifacts)
+        return {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
 
     async def _read(self, record: TaskRecord) -> tuple[TaskStatus, list[TurnOutput], int] | None:
         """Of a turn that has not ended, what its log holds. None when the task has moved on since its record was read."""

@@ -90,7 +90,11 @@ class TurnOutput:
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
-        for entry in msgspec.convert(record.artifacts or (), tuple[StoredArtifact, ...]):
+        try:
+            artifacts = msgspec.convert(record.artifacts or (), tuple[StoredArtifact, ...])
+        except msgspec.ValidationError as error:
+            raise CorruptRecord(f"the artifacts of a turn cannot be read: {error}") from error
+        for entry in artifacts:
             growing = _Growing(entry.artifact, entry.append)
             growing.extend(entry.artifact.parts)
             output.artifacts[entry.artifact.artifact_id] = growing

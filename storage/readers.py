@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -77,6 +78,8 @@ async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, A
         # leaves no cursor behind.
         return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
     except sqlite3.Error as error:
+        # Where it failed a cursor is still open, and would hold the connection on its snapshot.
+        traceback.clear_frames(error.__traceback__)
         if str(error).startswith(_NO_TEXT):
             raise CorruptRecord(f"a row cannot be read: {error}") from error
         raise LedgerUnavailable(f"the database could not be read: {error}") from error

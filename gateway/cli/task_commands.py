@@ -213,8 +213,8 @@ def export_context(
 ) -> int:
     """Write a conversation as a JSON document.
 
-    Another gateway of this kind takes it up with `contexts import`. It holds all that is stored: what was said and the ids of the backend's
-    conversation: protect it as such.
+    Another gateway of this kind takes it up with `contexts import`. It holds all that is stored, the ids of the backend's
+    conversation among it: protect it as such.
     """
     from gateway.cli.contexts import export
     from gateway.cli.reaching import reach
@@ -229,8 +229,8 @@ def import_context(
 ) -> int:
     """Take up a conversation that was exported.
 
-    The next message goes on with it. All of it is stored or nothing. An id that exists here is refused, as is an agent that is not here or that keeps its
-    history in another place.
+    The next message goes on with it. All of it is stored or nothing: an id that exists here is refused, and so is an
+    agent that is not here, or whose history is kept in another place.
     """
     from gateway.cli.contexts import bring
     from gateway.cli.reaching import reach
@@ -254,7 +254,8 @@ def adopt_handle(
 ) -> int:
     """Go on with a conversation of the backend's own.
 
-    It begins a conversation here whose first message continues what the agent's backend already has, and prints its id, for --context. Whether the backend knows the handle shows with the first message.
+    It makes a conversation here whose first message continues the one that the agent's backend has, and prints its id, for
+    --context. Whether the backend knows the handle shows with the first message.
     """
     from gateway.cli.contexts import adopt
     from gateway.cli.reaching import reach

@@ -223,7 +223,9 @@ def export_context(
 
 
 def import_context(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
+    ],
     url: Url = DEFAULT_URL,
     headers: Headers = None,
 ) -> int:

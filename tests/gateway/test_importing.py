@@ -22,7 +22,7 @@ async def conversation(core: Core) -> Document:
     core.agent(ScriptedAdapter(BR, RICH, ASKS))
     for text in "12":
         await core.send(text, context="c")
-    exported = await Transfer(core.ledger, core.time.clock).export(Caller("ada"), "c")  # type: ignore[arg-type]
+    exported = await Transfer(core.ledger, core.time.clock).export(Caller("ada"), "c")
     return json.loads(exported)
 
 

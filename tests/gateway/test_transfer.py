@@ -52,7 +52,7 @@ async def other(tmp_path: Path) -> AsyncGenerator[Core, None]:
 
 
 def transfer(core: Core) -> Transfer:
-    return Transfer(core.ledger, core.time.clock)  # type: ignore[arg-type]  # it has all reads
+    return Transfer(core.ledger, core.time.clock)
 
 
 def agents(core: Core) -> Agents:

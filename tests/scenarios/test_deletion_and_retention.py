@@ -196,7 +196,7 @@ async def test_142_a_context_over_its_time_answers_with_an_explicit_error(core: 
     with pytest.raises(TaskNotFound):
         await core.get(old.id)
     with pytest.raises(NotFound):
-        await Transfer(core.ledger, core.time.clock).export(ADA, "old")  # type: ignore[arg-type]  # it has all reads
+        await Transfer(core.ledger, core.time.clock).export(ADA, "old")
     assert answer(await core.send("3", context="young")) == "A3"
     assert query(core.path, "SELECT public_id, state FROM context ORDER BY id") == [
         ("old", "expired"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Adopt, Caller, Conflict, Import, NewItem, NewToolCall, Pending, ThreadRecord
+from gateway.commits import Adopt, Caller, Conflict, EventRow, Import, NewItem, NewToolCall, Pending, ThreadRecord
 from gateway.items import OpaqueItem
 from gateway.model import StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.portable import ContextDocument
@@ -125,8 +125,8 @@ async def test_it_goes_on_where_it_stood(database: Recorded, other: Recorded) ->
     assert await other.ledger.history("thread-1", unsent_only=False) == await database.ledger.history(
         "thread-1", unsent_only=False
     )
-    follow_up = replace(FOLLOW_UP, caller=EVE, thread=context.thread)
-    await other.ledger.commit(replace(follow_up, event=replace(follow_up.event, first=7, last=7), last_event=7))
+    follow_up = replace(FOLLOW_UP, caller=EVE, thread=context.thread, event=EventRow("task-1", 7, 7, lines(7, 7)))
+    await other.ledger.commit(replace(follow_up, last_event=7))
 
 
 @pytest.mark.parametrize("caller", [ADA, EVE])
@@ -151,7 +151,7 @@ async def test_only_the_callers_own_context_is_exported(database: Recorded, call
 
 
 async def test_a_failed_turn_travels_with_what_it_left(database: Recorded, other: Recorded) -> None:
-    failed = replace(HISTORY[-1], state=TaskState.FAILED, status="failed", failure_class="timed-out")  # type: ignore[type-var]
+    failed = replace(HISTORY[-1], state=TaskState.FAILED, status="failed", failure_class="timed-out")
     await database.ledger.commit(*HISTORY[:3], FAIL, HISTORY[4], failed)
     document = await database.ledger.export(ADA, "public-1")
     assert document is not None

@@ -236,10 +236,11 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class DeleteContext(msgspec.Struct, frozen=True):
-    """C7: all that was said in a context goes, and its threads move on, so that what still runs there comes too late.
+    """C7: a context becomes a tombstone, and its threads move on, so that what still runs there comes too late.
 
-    The row stays as a tombstone: its public id is never used again. Every handle that a backend named is left for
-    deletion there. Hits no row when the context is deleted already.
+    Nothing of it can be read any more, and its public id is never used again. What was said in it goes, the first piece
+    of a long conversation at once and the others by PurgeContext, with a job for every handle that a backend named.
+    Hits no row when the context is deleted already.
     """
 
     caller: Caller
@@ -259,7 +260,7 @@ class ExpireContext(msgspec.Struct, frozen=True):
 
 
 class PurgeContext(msgspec.Struct, frozen=True):
-    """Takes away a piece of what is left of an expired context, with a job for each handle that is in it."""
+    """Takes away a piece of what is left of a buried context, with a job for each handle that is in it."""
 
     context: str
     now: int
@@ -405,7 +406,7 @@ class EndedTask(msgspec.Struct, frozen=True):
 
 
 class AgedContext(msgspec.Struct, frozen=True):
-    """A context as retention sees it. `idle`: open and not used for so long; `left`: expired, and not purged yet."""
+    """A context as retention sees it. `idle`: open and not used for so long; `left`: buried, and not purged yet."""
 
     id: str
     caller: Caller

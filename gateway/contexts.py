@@ -3,15 +3,19 @@ and what comes too late is not stored."""
 
 from collections.abc import Callable
 
+import structlog
+
 from gateway.agents import Agent
 from gateway.clock import Clock
-from gateway.commits import AgedContext, Caller, Conflict, DeleteContext, ExpireContext, PurgeContext
+from gateway.commits import AgedContext, Caller, Conflict, CorruptRecord, DeleteContext, ExpireContext, PurgeContext
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
 from gateway.model import TaskState
 from gateway.ports import Ledger
 from gateway.recovery import close_task
 from gateway.runner import Runner
+
+log = structlog.get_logger("gateway.contexts")
 
 
 class Contexts:
@@ -47,12 +51,12 @@ class Contexts:
             raise _not_found(context_id, agent) from error
         # Messages that were accepted meanwhile: their turns find nothing left to write to, and need not go on.
         await self._cancel(caller, context_id)
-        self._ended()
+        await self._purge(context.id)
 
     async def expire(self, context: AgedContext, idle_before: int) -> bool:
         """Ends a context that nobody used since `idle_before`, and goes on where that was broken off; False: it was used.
 
-        Source: state-model, scenario 142. Raises: Conflict, CorruptRecord, LedgerUnavailable.
+        Source: state-model, scenario 142. Raises: Conflict, LedgerUnavailable.
         """
         if context.idle:
             try:
@@ -60,14 +64,24 @@ class Contexts:
             except Conflict:
                 return False
         await self._close(context.caller, context.public_id, context.id)
-        while await self._ledger.left(context.id):
-            await self._ledger.commit(PurgeContext(context.id, self._clock.now()))
-        self._ended()
+        await self._purge(context.id)
         return True
+
+    async def _purge(self, row: str) -> None:
+        """In pieces, so that nobody's turn waits long. Retention goes on where this is broken off."""
+        while await self._ledger.left(row):
+            await self._ledger.commit(PurgeContext(row, self._clock.now()))
+        self._ended()
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
-        for task in await self._ledger.waiting(row):
+        try:
+            waiting = await self._ledger.waiting(row)
+        except CorruptRecord as error:
+            # What cannot be read can still go.
+            log.error("task.unreadable", context=public_id, error=str(error))
+            return
+        for task in waiting:
             await close_task(task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:

@@ -366,7 +366,7 @@ class Ledger(Protocol):
         ...
 
     async def left(self, context: str) -> bool:
-        """Is there anything to purge yet of a context that has expired?"""
+        """Is there anything to purge yet of a buried context?"""
         ...
 
     async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import Conflict, CorruptRecord, ExpireTasks, LedgerUnavailable, TaskOwner
+from gateway.commits import Conflict, ExpireTasks, LedgerUnavailable, TaskOwner
 from gateway.contexts import Contexts
 from gateway.ports import Ledger
 
@@ -92,7 +92,7 @@ class Retention:
                     continue
                 try:
                     count += await self._contexts.expire(context, idle_before)
-                except (Conflict, CorruptRecord) as error:
+                except Conflict as error:
                     log.error("context.not-expired", context=context.public_id, error=str(error))
             if found[-1].created_at >= idle_before:
                 break  # those that were made later cannot have been idle for so long

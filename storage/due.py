@@ -59,7 +59,7 @@ CONTEXTS = compiled(
         context.c.public_id,
         context.c.created_at,
         and_(context.c.state == word("open"), context.c.last_used_at < bindparam("before")),
-        and_(context.c.state == word("expired"), or_(_TURN_LEFT, _TASK_LEFT)),
+        and_(context.c.state.in_([word("expired"), word("deleted")]), or_(_TURN_LEFT, _TASK_LEFT)),
     )
     .where(context.c.id > bindparam("after"))
     .order_by(context.c.id)

@@ -1,5 +1,5 @@
 """The statements by which something ends: contexts that are deleted or expire, what is over its time, and handles that their
-backends have to forget. Law: as in `statements`; `limit` bounds what one unit takes away, a negative one does not."""
+backends have to forget. Law: as in `statements`; what may be long goes in pieces, so that no other unit waits for it."""
 
 from sqlalchemy import (
     Column,
@@ -118,7 +118,14 @@ EXPIRE_CONTEXT = Statement(
     ),
 )
 
-FORGET_HANDLES = _forget("leave the handles of threads for deletion", thread.c.handle, thread, _IN_CONTEXT)
+# One that rotates is in the row of the call that led to it, or was adopted: then it is not ours to delete.
+FORGET_HANDLES = _forget(
+    "leave the handles of threads for deletion",
+    thread.c.handle,
+    thread,
+    _IN_CONTEXT,
+    thread.c.handle_kind == word("static"),
+)
 
 BURY_THREADS = Statement(
     "bury the threads and move their generation on",

@@ -12,10 +12,8 @@ from storage import compiled as do
 from storage.statement import Statement, Step, Value
 
 TURNS_AT_ONCE = 100
-_ITEMS_AT_ONCE = 1000
+ITEMS_AT_ONCE = 1000
 """Rows that one piece of a purge takes at most: few enough that a turn that commits behind it does not notice."""
-
-_ALL = -1
 
 _PURGE: tuple[Statement, ...] = (
     do.PURGE_ITEMS,
@@ -40,7 +38,7 @@ def ending(point: Ending) -> list[Step]:
         case ExpireContext():
             return _expire_context(point)
         case PurgeContext():
-            return _purge(point.context, point.now, turns=TURNS_AT_ONCE, items=_ITEMS_AT_ONCE)
+            return _purge(point.context, point.now)
         case ExpireTasks():
             return [step for task in point.tasks for step in _expire_task(task, records=point.records)]
         case MoveDeletion():
@@ -65,7 +63,7 @@ def _delete_context(point: DeleteContext) -> list[Step]:
     return [
         (do.BURY_CONTEXT, values),
         *_bury(point.context, point.now, "deleted"),
-        *_purge(point.context, point.now, turns=_ALL, items=_ALL),
+        *_purge(point.context, point.now),
     ]
 
 
@@ -79,8 +77,13 @@ def _bury(context: str, now: int, state: str) -> list[Step]:
     return [(do.FORGET_HANDLES, values), (do.BURY_THREADS, values)]
 
 
-def _purge(context: str, now: int, *, turns: int, items: int) -> list[Step]:
-    values: dict[str, Value] = {"context": context, "now": now, "limit": turns, "item_limit": items}
+def _purge(context: str, now: int) -> list[Step]:
+    values: dict[str, Value] = {
+        "context": context,
+        "now": now,
+        "limit": TURNS_AT_ONCE,
+        "item_limit": ITEMS_AT_ONCE,
+    }
     return [(statement, values) for statement in _PURGE]
 
 

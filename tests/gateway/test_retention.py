@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import CorruptRecord, ExpireContext, ExpireTasks, LedgerUnavailable
+from gateway.commits import Conflict, ExpireContext, ExpireTasks, LedgerUnavailable, PurgeContext
 from gateway.retention import Lifetimes
 from tests.gateway.core import Core, query, running_core, soon, until
 from tests.gateway.forgetful import DAY, retention
@@ -68,14 +68,17 @@ async def test_other_lifetimes_count_from_the_next_sweep(core: Core) -> None:
     assert query(core.path, "SELECT state FROM context") == [("expired",)]
 
 
-async def test_a_context_that_cannot_be_read_does_not_stop_the_others(core: Core) -> None:
+async def test_a_context_that_cannot_be_purged_does_not_stop_the_others(core: Core) -> None:
     anything(core)
     for context in "ab":
         await core.send("1", context=context)
     core.time.now += 91 * DAY
-    core.ledger.refuse(ExpireContext, error=CorruptRecord("a row cannot be read"))
+    core.ledger.refuse(PurgeContext, error=Conflict("a row refers to it"))
     await retention(core).sweep()
-    assert query(core.path, "SELECT public_id, state FROM context ORDER BY id") == [("a", "open"), ("b", "expired")]
+    assert query(core.path, "SELECT state FROM context") == [("expired",)] * 2
+    assert query(core.path, "SELECT count(*) FROM turn") == [(1,)]
+    await retention(core).sweep()
+    assert query(core.path, "SELECT count(*) FROM turn") == [(0,)]
 
 
 @pytest.mark.parametrize("fault", [LedgerUnavailable("the disk is full"), RuntimeError("a fault of ours")])

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import CorruptRecord
+from gateway.commits import Caller, CorruptRecord
 from gateway.errors import UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import TaskState
-from gateway.ports import CallCompleted, TextDelta
+from gateway.ports import CallCompleted, Ending, TextDelta
 from tests.gateway.core import Core, answer, query, running_core, soon
+from tests.gateway.forgetful import DAY, contexts, retention
 from tests.gateway.scripted import BR, G, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -163,3 +164,19 @@ async def test_130_a_list_tells_of_a_task_that_cannot_be_read_and_of_all_the_oth
     listed = {task.id: task for task in (await core.list(include_artifacts=True)).tasks}
     assert listed[good.id] == good
     assert (listed[bad.id].status, listed[bad.id].history, listed[bad.id].artifacts) == (bad.status, None, None)
+
+
+@pytest.mark.parametrize("how", ["deleted", "expired"])
+@pytest.mark.parametrize("what", [*SPOILED, "a question that cannot be read"])
+async def test_130_what_cannot_be_read_can_still_go(core: Core, what: str, how: str) -> None:
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), CallCompleted(ending=Ending.INPUT_REQUIRED, state={"n": 1})]))
+    await core.send("1", context="bad")
+    question = "UPDATE task SET status_message = 'canary' WHERE id IN (SELECT task FROM turn WHERE thread = :thread)"
+    spoil(core.path, SPOILED.get(what, question), "bad")
+    if how == "deleted":
+        await contexts(core).delete(Caller("ada"), "bad")
+    else:
+        core.time.now += 91 * DAY
+        await retention(core).sweep()
+    assert query(core.path, "SELECT state FROM context") == [(how,)]
+    assert query(core.path, "SELECT 1 FROM turn") == query(core.path, "SELECT 1 FROM task") == []

@@ -2,12 +2,13 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.commits import Caller, CorruptRecord
 from gateway.errors import UnsupportedOperation
@@ -19,6 +20,13 @@ from tests.gateway.forgetful import DAY, contexts, retention
 from tests.gateway.scripted import BR, G, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Rows that cannot be read are logged with tracebacks, and drawing those takes seconds."""
+    with capture_logs():
+        yield
 
 
 def of_version(ownership: Ownership, version: int) -> Ownership:

@@ -113,7 +113,7 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
     owner: StorageOwner
     handle_kind: HandleKind
     generation: Number
-    state: Literal["open", "busy", "interrupted", "unsynced", "closed"]
+    state: Literal["open", "busy", "interrupted", "unsynced", "closed", "expired", "deleted"]
     handle: str | None = None
     clean_handle: str | None = None
     adapter_state: Json = None

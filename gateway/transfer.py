@@ -22,6 +22,9 @@ from gateway.ports import Ledger
 _HANDLES = Limits(id_length=4096)
 """Those of some services are longer than any id of ours."""
 
+_OVER = frozenset({"closed", "expired", "deleted"})
+"""States of a thread that no message goes on with."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -91,7 +94,7 @@ def _exists(field: str, context_id: str) -> InvalidParams:
 
 def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
     """Raises: InvalidParams when the next message of the thread could not go on."""
-    if thread.state == "closed":
+    if thread.state in _OVER:
         return
     agent = agents.by_name.get(thread.agent)
     if agent is None:

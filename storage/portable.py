@@ -15,7 +15,6 @@ from storage.sql import (
     thread,
     tool_call,
     turn,
-    word,
 )
 from storage.statement import Statement
 
@@ -43,11 +42,7 @@ EXPORTED_CONTEXT = compiled(
         *(context.c[name] == bindparam(name) for name in ("tenant", "principal", "public_id"))
     )
 )
-EXPORTED_THREADS = compiled(
-    select(*columns(thread))
-    .where(_IN_CONTEXT, thread.c.state.not_in([word("deleted"), word("expired")]))
-    .order_by(thread.c.agent, thread.c.epoch)
-)
+EXPORTED_THREADS = compiled(select(*columns(thread)).where(_IN_CONTEXT).order_by(thread.c.agent, thread.c.epoch))
 EXPORTED_TASKS = compiled(select(*columns(task)).where(task.c.id.in_(_TASK_IDS)).order_by(task.c.created_at, task.c.id))
 EXPORTED_TURNS = compiled(
     select(*columns(turn)).select_from(_TURNS).where(_IN_CONTEXT).order_by(turn.c.thread, turn.c.number)

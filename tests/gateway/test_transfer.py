@@ -1,7 +1,9 @@
 """Contexts that are taken to another gateway, and conversations of a backend that are taken up here."""
 
 import json
+import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,18 @@ async def test_an_agent_that_could_not_go_on_is_refused(
     with pytest.raises(InvalidParams, match=place):
         await taken(other, await exported(core))
     assert not other.ledger.stored(Import)
+
+
+@pytest.mark.parametrize("state", ["closed", "expired", "deleted"])
+async def test_a_thread_that_is_over_travels_whoever_its_agent_was(core: Core, other: Core, state: str) -> None:
+    core.agent(ScriptedAdapter(BR, says("A1", "r1")), "removed")
+    task = await core.send("1", context="c")
+    with closing(sqlite3.connect(core.path)) as database, database:
+        database.execute("UPDATE thread SET state = ?", (state,))
+    other.agent(ScriptedAdapter(G, says("A2")))
+    await taken(other, await exported(core))
+    assert query(other.path, "SELECT id, state FROM task") == [(task.id, "TASK_STATE_COMPLETED")]
+    assert answer(await other.send("2", context="c")) == "A2"
 
 
 async def test_a_state_of_a_newer_adapter_is_refused(core: Core, other: Core) -> None:

@@ -17,7 +17,7 @@ from gateway.model import TaskState
 from gateway.ports import CallCompleted, Ending, TextDelta
 from tests.gateway.core import Core, answer, query, running_core, soon
 from tests.gateway.forgetful import DAY, contexts, retention
-from tests.gateway.scripted import BR, G, ScriptedAdapter, says
+from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 
@@ -104,6 +104,23 @@ async def test_128_an_older_process_does_not_overwrite_what_a_newer_one_left_mea
             reading.go.set()
         assert query(path, "SELECT adapter_state, state_version FROM thread") == [('{"m":2}', 2)]
         assert len(adapter.requests) == 1
+
+
+async def test_128_a_turn_that_waited_meanwhile_fails_and_leaves_the_newer_state_untouched(core: Core) -> None:
+    pause = Pause()
+    adapter = ScriptedAdapter(of_version(G, 1), [pause, *leaves({"n": 1})])
+    core.agent(adapter)
+    await core.send("1", context="c", at_once=True)
+    await soon(pause.reached.wait())
+    waiting = await core.send("2", context="c", at_once=True)
+    newer = "UPDATE thread SET adapter_state = '{}', state_version = 2, generation = generation + 1"
+    with closing(sqlite3.connect(core.path)) as database, database:
+        database.execute(newer)
+    pause.go.set()
+    await soon(core.runner.idle())
+    assert (await core.get(waiting.id)).status.state is TaskState.FAILED
+    assert query(core.path, "SELECT adapter_state, state_version FROM thread") == [("{}", 2)]
+    assert len(adapter.requests) == 1
 
 
 # --- 130 ---

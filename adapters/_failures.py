@@ -38,6 +38,8 @@ _STATUSES = {
     529: ErrorClass.RATE_LIMITED,
 }
 
+_KEPT = re.compile("response|conversation", re.IGNORECASE)
+
 _STATUS_CODES = frozenset(str(status) for status in range(400, 600))
 
 
@@ -127,7 +129,7 @@ def _named(told: _Told) -> ErrorClass | None:
 
 
 def _of_status(status: int, told: _Told, handle: str | None, retry_after: float | None) -> ErrorClass:
-    if status == 404 and handle is not None and (handle in told.message or "response" in told.message.lower()):
+    if status == 404 and handle is not None and (handle in told.message or _KEPT.search(told.message)):
         return ErrorClass.HANDLE_NOT_FOUND
     if status == 503 and retry_after is not None:
         return ErrorClass.RATE_LIMITED

@@ -7,6 +7,7 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -23,6 +24,9 @@ _ERROR_BODY_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _DRAIN_SECONDS = 0.2
 
+_EVENTS = "text/event-stream"
+_JSON = "application/json"
+
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
 _WHOLE_BODY_LIMIT = 1024 * 1024
 
@@ -36,7 +40,7 @@ class HttpClient:
         self._timeout = aiohttp.ClientTimeout(connect=timeouts.connect, sock_read=timeouts.first_byte)
         self._headers = {
             "Content-Type": "application/json",
-            "Accept": "text/event-stream",
+            "Accept": _EVENTS,
             # What is not compressed cannot be a bomb, and short events do not get shorter.
             "Accept-Encoding": "identity",
             "User-Agent": "a2a-gateway",
@@ -54,7 +58,7 @@ class HttpClient:
 
         Raises: AdapterError, also while the stream is read.
         """
-        response = await self._send("POST", url, body)
+        response = await self._send("POST", url, body, _EVENTS)
         try:
             await self._check(response, handle)
             stream = EventStream(response, self._failures)
@@ -66,13 +70,31 @@ class HttpClient:
         finally:
             response.close()
 
+    async def ask(self, method: str, url: str, body: Json = None, *, handle: str | None = None) -> Json:
+        """The JSON that answers, None where there is no such thing (404). `handle` is the one that is asked about.
+
+        Raises: AdapterError.
+        """
+        response = await self._send(method, url, None if body is None else msgspec.json.encode(body), _JSON)
+        try:
+            told = await _beginning(response.content, _DOCUMENT_LIMIT)
+            if response.status == 404:
+                return None
+            if 200 <= response.status < 300:
+                return msgspec.json.decode(told) if told else {}
+            raise self._failures.of_answer(response.status, response.headers, told, handle=handle)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer that is no JSON: {error}") from error
+        finally:
+            response.close()
+
     async def aclose(self) -> None:
         if self._session is not None:
             await self._session.close()
 
     async def get_json(self, url: str) -> Json:
         """What stands there; None where nothing does, or nothing that is JSON. Raises: AdapterError."""
-        response = await self._send("GET", url, None)
+        response = await self._send("GET", url, None, _JSON)
         try:
             told = await _beginning(response.content, _DOCUMENT_LIMIT)
             if response.status in (401, 403):
@@ -83,13 +105,13 @@ class HttpClient:
         finally:
             response.close()
 
-    async def _send(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, url: str, body: bytes | None, accept: str) -> aiohttp.ClientResponse:
         try:
             return await self._open_session().request(
                 method,
                 url,
                 data=body if body is None or len(body) < _WHOLE_BODY_LIMIT else io.BytesIO(body),
-                headers=self._headers if body is not None else self._headers | {"Accept": "application/json"},
+                headers=self._headers if accept is _EVENTS else self._headers | {"Accept": accept},
                 timeout=self._timeout,
                 allow_redirects=False,
             )
@@ -137,7 +159,7 @@ class HttpClient:
         if self._session is None:
             # aiohttp's own limits: 100 connections, cookies kept, five minutes in all.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=_Connector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
@@ -146,6 +168,22 @@ class HttpClient:
 
     def _failed(self, kind: ErrorClass, error: Exception) -> AdapterError:
         return self._failures.error(kind, f"{type(error).__name__}: {error}")
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Its connections go on reading only when they had stopped."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        connection: type[ResponseHandler] = _Connection
+        self._factory = partial(connection, loop=self._loop)
+
+
+class _Connection(ResponseHandler):
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp (3.14) asks for it, and parses nothing once more, after every chunk that was read: 3 % of a turn.
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
 
 class EventStream:

@@ -23,6 +23,8 @@ SERVER_TOOLS = {
 OPEN_CALLS = frozenset({"function_call", "custom_tool_call"})
 OPEN_CALL_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 CALLS = OPEN_CALLS | SERVER_TOOLS.keys()
+# It stands for all that was said before it.
+COMPACTION = "compaction"
 
 _FAILED = frozenset({"failed", "incomplete", "cancelled"})
 
@@ -109,11 +111,14 @@ class Verbatim:
     payload: dict[str, Json]
 
 
+# `created_by` is in what comes out only.
+_NOT_TAKEN_BACK = frozenset({"id", "response_id", "created_by"})
+
 _decode_object = msgspec.json.Decoder(dict[str, Json]).decode
 
 
 def verbatim(item: msgspec.Raw) -> Verbatim:
     payload = _decode_object(item)
     name = payload.get("id")
-    kept = {key: value for key, value in payload.items() if key not in {"id", "response_id"} and value is not None}
+    kept = {key: value for key, value in payload.items() if key not in _NOT_TAKEN_BACK and value is not None}
     return Verbatim(name if isinstance(name, str) else None, kept)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from adapters._failures import Failures
+from adapters._responses_continuing import Continuing, Echo
 from adapters._responses_items import (
     CALLS,
+    COMPACTION,
     OPEN_CALL_OUTPUTS,
     OPEN_CALLS,
     SERVER_TOOLS,
@@ -82,10 +83,8 @@ class _Incomplete(msgspec.Struct):
     reason: str | None = None
 
 
-class _Response(msgspec.Struct):
-    id: str | None = None
+class _Response(Echo):
     status: str | None = None
-    previous_response_id: str | UnsetType | None = UNSET
     store: bool | None = None
     usage: Json = None
     error: Json = None
@@ -116,19 +115,16 @@ class _Early:
 
 
 class Reading:
-    """One response as it comes in. Feed it the data of every event until it has `ended`.
+    """One response as it comes in, of a request that was `continuing`. Feed it the data of every event until it has
+    `ended`."""
 
-    `keeps`: the backend keeps the conversation, so that the response's id is its handle. `handle` is the one that the
-    request went on from; if `verifies`, the backend must not say that it went on from another.
-    """
-
-    def __init__(self, failures: Failures, *, keeps: bool, handle: str | None = None, verifies: bool = True) -> None:
+    def __init__(self, failures: Failures, continuing: Continuing) -> None:
         self.ended = False
         self._failures = failures
-        self._keeps = keeps
-        self._handle = handle
-        self._verifies = verifies
-        self._started = False
+        self._continuing = continuing
+        self._handle = continuing.handle
+        self._started = continuing.announced
+        self._last_item: str | None = None
         self._number = 0
         self._items_done = 0
         self._text: list[str] = []
@@ -196,16 +192,12 @@ class Reading:
         return self._start(_decode_response(event.response))
 
     def _start(self, response: _Response) -> Sequence[AdapterEvent]:
-        went_on_from = response.previous_response_id
-        if self._verifies and self._handle is not None and went_on_from not in (UNSET, self._handle):
-            raise self._failures.error(
-                ErrorClass.HANDLE_NOT_FOUND,
-                f"the backend ignored previous_response_id {self._handle!r}: it went on from {went_on_from!r}",
-            )
+        if error := self._continuing.contradicts(response, self._failures):
+            raise error
         if self._started:
             return ()
         self._started = True
-        return (CallStarted(response.id if self._keeps else None),)
+        return (CallStarted(self._continuing.handle_of(response)),)
 
     def _closed(self, event: _Event) -> Sequence[AdapterEvent]:
         response = _decode_response(event.response)
@@ -228,8 +220,14 @@ class Reading:
         if self._unclaimed:
             _log.warning("%d tool outputs belong to no call of their response", len(self._unclaimed))
         self.ended = True
-        handle = response.id if self._keeps else None
-        return (*events, CallCompleted(handle, usage=response.usage, finish=finish, stored=response.store))
+        completed = CallCompleted(
+            self._continuing.handle_of(response),
+            usage=response.usage,
+            finish=finish,
+            state=self._continuing.state(self._last_item),
+            stored=response.store,
+        )
+        return (*events, completed)
 
     def _only_in_the_end(self, response: _Response) -> Iterator[AdapterEvent]:
         """A server that streams no items shows them in the finished response alone."""
@@ -306,6 +304,7 @@ class Reading:
 
     def _item(self, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
         item = _decode_item(raw)
+        self._last_item = item.id or self._last_item
         match item.type:
             case "message":
                 yield from self._message(item, raw)
@@ -324,7 +323,7 @@ class Reading:
                 yield from self._server_tool(item)
             case _:
                 came = verbatim(raw)
-                yield ItemReady(OpaqueItem(item.type, came.payload), came.id)
+                yield ItemReady(OpaqueItem(item.type, came.payload, item.type == COMPACTION), came.id)
 
     def _message(self, item: OutputItem, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
         if item.phase == "commentary":

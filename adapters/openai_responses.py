@@ -1,23 +1,29 @@
-"""OpenAI's Responses API and the servers that speak it: the backend keeps the conversation (`store`, chained by
-`previous_response_id`), or the gateway does and sends it whole every time."""
+"""OpenAI's Responses API and the servers that speak it: the backend keeps the conversation (chained by
+`previous_response_id`, or as a `conversation`), or the gateway does and sends it whole every time."""
 
 import secrets
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Annotated, Literal, Self
 
-import msgspec
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
 from adapters._failures import Failures
-from adapters._http import HttpClient
-from adapters._probing import QUESTION, begin, lists_model
-from adapters._responses_input import encode_input
-from adapters._responses_reading import Reading
+from adapters._responses_continuing import Chain, InConversation
+from adapters._responses_service import CONVERSATIONS, RESPONSES, ResponsesService
 from adapters._settings import OpenAISettings, refuse_fields
-from gateway.config import HistoryConfig
+from gateway.config import HistoryConfig, refuse_window
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Json, Message
-from gateway.ports import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ProbeReport, ServiceRequest
+from gateway.ports import (
+    AdapterEvent,
+    AdapterFactory,
+    CallStarted,
+    Fetched,
+    ProbeReport,
+    ServiceRequest,
+    Tail,
+)
 
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
@@ -43,6 +49,10 @@ def _backend_tool(tool: dict[str, JsonValue]) -> dict[str, JsonValue]:
 Tool = Annotated[dict[str, JsonValue], AfterValidator(_backend_tool)]
 
 
+def _owner(history: HistoryConfig) -> StorageOwner:
+    return StorageOwner(history.owner or StorageOwner.BACKEND)
+
+
 class ResponsesSettings(OpenAISettings):
     """An agent of type `openai-responses`."""
 
@@ -56,9 +66,31 @@ class ResponsesSettings(OpenAISettings):
     include: tuple[str, ...] = Field((), description="More output to ask for, as web_search_call.action.sources.")
     truncation: Literal["auto", "disabled"] | None = Field(None, description="What to do when the context is full.")
     metadata: dict[str, str] | None = Field(None, description="Kept with every response at the service.")
+    conversation: bool = Field(
+        False,
+        description="Make one conversation at the service for each context and stay in it: no chain of responses.",
+    )
     verify_chain: bool = Field(
         True, description="Fail when the service says that it did not go on from the response it was told to."
     )
+
+    @field_validator("history")
+    @classmethod
+    def _window_over_own_history(cls, history: HistoryConfig) -> HistoryConfig:
+        refuse_window(history, _owner(history))
+        return history
+
+    @model_validator(mode="after")
+    def _one_kind_of_handle(self) -> Self:
+        if not self.conversation:
+            return self
+        if self.owner is StorageOwner.GATEWAY:
+            raise ValueError("'conversation: true' and 'history.owner: gateway' exclude each other: who keeps it?")
+        if "verify_chain" in self.model_fields_set:
+            raise ValueError("'conversation: true' and 'verify_chain' exclude each other: there is no chain to verify")
+        if "previous_response_id" in self.extra_body:
+            raise ValueError("'conversation: true' and 'extra_body.previous_response_id' exclude each other")
+        return self
 
     @model_validator(mode="after")
     def _no_decided_fields(self) -> Self:
@@ -68,7 +100,7 @@ class ResponsesSettings(OpenAISettings):
 
     @property
     def owner(self) -> StorageOwner:
-        return StorageOwner(self.history.owner or StorageOwner.BACKEND)
+        return _owner(self.history)
 
     def secrets(self) -> Iterator[str]:
         yield self.key
@@ -79,7 +111,7 @@ class ResponsesSettings(OpenAISettings):
 
 
 class ResponsesAdapter:
-    """Speaks to one Responses server."""
+    """Speaks to one Responses server: in a chain of responses, or with the whole conversation."""
 
     def __init__(self, settings: ResponsesSettings) -> None:
         self._keeps = settings.owner is StorageOwner.BACKEND
@@ -88,29 +120,18 @@ class ResponsesAdapter:
             if self._keeps
             else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
         )
-        self._base_url = settings.base_url
-        self._url = f"{settings.base_url}/responses"
-        self._fields = _fixed_fields(settings)
         self._verifies = settings.verify_chain
-        self._failures = Failures(settings.secrets())
-        self._http = HttpClient(settings.timeouts, self._failures, settings.key)
+        self._service = ResponsesService(settings, _fixed_fields(settings), Failures(settings.secrets()))
 
-    async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+    def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         handle = request.handle if self._keeps else None
-        body = self._fields | {"input": encode_input(request.items)}
-        if handle is not None:
-            body["previous_response_id"] = handle
-        reading = Reading(self._failures, keeps=self._keeps, handle=handle, verifies=self._verifies)
-        async with self._http.post_stream(self._url, msgspec.json.encode(body), handle=handle) as stream:
-            async for batch in stream:
-                for data in batch:
-                    events = reading.receive(data)
-                    stream.answered = reading.ended
-                    for event in events:
-                        yield event
-                    if reading.ended:
-                        return
-        raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+        return self._service.respond(request, Chain(handle, keeps=self._keeps, verifies=self._verifies))
+
+    async def fetch(self, pending: str) -> Fetched:
+        return await self._service.fetch(pending)
+
+    async def forget(self, handle: str) -> None:
+        await self._service.forget(handle, in_doubt=RESPONSES)
 
     def named_handle(self, message: Message) -> str | None:
         """In the words of this API: a caller who knows it might believe that they are heard."""
@@ -122,36 +143,80 @@ class ResponsesAdapter:
         return conversation if isinstance(conversation, str) and conversation.startswith("conv_") else None
 
     async def probe(self) -> ProbeReport:
-        listed = await lists_model(self._http, self._base_url, self._fields["model"])
-        handle = await self._begin(None)
+        service = self._service
+        listed = await service.lists_model()
+        handle = await service.begin(Chain())
         verifies = await self._verifies_chain(handle) if self._keeps and handle else None
         return ProbeReport(model=listed, streams=True, verifies_chain=verifies)
 
     async def _verifies_chain(self, handle: str) -> bool | None:
-        """Whether a lost conversation would be noticed, by the service or here. Raises: AdapterError.
-
-        A service that only looks at the form of an id refuses one of another form, so this is a real one with another end.
-        """
-        try:
-            await self._begin(handle[:-8] + secrets.token_hex(4))
-        except AdapterError as error:
-            match error.kind:
-                case ErrorClass.HANDLE_NOT_FOUND:
-                    return True
-                case ErrorClass.REJECTED:
-                    return None
-            raise
-        return False
-
-    async def _begin(self, handle: str | None) -> str | None:
-        body = self._fields | {"input": QUESTION, "store": False}
-        if handle is not None:
-            body["previous_response_id"] = handle
-        reading = Reading(self._failures, keeps=True, handle=handle, verifies=self._verifies)
-        return await begin(self._http, self._url, body, reading.receive, self._failures, handle=handle)
+        """Whether a lost conversation would be noticed, by the service or here. Raises: AdapterError."""
+        return await self._service.refuses(Chain(_unknown(handle), verifies=self._verifies))
 
     async def aclose(self) -> None:
-        await self._http.aclose()
+        await self._service.aclose()
+
+
+class ConversationAdapter:
+    """Speaks to one Responses server, in a conversation that it makes there for each thread."""
+
+    def __init__(self, settings: ResponsesSettings) -> None:
+        self.ownership = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
+        self._service = ResponsesService(settings, _fixed_fields(settings), Failures(settings.secrets()))
+
+    def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        if request.handle is None:
+            return self._begin(request)
+        return self._service.respond(request, InConversation(request.handle))
+
+    async def _begin(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        handle = await self._service.make_conversation()
+        # The core goes on from here when it has stored the id: nothing is said in a conversation that could get lost.
+        yield CallStarted(handle)
+        async with aclosing(self._service.respond(request, InConversation(handle, announced=True))) as events:
+            async for event in events:
+                yield event
+
+    async def tail(self, request: ServiceRequest) -> Tail | None:
+        if request.handle is None:
+            return Tail(0)
+        return await self._service.tail(request, request.handle)
+
+    async def forget(self, handle: str) -> None:
+        await self._service.forget(handle, in_doubt=CONVERSATIONS)
+
+    async def probe(self) -> ProbeReport:
+        service = self._service
+        listed = await service.lists_model()
+        await service.begin(Chain())
+        handle = await service.make_conversation()
+        try:
+            refuses = await service.refuses(InConversation(_unknown(handle)))
+        finally:
+            await service.forget(handle, in_doubt=CONVERSATIONS)
+        return ProbeReport(model=listed, streams=True, notes=_CONVERSATION_NOTES[refuses])
+
+    async def aclose(self) -> None:
+        await self._service.aclose()
+
+
+_CONVERSATION_NOTES: dict[bool | None, tuple[str, ...]] = {
+    True: ("it keeps conversations", "it refuses one that it does not know"),
+    False: (
+        "it keeps conversations",
+        "it takes one that it does not know: one that it has lost goes on without its past",
+    ),
+    None: ("it keeps conversations",),
+}
+
+
+def _unknown(handle: str) -> str:
+    """A service that only looks at the form of an id refuses one of another form, so this is a real one with another end."""
+    return handle[:-8] + secrets.token_hex(4)
+
+
+def build(settings: ResponsesSettings) -> ResponsesAdapter | ConversationAdapter:
+    return ConversationAdapter(settings) if settings.conversation else ResponsesAdapter(settings)
 
 
 def _fixed_fields(settings: ResponsesSettings) -> dict[str, Json]:
@@ -170,12 +235,12 @@ def _fixed_fields(settings: ResponsesSettings) -> dict[str, Json]:
         "metadata": settings.metadata,
     }
     said = {name: value for name, value in optional.items() if value is not None}
-    return {"model": settings.model, "store": keeps, "stream": True, **said, **settings.extra_body}
+    return {"model": settings.model, "stream": True, **said, **settings.extra_body}
 
 
 factory = AdapterFactory(
     settings=ResponsesSettings,
-    build=ResponsesAdapter,
+    build=build,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
     output_modes=("text/plain", "image/png"),
 )

@@ -302,22 +302,31 @@ def fanout(t, b, o):
 
 def multiturn(t, b, o):
     """4 contexts of 200 turns each: does a turn cost more as the context grows?"""
+    return turns(t, b, 200)
+
+
+def multiturn_500(t, b, o):
+    """4 contexts of 500 turns each."""
+    return turns(t, b, 500)
+
+
+def turns(t, b, number):
     with tempfile.NamedTemporaryFile("r") as log:
         before, db = b.stats(), t.db_bytes()
-        r = load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=4, requests=800, turns=200, turnlog=log.name, ok=V1_OK)
+        r = load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=4, requests=4 * number, turns=number, turnlog=log.name, ok=V1_OK)
         rows = [line.split(",") for line in log]
     total = {}
     for _, turn, _, _, us, size in rows:
         total.setdefault(int(turn), []).append((float(us), int(size)))
     early = [x for k, v in total.items() if 10 < k <= 30 for x in v]
-    late = [x for k, v in total.items() if k > 180 for x in v]
+    late = [x for k, v in total.items() if k > number - 20 for x in v]
     after = b.stats()
     r["turn_us_early"] = round(statistics.median(x[0] for x in early), 1)
     r["turn_us_late"] = round(statistics.median(x[0] for x in late), 1)
     r["turn_growth"] = round(r["turn_us_late"] / r["turn_us_early"], 3)
     r["bytes_late_over_early"] = round(statistics.mean(x[1] for x in late) / statistics.mean(x[1] for x in early), 3)
-    r["db_bytes_per_turn"] = round((t.db_bytes() - db) / 800)
-    r["backend_body_bytes_per_turn"] = round((after["sum_body_bytes"] - before["sum_body_bytes"]) / 800)
+    r["db_bytes_per_turn"] = round((t.db_bytes() - db) / 4 / number)
+    r["backend_body_bytes_per_turn"] = round((after["sum_body_bytes"] - before["sum_body_bytes"]) / 4 / number)
     r["backend_last_body_bytes"] = after["last_body_bytes"]
     r["with_previous_response_id"] = after["with_previous_response_id"] - before["with_previous_response_id"]
     return r
@@ -337,6 +346,7 @@ SCENARIOS = {
     "list": (list_, {"list"}),
     "fanout": (fanout, {"subscribe"}),
     "multiturn": (multiturn, {"stream", "context"}),
+    "multiturn_500": (multiturn_500, {"stream", "context"}),
     "idle_100": (idle_100, {"stream"}),
     "idle_1000": (idle_1000, {"stream"}),
     "idle_5000": (idle_5000, {"stream"}),

@@ -2,7 +2,6 @@
 race leaves nothing behind."""
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,7 +49,7 @@ class _Plan:
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return dataclasses.replace(self, accept=accept, prepare=runner.preparation(accept))
+        return _Plan(accept, self.number, self.event, runner.preparation(accept))
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)

@@ -14,7 +14,10 @@ _RESERVED = "tasks"
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicies:
-    """What the operator decided for one agent. `turn_timeout` is in seconds."""
+    """What the operator decided for one agent. `turn_timeout` is in seconds.
+
+    `history_messages` and `history_tokens`: the most that goes out of a history that the gateway keeps; None: all of it.
+    """
 
     client_context_ids_allowed: bool = True
     busy_context: Literal["queue", "reject"] = "queue"
@@ -24,6 +27,8 @@ class AgentPolicies:
     shadow_history: Literal["items", "text", "none"] = "items"
     queued_turns: int = 8
     turn_timeout: float = 900.0
+    history_messages: int | None = None
+    history_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

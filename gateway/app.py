@@ -1,6 +1,7 @@
 """Composition root: configuration -> plug-ins -> agents -> ASGI application -> a process that serves and drains."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig
+from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
+from gateway.draining import Drain
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
@@ -45,7 +47,7 @@ class Gateway:
 
     app: ASGIApp
     runner: Runner
-    drain: asyncio.Event
+    drain: Drain
     reload: Callable[[GatewayConfig], None]
 
 
@@ -60,6 +62,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
+        refuse_window(agent.history, adapter.ownership.owner)
         direct = factory.direct_replies(agent.settings)
     except ValueError as error:
         raise ValueError(f"agents.{name}: {error}") from error
@@ -89,6 +92,8 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         shadow_history=agent.shadow_history,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        history_messages=agent.history.max_messages,
+        history_tokens=agent.history.max_tokens,
     )
     return Agent(
         name=name,
@@ -140,7 +145,7 @@ def _application(
         contexts=contexts,
         transfer=transfer,
     )
-    app = Router([*health.routes(), *served], redirect_slashes=False)
+    app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
 
 
@@ -149,7 +154,7 @@ async def running(config: GatewayConfig, registry: Registry, clock: Clock | None
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
     agents = build_agents(config, registry)
-    drain = asyncio.Event()
+    drain = Drain()
     ledgers = registry.ledger(config.storage.url)
     async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         fanout = Fanout(_stream_limits(config))
@@ -212,6 +217,8 @@ async def serve(
         signals = Signals()
         async with running(served, Registry()) as gateway:
             server = HttpServer(gateway.app, bound)
+            # What has been loaded by now stays: no collection looks at it again.
+            gc.freeze()
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())

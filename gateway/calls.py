@@ -1,8 +1,9 @@
 """What a binding asks of the core: the eleven operations of A2A 1.0, section 3.1. Law: no envelope, no HTTP in here."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
+
+import msgspec
 
 from gateway.agents import Agent
 from gateway.commits import Caller
@@ -25,8 +26,7 @@ from gateway.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """Who asks which agent. `extensions` are the activated ones: asked for and declared by the card."""
 
     agent: Agent

@@ -6,7 +6,7 @@ Law: a commit point is one unit, all or nothing; it says what must be true of th
 import msgspec
 
 from gateway.items import HandleKind, Item, StorageOwner
-from gateway.model import Json, Message, TaskState
+from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
 
 
@@ -152,7 +152,8 @@ class Pending(msgspec.Struct, frozen=True):
 class Complete(msgspec.Struct, frozen=True):
     """C3: a service call is over and counts. `sent` are the positions of the items that its request carried.
 
-    `state_version` is that of the schema of `state`.
+    `weight` is that of the whole request, where the tokens in `usage` are those of it and nothing else. `state_version` is
+    that of the schema of `state`.
     """
 
     thread: str
@@ -167,6 +168,7 @@ class Complete(msgspec.Struct, frozen=True):
     tool_calls: tuple[NewToolCall, ...]
     sent: tuple[int, ...]
     now: int
+    weight: int | None = None
     state_version: int = 1
 
 
@@ -343,13 +345,20 @@ class CorruptRecord(Exception):
     """What is stored of one thread or task, which the text names, cannot be read. Others are not affected."""
 
 
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
+
+    artifact: Artifact
+    append: bool = False
+
+
 class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message, then what it left, or None while it has not ended."""
 
     message: Message
     event: int
     messages: tuple[Message, ...] | None
-    artifacts: tuple[Json, ...] | None
+    artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
 
 
@@ -361,6 +370,13 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     generation: int
     task: TaskRecord
     caller: Caller
+
+
+class MeasuredCall(msgspec.Struct, frozen=True):
+    """What a completed service call carried, and what its backend says that it used."""
+
+    weight: int | None
+    usage: Json
 
 
 class TaskFilter(msgspec.Struct, frozen=True):

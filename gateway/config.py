@@ -18,6 +18,7 @@ from pydantic import (
 
 from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, base_dir, duration, matching, size
+from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "WebUrl",
     "base_dir",
     "refuse_open_listen",
+    "refuse_window",
 ]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -240,10 +242,16 @@ class CardConfig(Settings):
 
 
 class HistoryConfig(Settings):
-    """Who keeps the conversation."""
+    """Who keeps the conversation, and how much of it is sent."""
 
     owner: Literal["backend", "gateway"] | None = Field(
         None, description="Who keeps the conversation; what the type does by itself when not given."
+    )
+    max_messages: _Count | None = Field(
+        None, description="With a history kept by the gateway: most messages of it to send, the new one included."
+    )
+    max_tokens: _Count | None = Field(
+        None, description="With a history kept by the gateway: most tokens of it to send, the new message included."
     )
 
 
@@ -297,6 +305,16 @@ class GatewayConfig(GatewaySections):
     agents: Mapping[str, AgentConfig] = Field(
         min_length=1, description="The agents, by the name that their URLs carry."
     )
+
+
+def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
+    """Raises: ValueError when less is to be sent of a conversation that is not sent at all."""
+    windows = [f"history.{name}" for name in ("max_messages", "max_tokens") if getattr(history, name) is not None]
+    if windows and owner is StorageOwner.BACKEND:
+        raise ValueError(
+            f"{' and '.join(windows)} can only limit a history that the gateway keeps, but history.owner is 'backend': "
+            "remove that, or set `owner: gateway`"
+        )
 
 
 def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
+from gateway.commits import StoredArtifact
 from gateway.errors import InvalidParams, echo, invalid
 from gateway.items import AssistantItem, Ownership, UserItem
 from gateway.model import INTERRUPTED, TERMINAL, Json, Message, Part, StreamResponse
@@ -20,7 +21,6 @@ from gateway.portable import (
     PortableThread,
     PortableTurn,
 )
-from gateway.record import StoredArtifact
 
 T = TypeVar("T")
 

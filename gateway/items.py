@@ -44,11 +44,15 @@ class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
     error: bool = False
 
 
-class OpaqueItem(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque"):
-    """Something of the backend's that only its own adapter understands; `type` is the backend's word for it."""
+class OpaqueItem(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque", omit_defaults=True):
+    """Something of the backend's that only its own adapter understands; `type` is the backend's word for it.
+
+    `boundary`: the backend has put into it all that was said before, which need not be sent again.
+    """
 
     type: str
     payload: Json
+    boundary: bool = False
 
 
 Item = UserItem | AssistantItem | ReasoningItem | CallItem | OutputItem | OpaqueItem

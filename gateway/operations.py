@@ -1,7 +1,6 @@
 """The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; what a caller may not see is not
 there; non-streaming is the drained stream."""
 
-import asyncio
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -10,6 +9,7 @@ from gateway.admission import Admission
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock, milliseconds
 from gateway.commits import Replay, TaskFilter
+from gateway.draining import Drain
 from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo
 from gateway.fanout import Fanout, Subscription
 from gateway.live import Work
@@ -46,7 +46,7 @@ class Operations:
     """What the bindings call. One instance serves every agent of the gateway."""
 
     def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, *, page_secret: bytes, drain: asyncio.Event
+        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, *, page_secret: bytes, drain: Drain
     ) -> None:
         """`drain`, once set, refuses new messages."""
         self._ledger = ledger

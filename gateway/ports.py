@@ -16,6 +16,7 @@ from gateway.commits import (
     Deletion,
     EndedTask,
     IdempotencyKey,
+    MeasuredCall,
     Replay,
     TaskFilter,
     TaskOwner,
@@ -56,7 +57,10 @@ class ServiceRequest(msgspec.Struct, frozen=True):
 
 
 class CallStarted(msgspec.Struct, frozen=True):
-    """The backend has taken the request; `handle` is the pending one, kept for cancel and delete only."""
+    """The backend has taken the request; `handle` is the pending one, kept for cancel, fetch and delete only.
+
+    A static handle that this call makes first comes before the request is sent: the call goes on when it is stored.
+    """
 
     handle: str | None = None
 
@@ -153,7 +157,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
     `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY. `message` is what the agent says with
     an ending other than COMPLETED. `finish` is the backend's own word when the answer is not whole (`max_output_tokens`,
     `content_filter`), else None. `state` replaces the adapter's JSON where it is not None. `stored`: the backend says
-    that it kept (True) or did not keep (False) this call.
+    that it kept (True) or did not keep (False) this call. `usage` is the backend's own; a whole number in it under
+    `input_tokens` or `prompt_tokens` calibrates `history.max_tokens`.
     """
 
     handle: str | None = None
@@ -281,6 +286,58 @@ class HandleNaming(Protocol):
     def named_handle(self, message: Message) -> str | None: ...
 
 
+class Fate(StrEnum):
+    """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`events` are what `call` would have given, to CallCompleted with the confirmed handle; only of what COMPLETED."""
+
+    fate: Fate
+    events: tuple[AdapterEvent, ...] = ()
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """An ability, of a rotating handle: to look up what became of a call, by the pending handle that it had."""
+
+    async def fetch(self, pending: str) -> Fetched:
+        """Changes nothing at the backend. Raises: AdapterError when it could not be asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a conversation holds of a request, behind the end of the last completed call.
+
+    `held`: so many of the request's items, from the first on, are there: they must not be sent again. `answer`: what the
+    backend added behind them, as `call` would have given it, to CallCompleted; empty when it added nothing.
+    """
+
+    held: int
+    answer: tuple[AdapterEvent, ...] = ()
+
+
+@runtime_checkable
+class TailListing(Protocol):
+    """An ability, of a static handle: to see what of a call whose end nobody heard is in the conversation."""
+
+    async def tail(self, request: ServiceRequest) -> Tail | None:
+        """`request` is that call's, or the next one's: handle and state of the thread, the items that are due.
+
+        None: the backend's list does not reach back to the last completed call. A response that still runs leaves
+        nothing before it ends: behind LOCKED this has to be asked again. Raises: AdapterError when it could not be
+        asked, HANDLE_NOT_FOUND when the conversation is gone.
+        """
+        ...
+
+
 S = TypeVar("S")
 
 
@@ -321,6 +378,12 @@ class Ledger(Protocol):
 
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None: ...
 
+    async def whole_task(
+        self, caller: Caller, agent: str, task_id: str
+    ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
+        """A task and its turns in order, artifacts included, as one moment has them."""
+        ...
+
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         """The public tasks of a context (its row) that wait for their caller, of all agents."""
         ...
@@ -343,6 +406,19 @@ class Ledger(Protocol):
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         """Items of a thread in order of turns, then positions."""
+        ...
+
+    async def recent_history(
+        self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
+    ) -> tuple[HistoryRecord, ...]:
+        """As `history`, from its end: whole turns, until those up to this one have so many messages or so much weight.
+
+        `opaque`: reasoning and opaque items count. However long the thread is, no more of it is read.
+        """
+        ...
+
+    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        """The latest few completed service calls of a thread, the last one first."""
         ...
 
     async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...

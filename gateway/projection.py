@@ -16,6 +16,7 @@ from gateway.items import (
     StorageOwner,
     UserItem,
 )
+from gateway.reduction import Window, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +27,41 @@ class View:
     positions: tuple[int, ...]
 
 
-def project(ownership: Ownership, records: Sequence[HistoryRecord], turn_id: str) -> View:
+def project(ownership: Ownership, records: Sequence[HistoryRecord], turn_id: str, window: Window | None = None) -> View:
     """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
 
-    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY: the whole conversation.
+    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY: the conversation, whole or as much
+    of it as the window takes.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
     due = [r for r in records if r.replayable and r.turn <= number]
+    if ownership.owner is StorageOwner.GATEWAY:
+        said = _whole(ownership, _behind_boundary(due) if ownership.opaque_replay else due)
+        sent = said if window is None else newest(said, window)
+        first = sent[0].turn
+        return View(
+            tuple(r.item for r in sent), tuple(r.position for r in due if r.sent_in is None and r.turn >= first)
+        )
     unsent = [r for r in due if r.sent_in is None]
     positions = tuple(r.position for r in unsent)
-    if ownership.owner is StorageOwner.GATEWAY:
-        return View(_whole(ownership, due), positions)
     outputs = [r.item for r in unsent if isinstance(r.item, OutputItem)]
     users = [r.item for r in unsent if isinstance(r.item, UserItem)]
     return View((*outputs, *users), positions)
 
 
-def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Item, ...]:
+def _behind_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
+    """From the latest item on that holds for its backend all that was said before it."""
+    for index in reversed(range(len(records))):
+        item = records[index].item
+        if isinstance(item, OpaqueItem) and item.boundary:
+            return records[index:]
+    return records
+
+
+def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[HistoryRecord, ...]:
     """Built from its end: whether reasoning stays depends on what follows it."""
     answered = _answered_calls(records)
-    items: list[Item] = []
+    kept: list[HistoryRecord] = []
     leads = False
     in_calls = False
     for index in reversed(range(len(records))):
@@ -66,8 +82,8 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Item
                 stays, leads = True, False
         in_calls = isinstance(item, CallItem)
         if stays:
-            items.append(item)
-    return tuple(reversed(items))
+            kept.append(records[index])
+    return tuple(reversed(kept))
 
 
 def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:

@@ -8,7 +8,7 @@ from gateway.accepting import not_found
 from gateway.calls import Call
 from gateway.clock import timestamp
 from gateway.commits import Conflict, CorruptRecord, TaskRecord
-from gateway.errors import Busy, invalid
+from gateway.errors import invalid
 from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status
 from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
@@ -18,7 +18,7 @@ from gateway.runner import Runner
 
 log = structlog.get_logger("gateway.public")
 
-_READS = 5
+_SETTLED = TERMINAL | INTERRUPTED
 
 
 class TaskReader:
@@ -64,13 +64,19 @@ class TaskReader:
 
     async def stored(self, call: Call, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
         """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
-        for _ in range(_READS):
-            record = await self.record(call, task_id)
-            read = await self._read(record)
-            if read is not None:
-                current, outputs, number = read
-                return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
-        raise Busy("The task is changing; try again.", retry_after=1)
+        found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
+        if found is None or not (found[0].visible or self.work(call, task_id)):
+            raise not_found(task_id)
+        record, turns = found
+        outputs = [TurnOutput.stored(turn) for turn in turns]
+        number, current = record.last_event, status_of(record)
+        if record.state not in _SETTLED:
+            # Of a turn that has not ended the log holds more than the record.
+            for at, payload in await self._ledger.events(record.id, record.last_event):
+                number, current = at, _apply(logged(payload), outputs[-1], current)
+                if current.state in _SETTLED:  # what follows belongs to a later turn
+                    break
+        return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
     async def outputs(self, record: TaskRecord) -> list[TurnOutput]:
         """What each turn of a task that waits for its caller has shown."""
@@ -94,19 +100,6 @@ class TaskReader:
     async def _outputs(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
         turns = await self._ledger.turns(task_ids, artifacts)
         return {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
-
-    async def _read(self, record: TaskRecord) -> tuple[TaskStatus, list[TurnOutput], int] | None:
-        """Of a turn that has not ended, what its log holds. None when the task has moved on since its record was read."""
-        turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
-        settled = record.state in TERMINAL | INTERRUPTED
-        if turns[-1].event > record.last_event or turns[-1].ended is not settled:
-            return None
-        outputs = [TurnOutput.stored(turn) for turn in turns]
-        number, current = record.last_event, status_of(record)
-        if not settled:
-            for at, payload in await self._ledger.events(record.id, record.last_event):
-                number, current = at, _apply(logged(payload), outputs[-1], current)
-        return current, outputs, number
 
     async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task as it stood when event `number` had happened, the later events, and the latest number.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.commits import CorruptRecord, TurnRecord
+from gateway.commits import CorruptRecord, StoredArtifact, TurnRecord
 from gateway.model import (
     Artifact,
     Message,
@@ -18,13 +18,6 @@ from gateway.model import (
 )
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-
-
-class StoredArtifact(msgspec.Struct, frozen=True):
-    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
-
-    artifact: Artifact
-    append: bool = False
 
 
 _encoder = msgspec.json.Encoder()
@@ -90,11 +83,7 @@ class TurnOutput:
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
-        try:
-            artifacts = msgspec.convert(record.artifacts or (), tuple[StoredArtifact, ...])
-        except msgspec.ValidationError as error:
-            raise CorruptRecord(f"the artifacts of a turn cannot be read: {error}") from error
-        for entry in artifacts:
+        for entry in record.artifacts or ():
             growing = _Growing(entry.artifact, entry.append)
             growing.extend(entry.artifact.parts)
             output.artifacts[entry.artifact.artifact_id] = growing

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
+from gateway import handles
 from gateway.agents import Agent
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
+    Append,
     Caller,
     CommitPoint,
     Complete,
@@ -47,6 +49,7 @@ from gateway.model import (
 )
 from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
+from gateway.recall import recall, weight_to_measure
 from gateway.recovery import settle
 from gateway.states import state_of
 from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
@@ -317,10 +320,11 @@ class Runner:
         if serving.work.cancel_asked:
             raise asyncio.CancelledError
         request = await self._prepare(serving)
-        machine = serving.machine
+        machine, thread = serving.machine, serving.lane.thread
+        static = handles.is_static(thread)
         async with aclosing(serving.work.agent.adapter.call(request)) as events:
             async for event in events:
-                commands = machine.receive(event)
+                commands = machine.receive(handles.in_conversation(thread, event) if static else event)
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(serving, commands[0].update)
                 elif commands:
@@ -332,7 +336,6 @@ class Runner:
     async def _prepare(self, serving: _Serving) -> ServiceRequest:
         """Takes the lease and records the call. Another process on the thread is waited for, until the turn's timeout."""
         work, lane = serving.work, serving.lane
-        ownership = work.agent.adapter.ownership
         while not work.prepared:
             if not lane.current:
                 lane.thread, lane.current = await self._reread(lane.thread), True
@@ -344,7 +347,7 @@ class Runner:
                 if record is None or record.state in TERMINAL:
                     raise
                 await asyncio.sleep(self._lease.length / 10)
-        serving.view = project(ownership, await self._records(work, lane, ownership.owner), work.turn)
+        serving.view = await self._view(work, lane)
         return ServiceRequest(
             handle=lane.thread.handle,
             items=serving.view.items,
@@ -364,10 +367,11 @@ class Runner:
             raise Conflict(f"thread {known.id!r} is gone")
         return thread
 
-    async def _records(self, work: Work, lane: Lane, owner: StorageOwner) -> tuple[HistoryRecord, ...]:
+    async def _view(self, work: Work, lane: Lane) -> View:
         if work.fresh_thread:
-            return (HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn),)
-        return await self._ledger.history(lane.thread.id, unsent_only=owner is StorageOwner.BACKEND)
+            first = HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn)
+            return project(work.agent.adapter.ownership, (first,), work.turn)
+        return await recall(self._ledger, work.agent, lane.thread.id, work.turn)
 
     async def _commit_prepare(self, serving: _Serving) -> None:
         work, lane = serving.work, serving.lane
@@ -427,7 +431,7 @@ class Runner:
                 case Publish(update=update):
                     self._publish(serving, update)
                 case NotePending(handle=handle):
-                    serving.work.live.journal.note(Pending(serving.work.service_call, handle))
+                    await self._note_pending(serving, handle)
                 case CloseCall():
                     points.append(self._complete(serving, command))
                 case DropCall():
@@ -437,6 +441,14 @@ class Runner:
                     reply = command
                 case EndTurn():
                     await self._end(serving, command, tuple(points), reply)
+
+    async def _note_pending(self, serving: _Serving, handle: str) -> None:
+        """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
+        journal, pending = serving.work.live.journal, Pending(serving.work.service_call, handle)
+        if handles.is_static(serving.lane.thread):
+            await journal.commit(lambda row: (pending,) if row is None else (pending, Append(row)))
+        else:
+            journal.note(pending)
 
     def _complete(self, serving: _Serving, command: CloseCall) -> Complete:
         thread = serving.lane.thread
@@ -455,6 +467,7 @@ class Runner:
             tool_calls=command.tool_calls,
             sent=serving.view.positions if carried else (),
             now=self._clock.now(),
+            weight=weight_to_measure(serving.work.agent, serving.view, command.tool_calls),
             state_version=serving.work.agent.adapter.ownership.state_version,
         )
 

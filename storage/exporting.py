@@ -23,7 +23,7 @@ from gateway.portable import (
     PortableToolCall,
     PortableTurn,
 )
-from storage.readers import Row
+from storage.grouped import Row
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])

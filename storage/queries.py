@@ -1,6 +1,21 @@
 """Every query of the ledger's reads, compiled once from the tables. Law: what grows is read through an index."""
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, column, func, literal_column, select, text, tuple_
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy import table as from_table
 
 from storage.sql import (
@@ -10,6 +25,7 @@ from storage.sql import (
     history_item,
     input_,
     secret,
+    service_call,
     task,
     thread,
     turn,
@@ -94,23 +110,29 @@ REPLAY = compiled(
 )
 
 
+_TURN = (input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
+
+_IN_ORDER = input_.c.event
+"""Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
+
+
 def turns(*, artifacts: bool) -> str:
     """Of one task, `task_0`; who wants several puts their parameters beside it: JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return compiled(
-        select(
-            turn.c.task,
-            input_.c.payload,
-            input_.c.event,
-            turn.c.ended_at,
-            turn.c.messages,
-            turn.c.artifacts if artifacts else literal_column("NULL"),
-        )
-        .select_from(turn.join(input_, _OPENED_BY).join(thread, thread.c.id == turn.c.thread))
+        select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
+        .select_from(turn.join(input_, _OPENED_BY))
         .where(turn.c.task.in_(asked))
-        .order_by(turn.c.task, thread.c.epoch, turn.c.number)
+        .order_by(turn.c.task, _IN_ORDER)
     )
 
+
+WHOLE_TASK = compiled(
+    select(*_TASK, *_TURN, turn.c.artifacts)
+    .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, _OPENED_BY))
+    .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
+    .order_by(_IN_ORDER)
+)
 
 _FIRST_TURN = (
     select(turn.c.id)
@@ -157,6 +179,71 @@ HISTORY = compiled(_ITEMS)
 
 UNSENT_ITEMS = compiled(_ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")])))
 
+_OLDER = history_item.alias("older")
+_OF = turn.alias("of")
+_TURN_NOW = select(turn.c.number).where(turn.c.id == bindparam("turn")).scalar_subquery()
+
+_END = (
+    select(
+        (func.coalesce(func.max(history_item.c.position), literal_column("0")) + literal_column("1")).label("position"),
+        literal_column("0").label("messages"),
+        literal_column("0").label("weight"),
+        _TURN_NOW.label("oldest"),
+        literal_column("0").label("whole"),
+    )
+    .where(history_item.c.thread == bindparam("thread"))
+    .cte("tail", recursive=True)
+)
+
+
+def _if(condition: ColumnElement[bool], value: ColumnElement[int]) -> ColumnElement[int]:
+    return case((condition, value), else_=literal_column("0"))
+
+
+_COUNTS = and_(
+    _OLDER.c.replayable == literal_column("1"),
+    _OLDER.c.weight > literal_column("0"),
+    _OF.c.number <= _TURN_NOW,
+    or_(bindparam("opaque") == literal_column("1"), _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
+)
+
+# One step back from the end: positions have no gaps. Whole are the turns at a message of the oldest turn met so far:
+# what a turn said comes behind its message, and behind what the turns before it said.
+_BACK = (
+    select(
+        _OLDER.c.position,
+        _END.c.messages + _if(and_(_COUNTS, _OLDER.c.kind.in_([word("user"), word("assistant")])), literal_column("1")),
+        _END.c.weight + _if(_COUNTS, _OLDER.c.weight),
+        func.min(_END.c.oldest, _OF.c.number),
+        _if(and_(_OLDER.c.input == literal_column("0"), _OF.c.number <= _END.c.oldest), literal_column("1")),
+    )
+    .select_from(
+        _END.join(
+            _OLDER,
+            and_(_OLDER.c.thread == bindparam("thread"), _OLDER.c.position == _END.c.position - literal_column("1")),
+        ).join(_OF, _OF.c.id == _OLDER.c.turn)
+    )
+    .where(
+        or_(
+            _END.c.whole == literal_column("0"),
+            and_(_END.c.messages < bindparam("messages"), _END.c.weight < bindparam("weight")),
+        )
+    )
+)
+
+_TAIL = _END.union_all(_BACK)
+
+RECENT_HISTORY = compiled(_ITEMS.where(history_item.c.position >= select(func.min(_TAIL.c.position)).scalar_subquery()))
+
+MEASURED = compiled(
+    select(service_call.c.weight, service_call.c.usage)
+    .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
+    .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("completed"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc())
+    .limit(literal_column("8"))
+    .offset(literal_column("0"))
+)
+
 # Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
 UNFINISHED_TURNS = compiled(
     select(turn.c.number, turn.c.id, turn.c.thread, thread.c.generation, task.c.tenant, task.c.principal, *_TASK)
@@ -176,8 +263,8 @@ SCHEMA_VERSION = compiled(select(column("version_num")).select_from(from_table("
 def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Listing:
     """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
 
-    def matching(columns: Select[tuple[object, ...]]) -> Select[tuple[object, ...]]:
-        query = columns.select_from(_TASK_IN_CONTEXT).where(_OF_AGENT, text("visible = 1"), _LIVING)
+    def matching(columns: Select[Any]) -> Select[Any]:
+        query = columns.where(_OF_AGENT, text("visible = 1"))
         if in_context:
             query = query.where(_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id"))
         else:
@@ -188,9 +275,11 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Li
             query = query.where(task.c.status_at >= bindparam("status_since"))
         return query
 
-    page = matching(select(*_TASK)).order_by(task.c.status_at.desc(), task.c.id.desc())
+    page = matching(select(*_TASK).select_from(_TASK_IN_CONTEXT).where(_LIVING))
+    page = page.order_by(task.c.status_at.desc(), task.c.id.desc())
     page = page.limit(bindparam("limit")).offset(literal_column("0"))
     if after:
         behind = tuple_(bindparam("after_at"), bindparam("after_id"))
         page = page.where(tuple_(task.c.status_at, task.c.id) < behind)
-    return Listing(compiled(page), compiled(matching(select(func.count()))))
+    counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task)
+    return Listing(compiled(page), compiled(matching(counted)))

@@ -1,4 +1,4 @@
-"""Connections that only read. Law: one query at a time on each, read to its end, so that none sees an old snapshot."""
+"""Connections that only read. Law: what is asked on one is read to its end, so that none sees an old snapshot."""
 
 import asyncio
 import sqlite3
@@ -10,17 +10,20 @@ from typing import Any
 
 import aiosqlite
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits import LedgerUnavailable
+from storage.grouped import GroupedReader, Query, Row, read_failure
 
-Row = tuple[Any, ...]
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
-_CONNECTIONS = 4
-"""Each is a thread; reads take microseconds, so that more would only wait for the interpreter's lock."""
+_CONNECTIONS = 3
+"""For reads that may be long. Each is a thread: more would only wait for the interpreter's lock."""
 
 
 class Readers:
-    """A pool. An open cursor holds its connection on the snapshot that it began with: none survives a `fetch`."""
+    """`fetch` is for a few rows; `scan` for what grows, on a pool. An open cursor would hold its connection on the
+    snapshot that it began with: none survives either."""
+
+    _short: GroupedReader
 
     def __init__(self) -> None:
         self._idle: asyncio.Queue[aiosqlite.Connection] = asyncio.Queue()
@@ -31,17 +34,27 @@ class Readers:
         """Raises: LedgerUnavailable."""
         try:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
-            opened = [_connect(path, busy_timeout_ms) for _ in range(_CONNECTIONS)]
+            short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the database does not open for reading: {error}") from error
+        self._short = GroupedReader(short)
         for connection in opened:
             self._idle.put_nowait(await aiosqlite.Connection(partial(_same, connection), iter_chunk_size=64))
             self._opened += 1
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        """All rows. Raises: LedgerUnavailable, CorruptRecord."""
-        if self._closed:
-            raise LedgerUnavailable("the ledger is closed")
+        """All rows of a query that finds few. Raises: LedgerUnavailable, CorruptRecord."""
+        [rows] = await self.fetch_all((sql, values))
+        return rows
+
+    async def fetch_all(self, *queries: Query) -> list[list[Row]]:
+        """As `fetch`, several from one snapshot."""
+        self._refuse_when_closed()
+        return await self._short.fetch(*queries)
+
+    async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
+        """All rows, as many as there are. Raises: LedgerUnavailable, CorruptRecord."""
+        self._refuse_when_closed()
         connection = await self._idle.get()
         try:
             return await _fetch(connection, sql, values)
@@ -50,9 +63,8 @@ class Readers:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Fetch, None]:
-        """Several queries of one moment. Raises: LedgerUnavailable, CorruptRecord."""
-        if self._closed:
-            raise LedgerUnavailable("the ledger is closed")
+        """Several queries of one moment, as many rows as there are. Raises: LedgerUnavailable, CorruptRecord."""
+        self._refuse_when_closed()
         connection = await self._idle.get()
         try:
             await _fetch(connection, "BEGIN", {})
@@ -64,9 +76,17 @@ class Readers:
             finally:
                 self._idle.put_nowait(connection)
 
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed")
+
     async def close(self) -> None:
         """Waits for the reads under way."""
+        if self._closed:
+            return
         self._closed = True
+        if self._opened:
+            await self._short.close()
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()
@@ -80,13 +100,7 @@ async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, A
     except sqlite3.Error as error:
         # Where it failed a cursor is still open, and would hold the connection on its snapshot.
         traceback.clear_frames(error.__traceback__)
-        if str(error).startswith(_NO_TEXT):
-            raise CorruptRecord(f"a row cannot be read: {error}") from error
-        raise LedgerUnavailable(f"the database could not be read: {error}") from error
-
-
-_NO_TEXT = "Could not decode to UTF-8"
-"""What sqlite3 says of one row, in the words that it has for a fault of the database."""
+        raise read_failure(error) from error
 
 
 def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:

@@ -17,7 +17,9 @@ from gateway.commits import (
     Deletion,
     EndedTask,
     IdempotencyKey,
+    MeasuredCall,
     Replay,
+    StoredArtifact,
     TaskFilter,
     TaskOwner,
     TaskRecord,
@@ -30,14 +32,19 @@ from gateway.model import Message, TaskState
 from gateway.portable import ContextDocument
 from storage import compiled as queries
 from storage.exporting import document
-from storage.readers import Readers, Row
+from storage.grouped import Row
+from storage.readers import Readers
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
-_values = msgspec.json.Decoder(tuple[Any, ...])
+_artifacts = msgspec.json.Decoder(tuple[StoredArtifact, ...])
 _value = msgspec.json.Decoder()
 
 T = TypeVar("T")
+
+_TASK_COLUMNS = len(TaskRecord.__struct_fields__)
+
+_NO_LIMIT = 2**62
 
 
 @cache
@@ -68,6 +75,14 @@ class Reads:
         rows = await self._readers.fetch(queries.TASK, {**_whose(caller, agent), "task": task_id})
         return _task(rows[0]) if rows else None
 
+    async def whole_task(
+        self, caller: Caller, agent: str, task_id: str
+    ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
+        rows = await self._readers.fetch(queries.WHOLE_TASK, {**_whose(caller, agent), "task": task_id})
+        if not rows:
+            return None
+        return _task(rows[0][:_TASK_COLUMNS]), tuple(_turn(task_id, row[_TASK_COLUMNS:]) for row in rows)
+
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         rows = await self._readers.fetch(queries.WAITING_TASKS, {"context": context})
         return tuple(_task(row) for row in rows)
@@ -93,7 +108,7 @@ class Reads:
         return _readable(_message.decode, rows[0][0], f"task {task_id!r}") if rows else None
 
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
-        rows = await self._readers.fetch(queries.EVENTS, {"task": task_id, "after": after})
+        rows = await self._readers.scan(queries.EVENTS, {"task": task_id, "after": after})
         return tuple(
             (number, payload)
             for first, last, payloads in rows
@@ -120,17 +135,38 @@ class Reads:
             where.status_since is not None,
             where.after is not None,
         ]
-        page = await self._readers.fetch(sql.page, values)
-        total = await self._readers.fetch(sql.total, values)
+        page, total = await self._readers.fetch_all((sql.page, values), (sql.total, values))
         return tuple(_task(row) for row in page), total[0][0]
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         sql = queries.UNSENT_ITEMS if unsent_only else queries.HISTORY
-        rows = await self._readers.fetch(sql, {"thread": thread_id})
+        read = self._readers.fetch if unsent_only else self._readers.scan
+        rows = await read(sql, {"thread": thread_id})
         return tuple(_item(thread_id, row) for row in rows)
 
+    async def recent_history(
+        self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
+    ) -> tuple[HistoryRecord, ...]:
+        values = {
+            "thread": thread_id,
+            "turn": turn_id,
+            "messages": _NO_LIMIT if messages is None else messages,
+            "weight": _NO_LIMIT if weight is None else weight,
+            "opaque": int(opaque),
+        }
+        rows = await self._readers.scan(queries.RECENT_HISTORY, values)
+        return tuple(_item(thread_id, row) for row in rows)
+
+    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        rows = await self._readers.fetch(queries.MEASURED, {"thread": thread_id})
+        owner = f"thread {thread_id!r}"
+        return tuple(
+            MeasuredCall(weight, None if usage is None else _readable(_value.decode, usage, owner))
+            for weight, usage in rows
+        )
+
     async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]:
-        rows = await self._readers.fetch(queries.UNFINISHED_TURNS, {"now": now})
+        rows = await self._readers.scan(queries.UNFINISHED_TURNS, {"now": now})
         return tuple(
             UnfinishedTurn(turn, thread, generation, _task(task), Caller(principal, tenant))
             for number, turn, thread, generation, tenant, principal, *task in sorted(
@@ -161,7 +197,7 @@ class Reads:
         return tuple(EndedTask(task_id, status_at, bool(logged)) for task_id, status_at, logged in rows)
 
     async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
-        rows = await self._readers.fetch(queries.CONTEXTS, {"before": idle_before, "after": after, "limit": limit})
+        rows = await self._readers.scan(queries.CONTEXTS, {"before": idle_before, "after": after, "limit": limit})
         return tuple(
             AgedContext(row_id, Caller(principal, tenant), public_id, created_at, bool(idle), bool(left))
             for row_id, tenant, principal, public_id, created_at, idle, left in rows
@@ -242,14 +278,14 @@ def _task(row: Row | list[Any]) -> TaskRecord:
     )
 
 
-def _turn(task_id: str, row: list[Any]) -> TurnRecord:
+def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
     payload, event, ended_at, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=_readable(_message.decode, payload, owner),
         event=event,
         messages=None if messages is None else _readable(_messages.decode, messages, owner),
-        artifacts=None if artifacts is None else _readable(_values.decode, artifacts, owner),
+        artifacts=None if artifacts is None else _readable(_artifacts.decode, artifacts, owner),
         ended=ended_at is not None,
     )
 

@@ -175,6 +175,7 @@ NEW_USER_ITEM = Statement(
             input=literal_column("0"),
             kind=word("user"),
             replayable=literal_column("1"),
+            weight=bindparam("weight"),
         )
     ),
 )
@@ -283,7 +284,7 @@ CALL_COMPLETED = Statement(
     compiled(
         update(service_call)
         .where(_THE_CALL)
-        .values(status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage"))
+        .values(status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage", "weight"))
     ),
 )
 
@@ -332,6 +333,7 @@ NEW_ITEM = Statement(
                 "provider_id",
                 "replayable",
                 "sent_in",
+                "weight",
                 "payload",
             ),
         )

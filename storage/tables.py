@@ -248,6 +248,7 @@ class ServiceCall(Row, table=True):
     prepared_at: int = _integer()
     ended_at: int | None = _integer()
     usage: str | None = _text()
+    weight: int | None = _integer()
 
 
 class ToolCall(Row, table=True):
@@ -285,8 +286,8 @@ class ToolCall(Row, table=True):
 class HistoryItem(Row, table=True):
     """An accepted message is owned by its input, so that an item that is one has `input` and no payload of its own.
 
-    Turn, input and calls are no foreign keys: the end of each of their rows would read all items, or each item write
-    four more indexes.
+    `weight` says how much a model reads of it. Turn, input and calls are no foreign keys: the end of each of their rows
+    would read all items, or each item write four more indexes.
     """
 
     __tablename__ = "history_item"
@@ -311,6 +312,7 @@ class HistoryItem(Row, table=True):
     item_group: str | None = _text()
     replayable: int = _integer()
     sent_in: str | None = _text()
+    weight: int = _integer()
     payload: str | None = _text()
 
 

@@ -27,6 +27,7 @@ from gateway.commits import (
     Renew,
 )
 from gateway.model import Json, TaskState
+from gateway.reduction import weight
 from storage import compiled as do
 from storage.ending_units import ending
 from storage.importing import bring
@@ -125,6 +126,7 @@ def _accept(point: Accept) -> list[Step]:
         "turn": point.turn,
         "message_id": point.message.message_id,
         "message": _json(point.message),
+        "weight": weight(items.UserItem(point.message)),
         "digest": point.digest,
         "key_kind": point.key.kind if point.key else None,
         "key": point.key.key if point.key else None,
@@ -175,6 +177,7 @@ def _complete(point: Complete) -> list[Step]:
         "adapter_state": _json_or_null(point.state),
         "state_version": None if point.state is None else _later_version(point.state_version),
         "usage": _json_or_null(point.usage),
+        "weight": point.weight,
         "now": point.now,
     }
     steps: list[Step] = [(do.MOVE_HANDLE, values), (do.CALL_COMPLETED, values)]
@@ -225,6 +228,7 @@ def _item(new: NewItem, point: Complete | Fail, *, sent_in: str | None) -> Step:
         "provider_id": new.provider_id,
         "replayable": int(new.replayable),
         "sent_in": sent_in,
+        "weight": weight(new.item),
         "payload": items.encode(new.item).decode(),
     }
     return do.NEW_ITEM, values

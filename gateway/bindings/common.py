@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 from starlette.datastructures import Headers as RequestHeaders
 from starlette.types import ASGIApp, Receive, Scope
@@ -20,6 +21,7 @@ from gateway.bindings.sse import StreamSettings
 from gateway.calls import Call, EventStream, Operations
 from gateway.clock import Clock
 from gateway.commits import Caller, LedgerUnavailable
+from gateway.draining import Drain
 from gateway.errors import A2AError, Busy, ExtensionSupportRequired, InternalError, InvalidRequest, PayloadTooLarge
 from gateway.model import Json
 from gateway.wire import strict_json
@@ -50,8 +52,7 @@ class BindingSettings:
     send_timeout: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True):
     """One request before its body. `agent` is the one that its path names, or None."""
 
     caller: Caller
@@ -59,16 +60,14 @@ class Incoming:
     parameters: ServiceParameters
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A body and the JSON in it."""
 
     body: bytes
     value: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What an operation gave: `result` as JSON (None: it has no result), or a stream."""
 
     result: bytes | None
@@ -93,7 +92,7 @@ class Front:
         auth: Authenticator,
         settings: BindingSettings,
         clock: Clock,
-        drain: asyncio.Event,
+        drain: Drain,
     ) -> None:
         """`drain`, once set, ends every stream."""
         self.agents = agents

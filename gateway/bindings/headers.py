@@ -1,9 +1,9 @@
 """The headers of a request that mean something to A2A. Law: read as they came, judged only when the operation is known."""
 
 import re
-from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.types import Scope
 
 from gateway.bindings.reply import A2A_JSON, JSON
@@ -18,8 +18,7 @@ _PARAMETERS = 100
 _JSON_TYPES = frozenset({JSON, A2A_JSON})
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceParameters:
+class ServiceParameters(msgspec.Struct, frozen=True):
     """Source: A2A 1.0, section 3.2.6. `version` is None where the request names none."""
 
     version: str | None

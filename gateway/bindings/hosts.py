@@ -4,6 +4,7 @@ listens for its own machine, whatever its DNS says.
 Source of the second: DNS rebinding, as in CVE-2025-66416.
 """
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -65,6 +66,7 @@ class HostGuard:
         return None
 
 
+@lru_cache(maxsize=64)
 def _host(value: bytes) -> str | None:
     """The name in `//name:port` or in an origin, in lower case; None where there is none."""
     try:

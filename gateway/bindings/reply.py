@@ -1,8 +1,8 @@
 """One whole HTTP response, ready to be sent: bytes and headers, nothing to compute."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -11,8 +11,7 @@ JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An ASGI application that answers every request the same way."""
 
     body: bytes

@@ -8,7 +8,6 @@
 /admin/api/v1/contexts...                    whole contexts, beside A2A: `gateway.bindings.admin`
 """
 
-import asyncio
 from datetime import UTC, datetime
 
 from starlette.routing import Route
@@ -24,6 +23,7 @@ from gateway.bindings.rest import Resource, Rest, resource
 from gateway.calls import Operations
 from gateway.clock import Clock
 from gateway.contexts import Contexts
+from gateway.draining import Drain
 from gateway.errors import NotFound
 from gateway.transfer import Transfer
 
@@ -37,7 +37,7 @@ def routes(
     auth: Authenticator,
     *,
     public_url: str,
-    drain: asyncio.Event,
+    drain: Drain,
     settings: BindingSettings | None = None,
     clock: Clock | None = None,
     contexts: Contexts | None = None,

@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.bindings.reply import Headers
 from gateway.calls import EventStream
+from gateway.draining import Drain
 from gateway.errors import A2AError
 from gateway.fanout import Frame
 
@@ -53,7 +54,7 @@ class Envelope:
 class StreamSettings:
     """`drain`, once set, ends every stream. `unexpected` is what the caller is told of a fault of ours. Seconds."""
 
-    drain: asyncio.Event
+    drain: Drain
     unexpected: Callable[[Exception], A2AError]
     keepalive: float
     send_timeout: float
@@ -87,10 +88,9 @@ class EventResponse:
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self._headers})
             async with asyncio.TaskGroup() as group:
-                watchers = (group.create_task(self._watch(receive, send)), group.create_task(self._await_drain()))
+                watcher = group.create_task(self._watch(receive, send))
                 await self._pump(send)
-                for watcher in watchers:
-                    watcher.cancel()
+                watcher.cancel()
             if self._end is not _End.CLIENT:
                 last = _DRAINING if self._end is _End.DRAIN else b""
                 await self._send(send, {"type": "http.response.body", "body": last})
@@ -102,10 +102,11 @@ class EventResponse:
     async def _pump(self, send: Send) -> None:
         try:
             async with self._reading:
-                batches = aiter(self._stream)
-                while self._open and (chunk := await self._next(batches)) is not None:
-                    if chunk:
-                        await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+                with self._settings.drain.telling(lambda: self._stop(_End.DRAIN)):
+                    batches = aiter(self._stream)
+                    while self._open and (chunk := await self._next(batches)) is not None:
+                        if chunk:
+                            await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
         except TimeoutError:
             pass  # `_stop` has put it there
         except _Stuck:
@@ -148,10 +149,6 @@ class EventResponse:
             except _Stuck:
                 break
         self._stop(_End.CLIENT)
-
-    async def _await_drain(self) -> None:
-        await self._settings.drain.wait()
-        self._stop(_End.DRAIN)
 
     def _stop(self, end: _End) -> None:
         if self._open:

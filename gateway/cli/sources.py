@@ -3,12 +3,13 @@ both say what is wrong in the same words."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.targets import configuration, read_targets
-from gateway.config import ConfigInvalid, GatewayConfig, Problem
+from gateway.config import ConfigInvalid, GatewayConfig, Problem, refuse_window
 from gateway.config_file import load
 from gateway.registry import Registry
 
@@ -71,11 +72,10 @@ async def wrong_adapters(source: str, config: GatewayConfig) -> list[Problem]:
     registry = Registry()
     for name, agent in config.agents.items():
         try:
-            adapter = registry.adapter(agent.type, agent.settings)
+            async with aclosing(registry.adapter(agent.type, agent.settings)) as adapter:
+                refuse_window(agent.history, adapter.ownership.owner)
         except ValueError as error:
             problems.append(Problem(file=source, line=None, column=None, path=f"agents.{name}", message=str(error)))
-        else:
-            await adapter.aclose()
     return problems
 
 

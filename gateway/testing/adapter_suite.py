@@ -217,6 +217,15 @@ class AdapterSuite:
         second = completed(await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?")))
         require(first.handle == second.handle, f"the static handle {first.handle!r} became {second.handle!r}")
 
+    async def test_a_static_handle_is_pending_before_it_is_confirmed(self, adapter: Adapter) -> None:
+        if adapter.ownership.handle is not HandleKind.STATIC:
+            pytest.skip("the handle is not static")
+        await self.backend_answers("Hello")
+        events = await collect(adapter, request("Hi"))
+        pending, confirmed = of_type(events, CallStarted), completed(events).handle
+        named = pending[0].handle if pending else None
+        require(named == confirmed, f"the call began with the handle {named!r} and confirmed {confirmed!r}")
+
     async def test_a_pending_handle_is_never_reported_twice_differently(self, adapter: Adapter) -> None:
         await self.backend_answers("Hel", "lo")
         started = of_type(await collect(adapter, request("Hi")), CallStarted)

@@ -43,7 +43,7 @@ class Refused(Exception):
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__(status, body)
-        self.response = JSONResponse(body, status)
+        self.response: Response = JSONResponse(body, status)
 
 
 def refused(

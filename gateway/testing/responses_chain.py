@@ -34,9 +34,6 @@ def check_shape(body: Mapping[str, Any]) -> None:
     if body.get("previous_response_id") and body.get("conversation"):
         message = "Mutually exclusive parameters: 'previous_response_id' and 'conversation'."
         raise refused(400, message, code="mutually_exclusive_parameters")
-    if conversation := body.get("conversation"):
-        name = conversation if isinstance(conversation, str) else conversation.get("id")
-        raise refused(404, f"Conversation with id '{name}' not found.")
     given = body["input"]
     if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(item, dict) for item in given)):
         message = f"Invalid type for 'input': expected one of an array of objects or string, but got {given!r} instead."

@@ -19,6 +19,9 @@ class ResponsesDialect:
     mcp_as_function: bool = False
     """Streams an MCP call's arguments as those of a function before the item turns out to be an `mcp_call`."""
     unknown_previous: Literal["refused", "detail", "ignored"] = "refused"
+    conversations: Literal["locked", "unlocked", "ignored"] = "locked"
+    """What becomes of a request on a conversation: one at a time; at any time, and no word of it in the answer; it is
+    answered without the conversation."""
     id_length: int = 48
 
 
@@ -32,7 +35,10 @@ RESPONSES_DIALECTS: Mapping[str, ResponsesDialect] = MappingProxyType(
             text_done=False,
             mcp_as_function=True,
             unknown_previous="detail",
+            conversations="unlocked",
         ),
-        "litellm": ResponsesDialect(done_line=True, number_step=0, unknown_previous="ignored", id_length=448),
+        "litellm": ResponsesDialect(
+            done_line=True, number_step=0, unknown_previous="ignored", conversations="ignored", id_length=448
+        ),
     }
 )

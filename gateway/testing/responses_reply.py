@@ -6,7 +6,7 @@ Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`. Numbers and 
 import base64
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from secrets import token_hex
 from typing import Any, TypeAlias, assert_never
 
@@ -79,12 +79,20 @@ class ResponsesReply:
     """One response in the making; `body` is the response object as it stands.
 
     `truncated` collects the beginnings of encrypted reasoning that go out with `output_item.added`: worthless copies.
+    `ending` is called when the response has its end, before the client hears of it.
     """
 
     def __init__(
-        self, body: Json, request: Json, dialect: ResponsesDialect, history: Iterable[Json], truncated: set[str]
+        self,
+        body: Json,
+        request: Json,
+        dialect: ResponsesDialect,
+        history: Iterable[Json],
+        truncated: set[str],
+        ending: Callable[[], None] = lambda: None,
     ) -> None:
         self.body = body
+        self._ending = ending
         self._truncated = truncated
         self._dialect = dialect
         self._number = 0
@@ -111,15 +119,18 @@ class ResponsesReply:
                 return
             case Fail(code, message):
                 self.body |= {"status": "failed", "error": {"code": code, "message": message}}
+                self._ending()
                 yield self._event("response.failed", response=self.body)
                 return
             case ErrorEvent(code, message, param):
                 self._failed = {"code": code, "message": message, "param": param}
+                self._ending()
                 yield self._event("error", **self._failed)
                 return
             case Incomplete(reason):
                 yield from self._end_message("incomplete")
                 self.body |= {"status": "incomplete", "incomplete_details": {"reason": reason}, "usage": self._usage()}
+                self._ending()
                 yield self._event("response.incomplete", response=self.body)
                 return
         yield from self._end_message("completed")
@@ -128,6 +139,7 @@ class ResponsesReply:
     def finish(self) -> Iterator[bytes]:
         yield from self._end_message("completed")
         self.body |= {"status": "completed", "completed_at": int(time.time()), "usage": self._usage()}
+        self._ending()
         yield self._event("response.completed", response=self.body)
         if self._dialect.done_line:
             yield b"data: [DONE]\n\n"

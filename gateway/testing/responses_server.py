@@ -3,7 +3,8 @@
 A background response is generated on the connection that asked for it: it can be cancelled but not resumed.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,13 +19,15 @@ from gateway.testing.responses_chain import (
     input_items,
     resolve_ids,
 )
+from gateway.testing.responses_conversations import Conversations, page
 from gateway.testing.responses_dialects import RESPONSES_DIALECTS, ResponsesDialect
 from gateway.testing.responses_reply import ResponsesReply, new_response
-from gateway.testing.scripts import Conversation, Json, Script, demo_script
+from gateway.testing.scripts import Conversation, Json, Script, Step, demo_script
 
 
 class ResponsesServer(Emulator):
-    """`stored` holds the responses that can be fetched, by id: also those that never completed."""
+    """`stored` holds the responses that can be fetched, by id: also those that never completed. `conversations` holds
+    those that were made, by id."""
 
     def __init__(
         self,
@@ -36,8 +39,10 @@ class ResponsesServer(Emulator):
         validator: Validator | None = None,
     ) -> None:
         """Without a script it plays `demo_script()`."""
+        self._conversations = Conversations(dialect)
         super().__init__(script or demo_script(), api_key=api_key, models=models, validator=validator)
         self.stored: dict[str, StoredResponse] = {}
+        self.conversations = self._conversations.kept
         self._dialect = dialect
         self._truncated: set[str] = set()
 
@@ -49,6 +54,7 @@ class ResponsesServer(Emulator):
             self.route("DELETE", one, self._delete),
             self.route("POST", f"{one}/cancel", self._cancel),
             self.route("GET", f"{one}/input_items", self._list_input_items),
+            *self._conversations.routes(self),
         )
 
     async def _create(self, request: Request) -> Response:
@@ -60,18 +66,32 @@ class ResponsesServer(Emulator):
         stores = body.get("store") is not False
         previous = find_previous(self.stored, body.get("previous_response_id"), self._dialect)
         given = input_items(resolve_ids(body["input"], self._kept_items(), self._truncated, stores=stores))
-        earlier = previous.history if previous else ()
-        check_calls((*earlier, *given))
-
-        conversation = Conversation((*earlier, *given), body)
-        steps = await self.open(conversation)
-        if isinstance(steps, Response):
-            return steps
         response = new_response(body, self._dialect, previous.body["id"] if previous else None)
+        within = self._conversations.take(body.get("conversation"), response["id"], stream=bool(body.get("stream")))
+        response |= self._conversations.echo(within)
+        earlier = tuple(within.items) if within else previous.history if previous else ()
+        running = True
+
+        def ending() -> None:
+            nonlocal running
+            if within and running:
+                within.land(given, response)
+            running = False
+
+        try:
+            check_calls((*earlier, *given))
+            conversation = Conversation((*earlier, *given), body)
+            steps = await self.open(conversation)
+        except BaseException:
+            ending()
+            raise
+        if isinstance(steps, Response):
+            ending()
+            return steps
         if stores:
             self.stored[response["id"]] = StoredResponse(response, given, earlier)
-        reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated)
-        return await self.answer(reply, steps, stream=bool(body.get("stream")))
+        reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated, ending)
+        return await self.answer(reply, _until_closed(steps, ending), stream=bool(body.get("stream")))
 
     async def _retrieve(self, request: Request) -> Response:
         found = self._find(request)
@@ -94,16 +114,7 @@ class ResponsesServer(Emulator):
         return JSONResponse(body)
 
     async def _list_input_items(self, request: Request) -> Response:
-        items = list(self._find(request).input)
-        if request.query_params.get("order", "desc") == "desc":
-            items.reverse()
-        after = request.query_params.get("after")
-        names = [item["id"] for item in items]
-        if after in names:
-            items = items[names.index(after) + 1 :]
-        page = items[: int(request.query_params.get("limit", "20"))]
-        ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
-        return JSONResponse({"object": "list", "data": page, "has_more": len(items) > len(page), **ends})
+        return JSONResponse(page(request, self._find(request).input))
 
     def _find(self, request: Request) -> StoredResponse:
         name = request.path_params["id"]
@@ -112,4 +123,17 @@ class ResponsesServer(Emulator):
         return self.stored[name]
 
     def _kept_items(self) -> dict[str, Json]:
-        return {item["id"]: item for stored in self.stored.values() for item in (*stored.input, *stored.body["output"])}
+        kept = [*(one.items for one in self.conversations.values())]
+        kept += [[*stored.input, *stored.body["output"]] for stored in self.stored.values()]
+        return {item["id"]: item for items in kept for item in items}
+
+
+async def _until_closed(steps: AsyncGenerator[Step], closed: Callable[[], None]) -> AsyncGenerator[Step]:
+    """The steps; `closed` is called when they are not asked for to their end."""
+    async with aclosing(steps):
+        try:
+            async for step in steps:
+                yield step
+        except BaseException:
+            closed()
+            raise

@@ -97,6 +97,8 @@ def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Ma
 def encode(value: Wire) -> bytes:
     """A result as one line of JSON, for any reader's idea of a line."""
     line = _encoder.encode(value)
+    if line.isascii():  # quicker than three searches, and mostly so
+        return line
     for character, escape in _LINE_ENDS:
         if character in line:
             line = line.replace(character, escape)

@@ -146,7 +146,7 @@ class _Suite(AdapterSuite):
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        return [said_in(body["input"]) for body in self.server.requests]
+        return [said_in(body["input"]) for body in self.server.requests if "input" in body]
 
 
 class TestBackendKeeps(_Suite):
@@ -157,6 +157,12 @@ class TestGatewayKeeps(_Suite):
     """The gateway keeps the conversation."""
 
     values: ClassVar = {"history": {"owner": "gateway"}}
+
+
+class TestConversation(_Suite):
+    """The backend keeps the conversation, under one id."""
+
+    values: ClassVar = {"conversation": True}
 
 
 # --- what comes back --------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from gateway.testing.scripts import (
     Say,
     Think,
 )
+from gateway.testing.scripts import Item as Output
 from tests.adapters.openai_talk import (
     KEY,
     Build,
@@ -148,6 +149,20 @@ async def test_encrypted_reasoning_goes_back_as_it_came_but_without_its_id(
     await finished(keeping, "two", earlier=earlier)
     assert server.requests[1]["input"][1] == item
     assert "resp_" not in json.dumps(server.requests[1])
+
+
+async def test_what_the_service_compacted_is_a_boundary_and_is_taken_back(
+    server: ResponsesServer, keeping: Adapter
+) -> None:
+    """The server refuses what the vendor's description of a request does not know."""
+    server.script = plays(
+        Output({"type": "compaction", "encrypted_content": "gAAAAC", "created_by": "m"}), Say("Hello")
+    )
+    events = await collect(keeping, request("one"))
+    [remembered] = [event.item for event in events if isinstance(event, ItemReady)]
+    assert remembered == OpaqueItem("compaction", {"type": "compaction", "encrypted_content": "gAAAAC"}, boundary=True)
+    await finished(keeping, "two", earlier=(remembered, AssistantItem((Part(text="Hello"),))))
+    assert server.requests[1]["input"][0] == {"type": "compaction", "encrypted_content": "gAAAAC"}
 
 
 @pytest.mark.parametrize(

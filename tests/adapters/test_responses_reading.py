@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters._failures import Failures
+from adapters._responses_continuing import Chain
 from adapters._responses_reading import Reading
 from gateway.items import OpaqueItem, ReasoningItem
 from gateway.model import Part
@@ -35,7 +36,7 @@ COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "
 
 def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
     """What a stream becomes; it must end by itself."""
-    reading = Reading(Failures(()), keeps=keeps, handle=handle)
+    reading = Reading(Failures(()), Chain(handle, keeps=keeps))
     events: list[AdapterEvent] = []
     for event in stream:
         assert not reading.ended
@@ -331,6 +332,15 @@ def test_items_of_unknown_types_are_kept_as_they_are() -> None:
     item = {"id": "x_1", "payload": {"id": 7, "deep": [None]}}
     assert between(added("acme:thing", id="x_1"), done("acme:thing", **item)) == [
         ItemReady(OpaqueItem("acme:thing", {"type": "acme:thing", "payload": {"id": 7, "deep": [None]}}), "x_1")
+    ]
+
+
+def test_a_compaction_is_a_boundary_and_goes_without_what_only_comes_out() -> None:
+    item = {"id": "cmp_1", "encrypted_content": "gAAAAC", "created_by": "model"}
+    assert between(added("compaction", id="cmp_1"), done("compaction", **item)) == [
+        ItemReady(
+            OpaqueItem("compaction", {"type": "compaction", "encrypted_content": "gAAAAC"}, boundary=True), "cmp_1"
+        )
     ]
 
 

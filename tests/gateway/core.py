@@ -15,6 +15,7 @@ from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock
 from gateway.commits import Caller, CommitPoint, LedgerUnavailable
+from gateway.draining import Drain
 from gateway.fanout import Fanout, Frame, StreamLimits
 from gateway.model import (
     AgentCapabilities,
@@ -93,7 +94,7 @@ class _Refusal:
 
 
 class FragileLedger:
-    """The real ledger behind the port. `units` are those that were stored, in order."""
+    """The real ledger behind the port. `units` are those that were stored, `reads` what was asked for, both in order."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -103,9 +104,11 @@ class FragileLedger:
         self._slow_reads: dict[str, Pause] = {}
         self._answers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.units: list[tuple[CommitPoint, ...]] = []
+        self.reads: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         """Every read."""
+        self.reads.append(name)
         error = self._failing_reads.get(name)
         if error is not None:
             raise error
@@ -298,7 +301,7 @@ async def running_core(
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
         runner = Runner(ledger, fanout, time.clock, lease)
-        drain = asyncio.Event()
+        drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
         await stack.enter_async_context(runner.running())

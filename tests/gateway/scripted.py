@@ -11,6 +11,7 @@ from gateway.ports import AdapterEvent, CallCompleted, CallStarted, ServiceReque
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 BR = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
+BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
 
 
 class Pause:

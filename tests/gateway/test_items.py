@@ -53,6 +53,13 @@ def test_an_empty_output_is_an_outcome_and_comes_back_as_itself(output: Json) ->
     assert type(read.output) is type(output)
 
 
+def test_an_item_that_holds_all_before_it_says_so_and_one_stored_without_the_word_does_not() -> None:
+    item = OpaqueItem("compaction", {}, boundary=True)
+    assert decode(encode(item)) == item
+    assert decode(b'{"kind":"opaque","type":"compaction","payload":{}}') == OpaqueItem("compaction", {})
+    assert b"boundary" not in encode(OpaqueItem("compaction", {}))
+
+
 _JSON = some.recursive(
     some.none()
     | some.booleans()

@@ -1,9 +1,9 @@
 """The eleven operations, asked as a binding asks them."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.commits import Caller
@@ -743,6 +743,6 @@ async def test_the_tenant_of_a_caller_counts(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("hi")
     call = core.call()
-    other = replace(call, caller=Caller(call.caller.principal, "acme"))
+    other = msgspec.structs.replace(call, caller=Caller(call.caller.principal, "acme"))
     with pytest.raises(TaskNotFound):
         await core.get(task.id, other)

@@ -3,6 +3,7 @@
 import base64
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gateway.agents import Agent
@@ -59,9 +60,9 @@ def test_pages_may_differ_in_size() -> None:
 
 
 OTHERS = {
-    "another caller's": (SECRET, replace(CALL, caller=Caller("bob", "acme")), FILTER),
-    "another tenant's": (SECRET, replace(CALL, caller=Caller("ada")), FILTER),
-    "another agent's": (SECRET, replace(CALL, agent=replace(CALL.agent, name="other")), FILTER),
+    "another caller's": (SECRET, msgspec.structs.replace(CALL, caller=Caller("bob", "acme")), FILTER),
+    "another tenant's": (SECRET, msgspec.structs.replace(CALL, caller=Caller("ada")), FILTER),
+    "another agent's": (SECRET, msgspec.structs.replace(CALL, agent=replace(CALL.agent, name="other")), FILTER),
     "another gateway's": (b"x" * 32, CALL, FILTER),
     "another context's": (SECRET, CALL, ListTasksRequest(context_id="d", status=TaskState.WORKING)),
     "no filter's": (SECRET, CALL, ListTasksRequest()),

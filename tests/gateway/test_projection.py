@@ -22,6 +22,7 @@ from gateway.items import (
 )
 from gateway.model import Message, Part, Role
 from gateway.projection import View, project
+from gateway.reduction import Window, weigh
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 G_OPAQUE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
@@ -151,6 +152,51 @@ def test_reasoning_and_opaque_items_go_back_only_where_the_backend_takes_them() 
 )
 def test_reasoning_stays_with_what_it_led_to(turn: list[Item], kept: list[Item]) -> None:
     assert view(G_OPAQUE, [U("1"), *turn], [U("2")]) == [U("1"), *kept, U("2")]
+
+
+# --- what the backend has compacted ---
+
+B = OpaqueItem("compaction", {"of": "all before"}, boundary=True)
+
+
+@pytest.mark.parametrize(
+    ("turns", "sent"),
+    [
+        ([[U("1"), A("one"), B], [U("2")]], [B, U("2")]),
+        ([[U("1"), A("one")], [U("2"), B, A("two")], [U("3")]], [B, A("two"), U("3")]),
+        ([[U("1"), B, A("one")], [U("2"), B, A("two")], [U("3")]], [B, A("two"), U("3")]),
+        ([[U("1"), C("c"), B, O("c")], [U("2")]], [B, U("2")]),
+        ([[U("1"), R("r"), B, A("one")], [U("2")]], [B, A("one"), U("2")]),
+        ([[U("1"), A("one")], [U("2"), C("c"), O("c"), B]], [B]),
+    ],
+)
+def test_what_stands_for_all_before_it_goes_instead_of_it(turns: list[list[Item]], sent: list[Item]) -> None:
+    assert view(G_OPAQUE, *turns) == sent
+
+
+def test_it_replaces_nothing_where_the_backend_does_not_take_it_back() -> None:
+    assert view(G, [U("1"), A("one"), B], [U("2")]) == [U("1"), A("one"), U("2")]
+
+
+# --- a window ---
+
+
+def test_of_a_window_only_the_items_inside_count_as_sent() -> None:
+    records = thread([U("1")], [U("2"), A("two")], [U("3")], sent=0)
+    assert project(G, records, "turn-3", Window(1, None)) == View((U("3"),), (4,))
+    assert project(G, records, "turn-3", Window(3, None)) == View((U("2"), A("two"), U("3")), (2, 3, 4))
+
+
+def test_what_is_left_out_of_the_view_takes_no_room_in_its_window() -> None:
+    long = CallItem("c", "x" * 1000, "")
+    fits = weigh([U("1"), A("one"), U("2")])
+    turns = thread([U("1"), R("r" * 1000), long, A("one")], [U("2")])
+    assert project(G, turns, "turn-2", Window(None, fits)).items == (U("1"), A("one"), U("2"))
+
+
+def test_a_window_does_not_touch_what_goes_to_a_backend_that_keeps_the_conversation() -> None:
+    records = thread([U("1")], [U("2")])
+    assert project(BR, records, "turn-2", Window(1, 1)).items == (U("1"), U("2"))
 
 
 # --- the backend keeps it ---

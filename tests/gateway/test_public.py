@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gateway.commits import Append, LedgerUnavailable
-from gateway.errors import Busy
 from gateway.model import TaskState
 from gateway.ports import CallCompleted, Ending, Progress, ReasoningDelta, TextDelta
 from tests.gateway.core import Core, answer, events, frames, numbers, running_core, said, soon, states, streamed
@@ -76,24 +75,44 @@ async def test_a_task_that_began_at_once_is_told_as_working(core: Core, script: 
     assert states(read) == ["WORKING", "COMPLETED"]
 
 
-async def test_a_reading_that_was_overtaken_is_made_anew(core: Core) -> None:
-    core.agent(ScriptedAdapter(G, ASKS, says("blue"), ASKS))
+async def test_a_reading_that_was_overtaken_tells_one_moment(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, ASKS, says("blue")))
     asked = await core.send("paint")
-    for late in ("task", "turns"):
-        reading = core.ledger.slow_read(late)
+    reading = core.ledger.slow_read("whole_task")
+    async with asyncio.TaskGroup() as group:
+        got = group.create_task(core.get(asked.id))
+        await soon(reading.reached.wait())
+        done = await core.send("blue", task=asked.id)
+        reading.go.set()
+    assert got.result() == asked
+    assert await core.get(asked.id) == done
+
+
+async def test_a_turn_of_another_process_that_ended_while_it_was_read_is_told_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
+        pause = Pause()
+        one.agent(ScriptedAdapter(G, [pause, *ASKS], says("blue")))
+        two.agent(ScriptedAdapter(G))
+        asked = await one.send("paint", at_once=True)
+        await soon(pause.reached.wait())
+        reading = two.ledger.slow_read("whole_task")
         async with asyncio.TaskGroup() as group:
-            got = group.create_task(core.get(asked.id))
+            got = group.create_task(two.get(asked.id))
             await soon(reading.reached.wait())
-            done = await core.send("blue", task=asked.id) if late == "task" else await core.get(asked.id)
+            pause.go.set()
+            await soon(one.runner.idle())
+            asks = await one.get(asked.id)
+            await one.send("blue", task=asked.id)
             reading.go.set()
-        assert got.result() == done
+        assert got.result() == asks
 
 
 async def test_a_subscriber_whose_reading_was_overtaken_misses_nothing(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, ASKS, [TextDelta("bl"), pause, *says("ue")]))
     asked = await core.send("paint")
-    reading = core.ledger.slow_read("turns")
+    reading = core.ledger.slow_read("whole_task")
     async with asyncio.TaskGroup() as group:
         subscribing = group.create_task(core.subscribe(asked.id))
         await soon(reading.reached.wait())
@@ -108,16 +127,6 @@ async def test_a_subscriber_whose_reading_was_overtaken_misses_nothing(core: Cor
     assert first is not None
     assert numbers(read) == list(range(first, 7))
     assert states(read)[-1] == "COMPLETED"
-
-
-async def test_a_task_whose_rows_never_agree_is_not_told_half(core: Core) -> None:
-    core.agent(ScriptedAdapter(G, says("a")))
-    task = await core.send("1")
-    with closing(sqlite3.connect(core.path)) as database:
-        database.execute("UPDATE task SET state = 'TASK_STATE_WORKING'")
-        database.commit()
-    with pytest.raises(Busy, match="is changing"):
-        await core.get(task.id)
 
 
 async def test_a_task_is_not_shown_with_what_could_not_be_stored(core: Core) -> None:
@@ -158,7 +167,7 @@ async def test_a_task_that_another_process_took_over_is_read_from_the_database(t
 async def test_a_database_that_cannot_be_read_says_so(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("1")
-    core.ledger.fail_reads("task", "turns", "events", "tasks", "context")
+    core.ledger.fail_reads("task", "whole_task", "turns", "events", "tasks", "context")
     for reading in (core.get(task.id), core.list(), core.subscribe(task.id), core.send("2", context="c")):
         with pytest.raises(LedgerUnavailable):
             await reading

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.commits import TurnRecord
+from gateway.commits import StoredArtifact, TurnRecord
 from gateway.model import (
     Artifact,
     Message,
@@ -46,7 +46,7 @@ def output(*updates: Update, opening: str = "hi") -> TurnOutput:
 
 def stored(made: TurnOutput) -> TurnOutput:
     """As the ledger gives it back."""
-    artifacts = tuple(msgspec.json.decode(made.artifacts_json()))
+    artifacts = msgspec.json.decode(made.artifacts_json(), type=tuple[StoredArtifact, ...])
     messages = msgspec.json.decode(made.messages_json(None), type=tuple[Message, ...])
     return TurnOutput.stored(TurnRecord(made.message, 0, messages, artifacts, ended=True))
 

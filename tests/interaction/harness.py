@@ -1,6 +1,5 @@
 """One application in this process, asked over either binding with the same operation and params."""
 
-import asyncio
 import math
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
@@ -17,6 +16,7 @@ from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
 from gateway.bindings.routes import routes
 from gateway.clock import Clock
+from gateway.draining import Drain
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import AgentExtension
 from gateway.ports import AdapterEvent, ServiceRequest
@@ -188,7 +188,7 @@ class Gateway:
     def __init__(self, binding: Binding, *agents: Agent, settings: BindingSettings | None = None) -> None:
         self.binding = binding
         self.operations = ScriptedOperations()
-        self.drain = asyncio.Event()
+        self.drain = Drain()
         self.app = Starlette(
             routes=list(
                 routes(

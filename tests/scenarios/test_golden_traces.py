@@ -1,14 +1,15 @@
-"""The golden traces of the state model: from what a backend says to what it is sent next, for both storage owners.
+"""The golden traces of the state model: from what a backend says to what it is sent next, for each kind of owner.
 
-Only those that need no tool run by the gateway.
+Only those that need no tool run by the gateway. A static conversation has none where its tail has to be listed first.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gateway.items import Ownership, ReasoningItem
+from gateway.items import HandleKind, Ownership, ReasoningItem
 from gateway.model import Part
 from gateway.ports import (
     AdapterError,
@@ -23,10 +24,10 @@ from gateway.ports import (
     ToolResultReady,
 )
 from tests.gateway.core import Core, soon
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 
 G_OPAQUE = Ownership(G.owner, G.handle, opaque_replay=True)
-OWNERS = {"G": G, "G with reasoning": G_OPAQUE, "BR": BR}
+OWNERS = {"G": G, "G with reasoning": G_OPAQUE, "BR": BR, "BS": BS}
 
 Sent = list[tuple[str | None, list[str]]]
 
@@ -74,9 +75,10 @@ def cut(text: str = "", handle: str | None = None) -> Script:
     return [*begun, *said, AdapterError(ErrorClass.INTERRUPTED, "cut")]
 
 
-def both(name: str, *rest: Any, g: Sent, br: Sent, **policies: Any) -> Row:
+def both(name: str, *rest: Any, g: Sent, br: Sent, bs: Sent | None = None, **policies: Any) -> Row:
     script, steps, tasks = rest
-    return Row(name, script, steps, {"G": g, "BR": br}, tasks, policies)
+    static = {} if bs is None else {"BS": bs}
+    return Row(name, script, steps, {"G": g, "BR": br, **static}, tasks, policies)
 
 
 ROWS = [
@@ -87,6 +89,7 @@ ROWS = [
         ["COMPLETED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"])],
     ),
     both(
         "plain, 3 turns",
@@ -95,6 +98,7 @@ ROWS = [
         ["COMPLETED", "COMPLETED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "A A2", "U 3"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r2", ["U 3"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"])],
     ),
     both(
         "backend handled C1/O1, text A1",
@@ -103,6 +107,7 @@ ROWS = [
         ["COMPLETED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "C c1 add", "O c1 3", "A A1", "U 2"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"])],
     ),
     both(
         "the result of a handled call never came",
@@ -111,6 +116,7 @@ ROWS = [
         ["COMPLETED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"])],
     ),
     both(
         "a call that nobody can run is answered on the chain",
@@ -122,6 +128,7 @@ ROWS = [
             (None, ["U 1", "C c1 add", "O c1 This tool is not available.", "U 2"]),
         ],
         br=[(None, ["U 1"]), ("r1", ["O c1 This tool is not available.", "U 2"])],
+        bs=[(None, ["U 1"]), ("c", ["O c1 This tool is not available.", "U 2"])],
     ),
     both(
         "call 1 fails, known rejected, new message",
@@ -130,6 +137,7 @@ ROWS = [
         ["FAILED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
         br=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
+        bs=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
     ),
     both(
         "call 1 fails, outcome unknown, new message of the same text",
@@ -138,6 +146,7 @@ ROWS = [
         ["FAILED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "U 1"])],
         br=[(None, ["U 1"]), (None, ["U 1", "U 1"])],
+        bs=[(None, ["U 1"]), (None, ["U 1", "U 1"])],
     ),
     both(
         "call 1 fails, same idempotency key again",
@@ -146,6 +155,7 @@ ROWS = [
         ["FAILED", "FAILED"],
         g=[(None, ["U 1"])],
         br=[(None, ["U 1"])],
+        bs=[(None, ["U 1"])],
     ),
     both(
         "call 2 fails, new message",
@@ -154,6 +164,7 @@ ROWS = [
         ["COMPLETED", "FAILED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "U 3"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", "U 3"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"])],
     ),
     both(
         "stream of call 2 fails after created(r2)",
@@ -199,6 +210,13 @@ ROWS = [
         {"on_missing_handle": "tolerate"},
     ),
     Row(
+        "response without id on turn 2, static",
+        [says("A1", "r1"), [TextDelta("A2"), CallCompleted()], says("A3", "r3")],
+        [Send("1"), Send("2"), Send("3")],
+        {"BS": [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"])]},
+        ["COMPLETED", "COMPLETED", "COMPLETED"],
+    ),
+    Row(
         "response without id on turn 2, no handle needed",
         [says("A1"), [TextDelta("A2"), CallCompleted()], says("A3")],
         [Send("1"), Send("2"), Send("3")],
@@ -238,6 +256,7 @@ ROWS = [
         ["INPUT_REQUIRED", "COMPLETED"],
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"])],
     ),
     Row(
         "reasoning model, store=false",
@@ -268,6 +287,7 @@ ROWS = [
             ],
             "G": [(None, ["U 1"]), (None, ["U 1", "C c1 add", "O c1 3", "A A1", "U 2"])],
             "BR": [(None, ["U 1"]), ("r1", ["U 2"])],
+            "BS": [(None, ["U 1"]), ("c", ["U 2"])],
         },
         ["COMPLETED", "COMPLETED"],
     ),
@@ -277,7 +297,7 @@ CELLS = [(row, owner) for row in ROWS for owner in row.upstream]
 
 @pytest.mark.parametrize(("row", "owner"), CELLS, ids=[f"{row.name} - {owner}" for row, owner in CELLS])
 async def test_what_is_sent_upstream_follows_from_what_was_said(core: Core, row: Row, owner: str) -> None:
-    adapter = ScriptedAdapter(OWNERS[owner], *(_fresh(script) for script in row.script))
+    adapter = ScriptedAdapter(OWNERS[owner], *(_fresh(script, OWNERS[owner]) for script in row.script))
     core.agent(adapter, **row.policies)
     states = []
     for step in row.steps:
@@ -290,9 +310,15 @@ async def test_what_is_sent_upstream_follows_from_what_was_said(core: Core, row:
     assert states == row.tasks
 
 
-def _fresh(script: Script) -> Script:
-    """A pause belongs to the event loop of its test."""
-    return [Pause() if step is CANCEL else step for step in script]
+def _fresh(script: Script, ownership: Ownership) -> Script:
+    """A pause belongs to the event loop of its test; a static backend says `c` whatever the row says."""
+    own: Script = [Pause() if step is CANCEL else step for step in script]
+    if ownership.handle is not HandleKind.STATIC:
+        return own
+    return [
+        replace(step, handle="c") if isinstance(step, CallStarted | CallCompleted) and step.handle else step
+        for step in own
+    ]
 
 
 async def _cancel(core: Core, adapter: ScriptedAdapter, text: str) -> str:

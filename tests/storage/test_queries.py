@@ -63,3 +63,16 @@ def test_a_page_is_read_in_the_order_of_an_index(
         steps = plan(connection, sql)
         assert any(f"USING INDEX {index} " in step for step in steps)
         assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
+
+
+def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, queries.RECENT_HISTORY)
+    assert [step for step in steps if step.startswith("SCAN")] == ["SCAN tail"]
+    assert "SEARCH older USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position=?)" in steps
+    assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
+
+
+def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, queries.MEASURED)
+    assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps

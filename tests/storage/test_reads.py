@@ -17,6 +17,7 @@ from gateway.commits import (
     NewItem,
     Release,
     Replay,
+    StoredArtifact,
     TaskFilter,
     TaskRecord,
     ThreadRecord,
@@ -35,7 +36,7 @@ from gateway.items import (
     StorageOwner,
     UserItem,
 )
-from gateway.model import Message, Part, Role, TaskState
+from gateway.model import Artifact, Message, Part, Role, TaskState
 from storage.ledger import SqliteLedger
 from tests.storage.conversation import (
     ACCEPT,
@@ -207,7 +208,7 @@ async def test_turns_are_in_order_with_what_they_left(ledger: SqliteLedger) -> N
     second = TurnRecord(says("more"), 7, None, None, ended=False)
     assert await ledger.turns(("task-1",), artifacts=False) == {"task-1": (first, second)}
     assert await ledger.turns(("task-2", "task-1"), artifacts=True) == {
-        "task-1": (replace(first, artifacts=({"artifactId": "a"},)), second),
+        "task-1": (replace(first, artifacts=(StoredArtifact(Artifact(artifact_id="a", parts=())),)), second),
         "task-2": (),
     }
     assert await ledger.first_message("task-1") == says("hi")

@@ -119,6 +119,7 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
                 "input": 0,
                 "kind": "user",
                 "replayable": 1,
+                "weight": 18,
             }
         },
         "event": {("task-1", 1): {"task": "task-1", "first": 1, "last": 1, "payload": '{"n":1}'}},
@@ -162,6 +163,7 @@ async def test_a_follow_up_sets_its_task_to_work_and_opens_the_next_turn(databas
                 "input": 0,
                 "kind": "user",
                 "replayable": 1,
+                "weight": 20,
             }
         },
         "event": {("task-1", 2): {"task": "task-1", "first": 2, "last": 2, "payload": '{"n":2}'}},
@@ -305,6 +307,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
                 "provider_id": "item-1",
                 "tool_call": "tool-1",
                 "sent_in": "call-1",
+                "weight": 21,
                 "payload": '{"kind":"call","call_id":"fc-1","name":"add","arguments":"{}"}',
             },
             ("thread-1", 3): shared
@@ -313,6 +316,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
                 "kind": "output",
                 "tool_call": "tool-1",
                 "sent_in": "call-1",
+                "weight": 16,
                 "payload": '{"kind":"output","call_id":"fc-1","output":"","error":false}',
             },
             ("thread-1", 4): shared
@@ -320,6 +324,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
                 "position": 4,
                 "kind": "assistant",
                 "sent_in": "call-1",
+                "weight": 21,
                 "payload": '{"kind":"assistant","parts":[{"text":"hello"}]}',
             },
         },
@@ -387,6 +392,7 @@ async def test_a_failed_call_keeps_what_was_said_and_does_not_move_the_handle(da
                 "item_group": "call-1",
                 "kind": "assistant",
                 "replayable": 0,
+                "weight": 19,
                 "payload": '{"kind":"assistant","parts":[{"text":"hel"}]}',
             }
         },
@@ -409,7 +415,7 @@ async def test_the_last_turn_ends_its_task(database: Recorded) -> None:
                 "ended_at": 1300,
                 "last_event": 6,
                 "messages": "[]",
-                "artifacts": '[{"artifactId":"a"}]',
+                "artifacts": '[{"artifact":{"artifactId":"a","parts":[]}}]',
             }
         },
         "task": {"task-1": {"state": "TASK_STATE_COMPLETED", "status_at": 1300, "last_event": 6}},
@@ -428,7 +434,7 @@ async def test_a_turn_with_a_successor_ends_without_ending_the_task(database: Re
                 "ended_at": 1300,
                 "last_event": 6,
                 "messages": "[]",
-                "artifacts": '[{"artifactId":"a"}]',
+                "artifacts": '[{"artifact":{"artifactId":"a","parts":[]}}]',
             }
         },
         "task": {"task-1": {"last_event": 6}},

@@ -205,6 +205,7 @@ def upgrade() -> None:
         sa.Column("prepared_at", _INTEGER, nullable=False),
         sa.Column("ended_at", _INTEGER, nullable=True),
         sa.Column("usage", sa.Text(), nullable=True),
+        sa.Column("weight", _INTEGER, nullable=True),
         sa.CheckConstraint("status = 'completed' OR handle_out IS NULL", name=op.f("ck_service_call_handle_out")),
         sa.CheckConstraint(
             "status IN ('prepared', 'sent', 'started', 'emitting', 'completed', 'failed', 'incomplete', 'unknown')",
@@ -264,6 +265,7 @@ def upgrade() -> None:
         sa.Column("item_group", sa.Text(), nullable=True),
         sa.Column("replayable", _INTEGER, nullable=False),
         sa.Column("sent_in", sa.Text(), nullable=True),
+        sa.Column("weight", _INTEGER, nullable=False),
         sa.Column("payload", sa.Text(), nullable=True),
         sa.CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name=op.f("ck_history_item_payload")),
         sa.CheckConstraint("replayable IN (0, 1)", name=op.f("ck_history_item_replayable")),

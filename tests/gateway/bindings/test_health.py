@@ -11,6 +11,7 @@ from starlette.routing import Router
 
 from gateway.bindings.health import Health
 from gateway.commits import LedgerUnavailable
+from gateway.draining import Drain
 from storage.ledger import open_ledger
 
 
@@ -32,7 +33,7 @@ async def test_a_gateway_that_is_well_is_live_and_ready(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_drains_is_live_but_not_ready(tmp_path: Path) -> None:
     async with open_ledger(f"sqlite:///{tmp_path}/ledger.db", True) as ledger:
-        drain = asyncio.Event()
+        drain = Drain()
         drain.set()
         health = Health(ledger, drain)
         assert await ask(health, "/livez") == (200, {"status": "ok"})

@@ -124,6 +124,13 @@ WRONG = {
         "version: 1\nagents:\n  a: {type: python, ref: my_agent.py}\n",
         "3:26: agents.a.ref: must be `module:name` or `./file.py:name`",
     ),
+    "window over a history of the service's": (
+        "version: 1\nagents:\n  a: {type: openai-responses, model: m, history: {max_messages: 20, max_tokens: 9000}}\n",
+        (
+            "3:50: agents.a.history: history.max_messages and history.max_tokens can only limit a history that the gateway "
+            "keeps, but history.owner is 'backend': remove that, or set `owner: gateway`"
+        ),
+    ),
     "owner that cannot be": (
         "version: 1\nagents:\n  a: {type: openai-chat, model: m, history: {owner: backend}}\n",
         "3:45: agents.a.history: a Chat Completions server keeps no conversation: the owner can only be 'gateway'",

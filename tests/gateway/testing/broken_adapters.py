@@ -231,6 +231,11 @@ class TakesAnyIdForAHandle(_Rewrites):
         return (replace(event, handle=f"id-{self.calls}") if isinstance(event, CallCompleted) else event,)
 
 
+class KeepsItsHandleToItself(_Rewrites):
+    def rewrite(self, event: AdapterEvent, request: ServiceRequest) -> tuple[Any, ...]:
+        return (CallStarted() if isinstance(event, CallStarted) else event,)
+
+
 class ChangesItsPendingHandle(_Rewrites):
     def rewrite(self, event: AdapterEvent, request: ServiceRequest) -> tuple[Any, ...]:
         return (event, CallStarted("another")) if isinstance(event, CallStarted) else (event,)

@@ -117,6 +117,7 @@ WRONG: list[tuple[type[Right], Ownership, set[str]]] = [
     (broken.ForgetsTheHandle, ROTATING, {"test_a_backend_that_owns_the_conversation_confirms_a_handle"}),
     (broken.TakesAnyIdForAHandle, GATEWAY, {"test_with_the_history_at_the_gateway_no_handle_is_confirmed"}),
     (broken.TakesAnyIdForAHandle, STATIC, {"test_a_static_handle_stays_the_same"}),
+    (broken.KeepsItsHandleToItself, STATIC, {"test_a_static_handle_is_pending_before_it_is_confirmed"}),
     (broken.ChangesItsPendingHandle, ROTATING, {"test_a_pending_handle_is_never_reported_twice_differently"}),
     (broken.SendsTheLastMessageOnly, GATEWAY, {SECOND}),
     (broken.ForgetsItsAnswers, GATEWAY, {SECOND}),

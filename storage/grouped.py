@@ -1,0 +1,109 @@
+"""One thread that answers all short reads of one step of the event loop together. Law: what may be long is not read here.
+
+Waking another thread costs many times what finding a row does: it is paid once for all that ask at the same time.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from gateway.commits import CorruptRecord, LedgerUnavailable
+
+Row = tuple[Any, ...]
+Query = tuple[str, dict[str, Any]]
+"""SQL and its parameters."""
+
+_Read = tuple[tuple[Query, ...], asyncio.Future[list[list[Row]]]]
+_Failure = LedgerUnavailable | CorruptRecord
+_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | _Failure]
+
+_NO_TEXT = "Could not decode to UTF-8"
+"""What sqlite3 says of one row, in the words that it has for a fault of the database."""
+
+
+def read_failure(error: sqlite3.Error) -> _Failure:
+    """What a read that ended so means."""
+    if str(error).startswith(_NO_TEXT):
+        return CorruptRecord(f"a row cannot be read: {error}")
+    return LedgerUnavailable(f"the database could not be read: {error}")
+
+
+class GroupedReader:
+    """Owns its connection. `fetch` and `close` belong to the thread of the event loop."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Read] = []
+        self._groups: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="ledger-reader", daemon=True)
+        self._thread.start()
+
+    async def fetch(self, *queries: Query) -> list[list[Row]]:
+        """The rows of each query, all of them from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
+        answer: asyncio.Future[list[list[Row]]] = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._hand_over)
+        self._waiting.append((queries, answer))
+        return await answer
+
+    def _hand_over(self) -> None:
+        self._groups.put(self._waiting)
+        self._waiting = []
+
+    async def close(self) -> None:
+        """Answers what was asked before."""
+        self._loop.call_soon(self._groups.put, None)
+        await self._ended
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        while (group := self._groups.get()) is not None:
+            self._tell(_deliver, self._answers(group))
+        self._connection.close()
+        self._tell(self._ended.set_result, None)
+
+    def _answers(self, group: list[_Read]) -> list[_Answer]:
+        """One snapshot, begun after the last of them was asked: each is as new as on its own, and it costs its locks once."""
+        try:
+            self._connection.execute("BEGIN")
+        except sqlite3.Error as error:
+            return [(answer, _caused(error)) for _, answer in group]
+        try:
+            return [(answer, self._read(queries)) for queries, answer in group]
+        finally:
+            with suppress(sqlite3.Error):
+                self._connection.execute("COMMIT")
+
+    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | _Failure:
+        try:
+            return [self._connection.execute(*query).fetchall() for query in queries]
+        except sqlite3.Error as error:
+            return _caused(error)
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        # A loop that is closed has nobody left to tell.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _caused(error: sqlite3.Error) -> _Failure:
+    failure = read_failure(error)
+    failure.__cause__ = error
+    return failure
+
+
+def _deliver(answers: list[_Answer]) -> None:
+    for answer, rows in answers:
+        if answer.done():  # who asked has left
+            continue
+        if isinstance(rows, LedgerUnavailable | CorruptRecord):
+            answer.set_exception(rows)
+        else:
+            answer.set_result(rows)

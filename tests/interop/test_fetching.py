@@ -1,0 +1,62 @@
+"""What real servers say of a response whose end nobody heard."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapters.openai_responses import ResponsesAdapter, factory
+from gateway.ports import CallCompleted, CallStarted, Fate, Fetched
+from gateway.testing.adapter_calls import collect, completed, first_text, request, text
+from tests.interop.peers_running import Peer
+
+
+async def _adapter(url: str) -> AsyncIterator[ResponsesAdapter]:
+    built = factory.build(factory.settings.model_validate({"model": "openai/gpt-4", "base_url": url}))
+    assert isinstance(built, ResponsesAdapter)
+    yield built
+    await built.aclose()
+
+
+@pytest.fixture
+async def on_ogx(ogx_peer: Peer) -> AsyncIterator[ResponsesAdapter]:
+    async for built in _adapter(ogx_peer.url):
+        yield built
+
+
+@pytest.fixture
+async def on_agentserver(agentserver_peer: Peer) -> AsyncIterator[ResponsesAdapter]:
+    async for built in _adapter(agentserver_peer.url):
+        yield built
+
+
+async def _completed_then_gone(adapter: ResponsesAdapter) -> None:
+    given = await collect(adapter, request("one"))
+    ended = completed(given)
+    assert ended.handle is not None
+    found = await adapter.fetch(ended.handle)
+    assert (found.fate, text(found.events)) == (Fate.COMPLETED, text(given))
+    last = found.events[-1]
+    assert isinstance(last, CallCompleted)
+    assert (last.handle, last.stored) == (ended.handle, ended.stored)
+    await adapter.forget(ended.handle)
+    assert await adapter.fetch(ended.handle) == Fetched(Fate.GONE)
+    await adapter.forget(ended.handle)
+
+
+async def test_ogx_tells_of_a_response_until_it_is_deleted(on_ogx: ResponsesAdapter) -> None:
+    await _completed_then_gone(on_ogx)
+
+
+async def test_a_hosted_agent_tells_of_a_response_until_it_is_deleted(on_agentserver: ResponsesAdapter) -> None:
+    await _completed_then_gone(on_agentserver)
+
+
+async def test_ogx_says_that_a_response_runs_whose_client_left(on_ogx: ResponsesAdapter) -> None:
+    """And goes on to say so: it never ends it."""
+    events = on_ogx.call(request("slow"))
+    started = await anext(events)
+    assert isinstance(started, CallStarted)
+    assert started.handle is not None
+    await first_text(events)
+    await events.aclose()
+    assert await on_ogx.fetch(started.handle) == Fetched(Fate.RUNNING)

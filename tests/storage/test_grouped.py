@@ -1,0 +1,86 @@
+"""Reads that are asked for at the same time are answered together, each as if it were alone."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.commits import LedgerUnavailable
+from storage.grouped import GroupedReader
+
+COUNT = "SELECT count(*) FROM numbers"
+ONE = "SELECT number FROM numbers WHERE number = :number"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(100)])
+    return path
+
+
+@pytest.fixture
+async def reader(path: Path) -> AsyncGenerator[GroupedReader, None]:
+    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    yield reader
+    await reader.close()
+
+
+async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: GroupedReader) -> None:
+    good, bad, other = await asyncio.gather(
+        reader.fetch((ONE, {"number": 1})),
+        reader.fetch(("SELECT * FROM missing", {})),
+        reader.fetch((ONE, {"number": 2})),
+        return_exceptions=True,
+    )
+    assert (good, other) == ([[(1,)]], [[(2,)]])
+    assert isinstance(bad, LedgerUnavailable)
+    assert "no such table" in str(bad)
+
+
+async def test_who_left_is_not_waited_for(reader: GroupedReader) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await reader.fetch((COUNT, {}))
+    assert await reader.fetch((COUNT, {})) == [[(100,)]]
+
+
+async def test_a_read_sees_what_was_committed_before_it_was_asked(path: Path, reader: GroupedReader) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        for count in range(101, 121):
+            writer.execute("INSERT INTO numbers VALUES (?)", (count,))
+            answers = await asyncio.gather(*(reader.fetch((COUNT, {})) for _ in range(5)))
+            assert answers == [[[(count,)]]] * 5
+
+
+async def test_several_queries_of_one_read_see_one_moment(path: Path, reader: GroupedReader) -> None:
+    changes = "INSERT INTO numbers SELECT max(number) + 1 FROM numbers"
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        for _ in range(20):
+            reading = reader.fetch((COUNT, {}), (COUNT, {}))
+            [[first], [second]], _ = await asyncio.gather(reading, asyncio.to_thread(lambda: None))
+            assert first == second
+            writer.execute(changes)
+
+
+async def test_a_database_that_is_gone_says_so_to_all(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader = GroupedReader(connection)
+    connection.close()
+    answers = await asyncio.gather(*(reader.fetch((COUNT, {})) for _ in range(2)), return_exceptions=True)
+    assert [str(answer) for answer in answers] == [
+        "the database could not be read: Cannot operate on a closed database."
+    ] * 2
+    await reader.close()
+
+
+async def test_what_was_asked_before_the_end_is_answered(path: Path) -> None:
+    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    answer, _ = await asyncio.gather(reader.fetch((COUNT, {})), reader.close())
+    assert answer == [[(100,)]]

@@ -221,7 +221,8 @@ class Reading:
             _log.warning("%d tool outputs belong to no call of their response", len(self._unclaimed))
         self.ended = True
         completed = CallCompleted(
-            self._continuing.handle_of(response),
+            # One that the backend kept although it should not has to be named, to be deleted there.
+            self._continuing.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
             finish=finish,
             state=self._continuing.state(self._last_item),

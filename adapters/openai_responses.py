@@ -73,6 +73,18 @@ class ResponsesSettings(OpenAISettings):
     verify_chain: bool = Field(
         True, description="Fail when the service says that it did not go on from the response it was told to."
     )
+    repeat_unknown: bool = Field(
+        False,
+        description="Send a request again when nobody knows what became of it: costs tokens, and nothing else without tools.",
+    )
+
+    @model_validator(mode="after")
+    def _nothing_is_done_twice(self) -> Self:
+        if self.repeat_unknown and self.tools:
+            raise ValueError(
+                "'repeat_unknown: true' and 'tools' exclude each other: what a tool did would be done twice"
+            )
+        return self
 
     @field_validator("history")
     @classmethod
@@ -116,16 +128,19 @@ class ResponsesAdapter:
     def __init__(self, settings: ResponsesSettings) -> None:
         self._keeps = settings.owner is StorageOwner.BACKEND
         self.ownership = (
-            Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
+            Ownership(
+                StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=settings.repeat_unknown or None, either=True
+            )
             if self._keeps
-            else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
+            else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
         )
         self._verifies = settings.verify_chain
         self._service = ResponsesService(settings, _fixed_fields(settings), Failures(settings.secrets()))
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        handle = request.handle if self._keeps else None
-        return self._service.respond(request, Chain(handle, keeps=self._keeps, verifies=self._verifies))
+        keeps = self._keeps if request.owner is None else request.owner is StorageOwner.BACKEND
+        handle = request.handle if keeps else None
+        return self._service.respond(request, Chain(handle, keeps=keeps, verifies=self._verifies))
 
     async def fetch(self, pending: str) -> Fetched:
         return await self._service.fetch(pending)

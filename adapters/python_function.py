@@ -84,7 +84,7 @@ class PythonFunction:
 
     @property
     def ownership(self) -> Ownership:
-        return Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+        return Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         yield CallStarted()

@@ -25,6 +25,7 @@ from gateway.fanout import Fanout
 from gateway.journal import Journal
 from gateway.live import LiveTask, Work, status
 from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.record import TurnOutput
@@ -138,7 +139,7 @@ class Admission:
 
     def _check_thread(self, call: Call, thread: ThreadRecord) -> None:
         ownership, policies = call.agent.adapter.ownership, call.agent.policies
-        if (thread.owner, thread.handle_kind) != (ownership.owner, ownership.handle):
+        if not serves(ownership, thread):
             raise UnsupportedOperation(
                 f"This context's history is kept by the {thread.owner}, and the agent {call.agent.name!r} is now set to "
                 f"have it kept by the {ownership.owner}; start a new context."

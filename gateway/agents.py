@@ -24,7 +24,10 @@ class AgentPolicies:
     idempotency: Literal["negotiated", "message_id", "off"] = "negotiated"
     direct_replies: bool = False
     on_missing_handle: Literal["fail", "tolerate"] = "fail"
+    on_lost_handle: Literal["fail", "rebuild"] = "fail"
+    on_owner_conflict: Literal["fail", "warn", "adopt"] = "fail"
     shadow_history: Literal["items", "text", "none"] = "items"
+    persistence: Literal["per_service_call", "per_turn"] = "per_service_call"
     queued_turns: int = 8
     turn_timeout: float = 900.0
     history_messages: int | None = None

@@ -27,10 +27,11 @@ from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
+from gateway.ownership import contradiction
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
-from gateway.runner import Runner
+from gateway.runner import Pace, Runner
 from gateway.server import HttpServer, Signals, listen
 from gateway.transfer import Transfer
 
@@ -83,18 +84,10 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         icon_url=card.icon_url,
         tenant=card.tenant,
     )
-    policies = AgentPolicies(
-        client_context_ids_allowed=agent.client_context_ids == "allow",
-        busy_context=agent.busy_context,
-        idempotency=agent.idempotency,
-        direct_replies=direct,
-        on_missing_handle=agent.on_missing_handle,
-        shadow_history=agent.shadow_history,
-        queued_turns=config.limits.queued_turns_per_context,
-        turn_timeout=config.limits.turn_timeout,
-        history_messages=agent.history.max_messages,
-        history_tokens=agent.history.max_tokens,
-    )
+    policies = _policies(agent, config, direct_replies=direct)
+    wrong = contradiction(agent.history.owner, adapter.ownership, policies)
+    if wrong is not None:
+        raise ValueError(f"agents.{name}: {wrong}")
     return Agent(
         name=name,
         card=build_card(name, settings, config.server.public_url),
@@ -103,6 +96,24 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         input_modes=input_modes,
         output_modes=output_modes,
         policies=policies,
+    )
+
+
+def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool) -> AgentPolicies:
+    return AgentPolicies(
+        client_context_ids_allowed=agent.client_context_ids == "allow",
+        busy_context=agent.busy_context,
+        idempotency=agent.idempotency,
+        direct_replies=direct_replies,
+        on_missing_handle=agent.on_missing_handle,
+        on_lost_handle=agent.on_lost_handle,
+        on_owner_conflict=agent.on_owner_conflict,
+        shadow_history=agent.shadow_history,
+        persistence=agent.history.persistence,
+        history_messages=agent.history.max_messages,
+        history_tokens=agent.history.max_tokens,
+        queued_turns=config.limits.queued_turns_per_context,
+        turn_timeout=config.limits.turn_timeout,
     )
 
 
@@ -150,7 +161,9 @@ def _application(
 
 
 @asynccontextmanager
-async def running(config: GatewayConfig, registry: Registry, clock: Clock | None = None) -> AsyncIterator[Gateway]:
+async def running(
+    config: GatewayConfig, registry: Registry, clock: Clock | None = None, pace: Pace | None = None
+) -> AsyncIterator[Gateway]:
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
     agents = build_agents(config, registry)
@@ -158,7 +171,7 @@ async def running(config: GatewayConfig, registry: Registry, clock: Clock | None
     ledgers = registry.ledger(config.storage.url)
     async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         fanout = Fanout(_stream_limits(config))
-        runner = Runner(ledger, fanout, clock)
+        runner = Runner(ledger, fanout, clock, pace=pace)
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
         deletions = Deletions(ledger, lambda: front.agents, clock)

@@ -20,6 +20,7 @@ class Caller(msgspec.Struct, frozen=True):
 class ThreadRecord(msgspec.Struct, frozen=True):
     """One context on one agent's backend. `context` is the row's id, never the public one.
 
+    `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
     `state_version` is that of the adapter's schema which wrote `adapter_state`.
     """
 
@@ -32,6 +33,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     handle: str | None
     generation: int
     adapter_state: Json
+    lost: bool = False
     state_version: int = 1
 
 
@@ -237,6 +239,45 @@ class Release(msgspec.Struct, frozen=True):
     holder: str
 
 
+class Lose(msgspec.Struct, frozen=True):
+    """The thread's handle leads nowhere any more; it stays, so that nothing goes on without what was said before."""
+
+    thread: str
+    generation: int
+
+
+class BeginEpoch(msgspec.Struct, frozen=True):
+    """The thread goes on in its next epoch, from `handle`. `closed`: the row that keeps the epoch that ends.
+
+    The live row keeps its id, with all items, turns and the lease.
+    """
+
+    thread: str
+    generation: int
+    closed: str
+    owner: StorageOwner
+    handle_kind: HandleKind
+    handle: str | None
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    """A thread goes back to the handle at which the turn began; those that the turn led to are left for deletion."""
+
+    thread: str
+    turn: str
+    handle: str | None
+    now: int
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    """A handle from which nobody will go on: left for deletion at the backend of this agent."""
+
+    thread: str
+    agent: str
+    handle: str
+    now: int
+
+
 class DeleteContext(msgspec.Struct, frozen=True):
     """C7: a context becomes a tombstone, and its threads move on, so that what still runs there comes too late.
 
@@ -322,6 +363,10 @@ CommitPoint = (
     | Append
     | Renew
     | Release
+    | Lose
+    | BeginEpoch
+    | Rewind
+    | Orphan
     | DeleteContext
     | ExpireContext
     | PurgeContext

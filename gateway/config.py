@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     SerializeAsAny,
     ValidationInfo,
     WithJsonSchema,
+    model_validator,
 )
 
 from gateway.config_problem import ConfigInvalid, Problem
@@ -253,6 +254,10 @@ class HistoryConfig(Settings):
     max_tokens: _Count | None = Field(
         None, description="With a history kept by the gateway: most tokens of it to send, the new message included."
     )
+    persistence: Literal["per_service_call", "per_turn"] = Field(
+        "per_service_call",
+        description="What the model sees of a turn that failed: what happened in it, or nothing of it.",
+    )
 
 
 class AgentCommon(Settings):
@@ -275,9 +280,26 @@ class AgentCommon(Settings):
     on_missing_handle: Literal["fail", "tolerate"] = Field(
         "fail", description="What to do when the backend completes a call without an id to continue from."
     )
+    on_lost_handle: Literal["fail", "rebuild"] = Field(
+        "fail",
+        description="What to do when the backend has lost a conversation: tell the caller, or tell the backend again.",
+    )
+    on_owner_conflict: Literal["fail", "warn", "adopt"] = Field(
+        "fail",
+        description="What to do when the backend keeps a conversation of the gateway: fail, go on, or leave it there.",
+    )
     shadow_history: Literal["items", "text", "none"] = Field(
         "items", description="What the gateway keeps of a conversation that the backend owns."
     )
+
+    @model_validator(mode="after")
+    def _can_be_rebuilt(self) -> Self:
+        if self.on_lost_handle == "rebuild" and self.shadow_history != "items":
+            raise ValueError(
+                f"on_lost_handle: rebuild needs shadow_history: items; from {self.shadow_history!r} a conversation "
+                "cannot be told again"
+            )
+        return self
 
 
 class AgentConfig(AgentCommon):

@@ -7,6 +7,7 @@ TURN_TIMEOUT = "turn-timeout"
 INTERNAL = "internal"
 HANDLE_MISSING = "backend-state-lost"
 UNKNOWN_TOOL = "unknown-tool"
+OWNER_CONFLICT = "owner-conflict"
 
 _TEXTS: dict[str, str] = {
     ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
@@ -27,6 +28,7 @@ _TEXTS: dict[str, str] = {
     TURN_TIMEOUT: "The turn took longer than it may.",
     INTERNAL: "The gateway failed to finish this.",
     HANDLE_MISSING: "The agent's backend answered but did not say how to continue the conversation.",
+    OWNER_CONFLICT: "The agent's backend kept a conversation that is not its to keep; the agent's settings need a look.",
     UNKNOWN_TOOL: "The agent asked for a tool that is not attached to it.",
 }
 

@@ -95,17 +95,26 @@ class Ownership:
     """Declared by an adapter from its settings, without network.
 
     `opaque_replay`: with a history kept by the gateway, reasoning and opaque items go back to the backend.
+    `repeatable`: a request whose outcome is not known may be sent again; None: where the gateway keeps the history, as
+    the backend then keeps nothing that a second request could spoil. `either`: the adapter can also serve conversations
+    of the other owner, as each request says.
     `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
     """
 
     owner: StorageOwner
     handle: HandleKind
     opaque_replay: bool = False
+    repeatable: bool | None = None
+    either: bool = False
     state_version: int = 1
 
     def __post_init__(self) -> None:
         if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):
             raise ValueError(f"owner {self.owner} and handle kind {self.handle} exclude each other")
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.owner is StorageOwner.GATEWAY if self.repeatable is None else self.repeatable
 
 
 class HistoryRecord(msgspec.Struct, frozen=True):
@@ -122,3 +131,4 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     sent_in: str | None = None
     replayable: bool = True
     turn_id: str = ""
+    failed: bool = False

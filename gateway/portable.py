@@ -57,6 +57,7 @@ class PortableCall(_Portable, frozen=True, kw_only=True):
     pending_handle: str | None = None
     handle_out: str | None = None
     usage: Json = None
+    weight: Number | None = None
     tool_calls: tuple[PortableToolCall, ...] = ()
 
 
@@ -113,7 +114,7 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
     owner: StorageOwner
     handle_kind: HandleKind
     generation: Number
-    state: Literal["open", "busy", "interrupted", "unsynced", "closed", "expired", "deleted"]
+    state: Literal["open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"]
     handle: str | None = None
     clean_handle: str | None = None
     adapter_state: Json = None

@@ -25,7 +25,7 @@ from gateway.commits import (
     TurnRecord,
     UnfinishedTurn,
 )
-from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem
+from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
 from gateway.portable import ContextDocument
 
@@ -38,7 +38,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
     whole view when it is GATEWAY. The last one is always a UserItem. `handle` is None on the first call of a chain and
     for owner GATEWAY. `state` is the adapter's own JSON, as its last completed call left it. `context_id` is an opaque
-    label. `deadline` is seconds of the monotonic clock.
+    label. `deadline` is seconds of the monotonic clock. `owner` is who keeps this very conversation, where that is not
+    who the adapter's `ownership` names: only for an adapter that says it can do `either`.
     """
 
     handle: str | None
@@ -51,6 +52,7 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     state: Json
     accepted_output_modes: tuple[str, ...]
     deadline: float
+    owner: StorageOwner | None = None
 
 
 # --- what an adapter answers ------------------------------------------------------------------------------------------
@@ -154,7 +156,8 @@ class Ending(StrEnum):
 class CallCompleted(msgspec.Struct, frozen=True):
     """The one event that moves the thread on; the last one of a call.
 
-    `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY. `message` is what the agent says with
+    `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY unless the backend kept the call although
+    it should not. `message` is what the agent says with
     an ending other than COMPLETED. `finish` is the backend's own word when the answer is not whole (`max_output_tokens`,
     `content_filter`), else None. `state` replaces the adapter's JSON where it is not None. `stored`: the backend says
     that it kept (True) or did not keep (False) this call. `usage` is the backend's own; a whole number in it under

@@ -1,26 +1,31 @@
 """What a turn is reminded of: the ledger's items as the view of its next service call. Law: with a window no more is read
 than the window takes, however long the conversation is."""
 
+from gateway import ownership
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import NewToolCall
+from gateway.commits import NewToolCall, ThreadRecord
 from gateway.items import StorageOwner
 from gateway.ports import Ledger
 from gateway.projection import View, project
 from gateway.reduction import Window, weigh, weight_of_tokens
 
 
-async def recall(ledger: Ledger, agent: Agent, thread: str, turn: str) -> View:
+async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
-    ownership = agent.adapter.ownership
-    if ownership.owner is StorageOwner.BACKEND:
-        return project(ownership, await ledger.history(thread, unsent_only=True), turn)
-    window = await _window(ledger, agent.policies, thread)
+    owned = ownership.of_thread(thread, agent.adapter.ownership)
+    anew = ownership.begins_anew(thread)
+    whole_turns = agent.policies.persistence == "per_turn"
+    if owned.owner is StorageOwner.BACKEND and not anew:
+        unsent = await ledger.history(thread.id, unsent_only=True)
+        return project(owned, unsent, turn, whole_turns=whole_turns)
+    window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
     if window is None:
-        return project(ownership, await ledger.history(thread, unsent_only=False), turn)
+        whole = await ledger.history(thread.id, unsent_only=False)
+        return project(owned, whole, turn, anew=anew, whole_turns=whole_turns)
     records = await ledger.recent_history(
-        thread, turn, messages=window.messages, weight=window.weight, opaque=ownership.opaque_replay
+        thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
     )
-    return project(ownership, records, turn, window)
+    return project(owned, records, turn, window, whole_turns=whole_turns)
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

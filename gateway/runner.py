@@ -5,14 +5,15 @@ leaves it to recovery, with nothing shown that is not stored.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
 from msgspec.structs import replace
 
-from gateway import handles
+from gateway import handles, ownership
 from gateway.agents import Agent
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
@@ -27,16 +28,19 @@ from gateway.commits import (
     Fail,
     Finish,
     LedgerUnavailable,
+    Lose,
+    Orphan,
     Pending,
     Prepare,
     Release,
     Renew,
+    Rewind,
     ThreadRecord,
     UnfinishedTurn,
 )
 from gateway.failures import INTERNAL, TURN_TIMEOUT
 from gateway.fanout import Fanout
-from gateway.items import HistoryRecord, StorageOwner, UserItem
+from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
 from gateway.live import Lane, Work, status
 from gateway.model import (
@@ -47,18 +51,34 @@ from gateway.model import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
+from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
 from gateway.recall import recall, weight_to_measure
 from gateway.recovery import settle
+from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
-from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
+from gateway.turn import (
+    CloseCall,
+    Command,
+    Conflicting,
+    DropCall,
+    EndTurn,
+    NotePending,
+    Publish,
+    Reply,
+    Turn,
+    TurnFacts,
+)
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.runner")
 
 _FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 """What an adapter may raise: none of it may end the process for all the others."""
+
+
+_WARNED = 1000
+"""Threads of which is remembered that their operator was warned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +89,55 @@ class LeaseTimes:
     renewals: int = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the time between two tries passes. `jitter` gives numbers from 0 to 1."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+
+
 @dataclass(slots=True)
 class _Serving:
-    """A service call under way."""
+    """A service call under way. `attempt` is the number of the next try, `tries` how many of this very request failed.
+
+    `base` is the handle at which the turn began, `pending` the one that the try under way was told of.
+    """
 
     work: Work
     lane: Lane
     machine: Turn
     view: View = field(default_factory=lambda: View((), ()))
+    phase: Phase = Phase.SENT
+    attempt: int = 0
+    tries: int = 0
+    base: str | None = None
+    pending: str | None = None
+    deadline: float = 0.0
 
 
 class Runner:
     """Runs the turns of this process. Use inside `async with runner.running()`."""
 
-    def __init__(self, ledger: Ledger, fanout: Fanout, clock: Clock, lease: LeaseTimes | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        fanout: Fanout,
+        clock: Clock,
+        lease: LeaseTimes | None = None,
+        pace: Pace | None = None,
+    ) -> None:
         self._ledger = ledger
         self._fanout = fanout
         self._clock = clock
         self._lease = lease or LeaseTimes()
+        self._pace = pace or Pace()
         self._holder = clock.row_id()
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
+        self._warned: dict[str, None] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -145,7 +191,7 @@ class Runner:
 
     def preparation(self, accept: Accept) -> Prepare:
         """C2 for a turn that begins in the very unit that accepts it, where no other runs on its thread."""
-        return self._lease_and_call(accept.thread, accept.turn, accept.task, None)
+        return self._lease_and_call(accept.thread, accept.turn, accept.task, 0)
 
     def start(self, work: Work, thread: ThreadRecord) -> None:
         """Queues an accepted turn behind the others of its thread; takes over the hold on the task's channel."""
@@ -246,7 +292,7 @@ class Runner:
     async def _run(self, lane: Lane, work: Work) -> None:
         work.begun = True
         try:
-            await self._turn(_Serving(work, lane, self._machine(work, lane)))
+            await self._turn(_Serving(work, lane, self._machine(work, lane), base=lane.thread.handle))
         except Conflict as error:
             log.warning("turn.lost", task=work.live.id, turn=work.turn, error=str(error))
             lane.current = False
@@ -261,16 +307,7 @@ class Runner:
             self._leave(work, lane)
 
     def _machine(self, work: Work, lane: Lane) -> Turn:
-        policies = work.agent.policies
-        facts = TurnFacts(
-            work.live.id,
-            work.live.context_id,
-            work.agent.adapter.ownership,
-            direct_replies=work.may_reply,
-            tolerate_missing_handle=policies.on_missing_handle == "tolerate" and lane.thread.handle is not None,
-            shadow=policies.shadow_history,
-        )
-        return Turn(facts, self._clock)
+        return Turn(_facts(work, lane), self._clock)
 
     async def _turn(self, serving: _Serving) -> None:
         try:
@@ -313,17 +350,30 @@ class Runner:
             raise
         except Exception as error:  # noqa: BLE001 - what was said cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            serving.machine = self._machine(serving.work, serving.lane)
+            serving.machine, serving.pending = self._machine(serving.work, serving.lane), None
             await self._perform(serving, serving.machine.fail(INTERNAL, correlation_id))
 
     async def _serve(self, serving: _Serving) -> None:
         if serving.work.cancel_asked:
             raise asyncio.CancelledError
         request = await self._prepare(serving)
+        while True:
+            try:
+                if serving.lane.thread.lost:
+                    raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
+                return await self._call(serving, request)
+            except AdapterError as error:
+                request = await self._once_more(serving, request, error)
+
+    async def _call(self, serving: _Serving, request: ServiceRequest) -> None:
         machine, thread = serving.machine, serving.lane.thread
         static = handles.is_static(thread)
+        serving.phase = Phase.SENT
         async with aclosing(serving.work.agent.adapter.call(request)) as events:
             async for event in events:
+                # The call that makes a static handle names it before it says anything.
+                made = static and thread.handle is None
+                serving.phase = _phase(event, serving.phase, names_first=made)
                 commands = machine.receive(handles.in_conversation(thread, event) if static else event)
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(serving, commands[0].update)
@@ -333,12 +383,92 @@ class Runner:
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
 
+    # --- a call that failed
+
+    async def _once_more(self, serving: _Serving, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
+        """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
+        work, thread = serving.work, serving.lane.thread
+        declared = work.agent.adapter.ownership
+        if serving.machine.ended:
+            raise error
+        wait = None
+        if may_repeat(
+            ownership.of_thread(thread, declared), serving.phase, error.kind, continues=request.handle is not None
+        ):
+            wait = wait_before(
+                error.kind,
+                serving.tries + 1,
+                retry_after=error.retry_after,
+                remaining=request.deadline - self._clock.monotonic(),
+                jitter=self._pace.jitter(),
+            )
+        if wait is not None:
+            await self._wait(serving, error, wait)
+            return request
+        following = ownership.successor(error.kind, thread, declared, work.agent.policies)
+        if following is None or serving.phase is Phase.EMITTED:
+            raise error
+        return await self._rebuild(serving, error, following)
+
+    async def _wait(self, serving: _Serving, error: AdapterError, seconds: float) -> None:
+        """The try that failed is recorded before the wait, the next one behind it."""
+        work = serving.work
+        log.info(
+            "call.retried",
+            agent=work.agent.name,
+            task=work.live.id,
+            failure=error.kind,
+            detail=error.detail,
+            tries=serving.tries + 1,
+            wait=round(seconds, 3),
+        )
+        failed = self._drop(serving, DropCall("failed", error.kind, ()), loses=False)
+
+        def stored() -> None:
+            work.prepared, serving.pending = False, None
+
+        await work.live.journal.commit(lambda row: (*_appended(row), *failed), None, stored)
+        serving.attempt, serving.tries = serving.attempt + 1, serving.tries + 1
+        await self._pace.sleep(seconds)
+        await self._take_call(serving)
+
+    async def _rebuild(self, serving: _Serving, error: AdapterError, following: Ownership) -> ServiceRequest:
+        """The conversation goes on in a new epoch, told whole from the shadow. Raises: `error` where that has gaps."""
+        work, lane = serving.work, serving.lane
+        if not ownership.is_complete(await self._ledger.history(lane.thread.id, unsent_only=False)):
+            log.warning("thread.not-rebuilt", task=work.live.id, thread=lane.thread.id, reason="shadow with gaps")
+            raise error
+        failed = self._drop(serving, DropCall("failed", error.kind, ()), loses=False)
+        begin = ownership.epoch(lane.thread, self._clock.row_id(), following)
+        thread = ownership.behind(lane.thread, begin)
+        serving.attempt, serving.tries, serving.pending, serving.base = serving.attempt + 1, 0, None, None
+        prepare = self._lease_and_call(thread, work.turn, work.live.id, serving.attempt)
+
+        def stored() -> None:
+            lane.thread, work.service_call = thread, prepare.service_call
+
+        for command in serving.machine.rebuilt(error.kind):
+            if isinstance(command, Publish):
+                self._publish(serving, command.update)
+        await work.live.journal.commit(lambda row: (*_appended(row), *failed, begin, prepare), None, stored)
+        log.warning("thread.rebuilt", agent=work.agent.name, task=work.live.id, failure=error.kind, detail=error.detail)
+        serving.machine.facts = _facts(work, lane)
+        return await self._request(serving)
+
+    # --- the request
+
     async def _prepare(self, serving: _Serving) -> ServiceRequest:
+        await self._take_call(serving)
+        serving.deadline = self._clock.monotonic() + serving.work.agent.policies.turn_timeout
+        return await self._request(serving)
+
+    async def _take_call(self, serving: _Serving) -> None:
         """Takes the lease and records the call. Another process on the thread is waited for, until the turn's timeout."""
         work, lane = serving.work, serving.lane
         while not work.prepared:
             if not lane.current:
                 lane.thread, lane.current = await self._reread(lane.thread), True
+                serving.machine.facts = _facts(work, lane)
             try:
                 await self._commit_prepare(serving)
             except Conflict:
@@ -347,6 +477,11 @@ class Runner:
                 if record is None or record.state in TERMINAL:
                     raise
                 await asyncio.sleep(self._lease.length / 10)
+
+    async def _request(self, serving: _Serving) -> ServiceRequest:
+        work, lane = serving.work, serving.lane
+        declared = work.agent.adapter.ownership
+        owned = ownership.of_thread(lane.thread, declared)
         serving.view = await self._view(work, lane)
         return ServiceRequest(
             handle=lane.thread.handle,
@@ -358,7 +493,8 @@ class Runner:
             first_message=work.first_message,
             state=state_of(work.agent.adapter, lane.thread),
             accepted_output_modes=work.accepted_output_modes,
-            deadline=self._clock.monotonic() + work.agent.policies.turn_timeout,
+            deadline=serving.deadline,
+            owner=None if owned.owner is declared.owner else owned.owner,
         )
 
     async def _reread(self, known: ThreadRecord) -> ThreadRecord:
@@ -370,8 +506,8 @@ class Runner:
     async def _view(self, work: Work, lane: Lane) -> View:
         if work.fresh_thread:
             first = HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn)
-            return project(work.agent.adapter.ownership, (first,), work.turn)
-        return await recall(self._ledger, work.agent, lane.thread.id, work.turn)
+            return project(ownership.of_thread(lane.thread, work.agent.adapter.ownership), (first,), work.turn)
+        return await recall(self._ledger, work.agent, lane.thread, work.turn)
 
     async def _commit_prepare(self, serving: _Serving) -> None:
         work, lane = serving.work, serving.lane
@@ -382,7 +518,8 @@ class Runner:
             update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
             final = encode_event(StreamResponse(status_update=update))
 
-        prepare = self._lease_and_call(lane.thread, work.turn, work.live.id, None)
+        takes_lease = serving.attempt == 0
+        prepare = self._lease_and_call(lane.thread, work.turn, work.live.id, serving.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
             return (replace(prepare, event=row),)
@@ -390,11 +527,12 @@ class Runner:
         def stored() -> None:
             work.live.status = working
             work.service_call, work.prepared = prepare.service_call, True
-            lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
+            serving.base = lane.thread.handle if takes_lease else serving.base
+            lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + takes_lease), True
 
         await work.live.journal.commit(points, final, stored)
 
-    def _lease_and_call(self, thread: ThreadRecord, turn: str, task: str, event: EventRow | None) -> Prepare:
+    def _lease_and_call(self, thread: ThreadRecord, turn: str, task: str, attempt: int) -> Prepare:
         return Prepare(
             thread=thread.id,
             generation=thread.generation,
@@ -404,10 +542,10 @@ class Runner:
             task=task,
             service_call=self._clock.row_id(),
             round=0,
-            attempt=0,
+            attempt=attempt,
             handle_in=thread.handle,
             now=self._clock.now(),
-            event=event,
+            event=None,
         )
 
     # --- commands
@@ -435,8 +573,9 @@ class Runner:
                 case CloseCall():
                     points.append(self._complete(serving, command))
                 case DropCall():
-                    if serving.work.prepared:
-                        points.append(self._drop(serving, command))
+                    points += self._drop(serving, command)
+                case Conflicting():
+                    points += self._conflict(serving, command, points)
                 case Reply():
                     reply = command
                 case EndTurn():
@@ -444,6 +583,7 @@ class Runner:
 
     async def _note_pending(self, serving: _Serving, handle: str) -> None:
         """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
+        serving.pending = handle
         journal, pending = serving.work.live.journal, Pending(serving.work.service_call, handle)
         if handles.is_static(serving.lane.thread):
             await journal.commit(lambda row: (pending,) if row is None else (pending, Append(row)))
@@ -471,17 +611,44 @@ class Runner:
             state_version=serving.work.agent.adapter.ownership.state_version,
         )
 
-    def _drop(self, serving: _Serving, command: DropCall) -> Fail:
-        return Fail(
-            thread=serving.lane.thread.id,
-            generation=serving.lane.thread.generation,
-            turn=serving.work.turn,
-            service_call=serving.work.service_call,
+    def _drop(self, serving: _Serving, command: DropCall, *, loses: bool = True) -> list[CommitPoint]:
+        """`loses`: a handle that the backend does not know marks the thread as lost."""
+        work, thread = serving.work, serving.lane.thread
+        if not work.prepared:
+            return []
+        fail = Fail(
+            thread=thread.id,
+            generation=thread.generation,
+            turn=work.turn,
+            service_call=work.service_call,
             status=command.status,
             error_class=command.error_class,
             items=command.items,
             now=self._clock.now(),
         )
+        points: list[CommitPoint] = [fail]
+        if loses and command.error_class in ownership.LOST and thread.handle is not None and not thread.lost:
+            points.append(Lose(thread.id, thread.generation))
+        left = ownership.orphan(thread, serving.pending)
+        if left is not None:
+            points.append(self._orphan(serving, left))
+        return points
+
+    def _orphan(self, serving: _Serving, handle: str) -> Orphan:
+        return Orphan(serving.lane.thread.id, serving.work.agent.name, handle, self._clock.now())
+
+    def _conflict(self, serving: _Serving, command: Conflicting, before: list[CommitPoint]) -> list[CommitPoint]:
+        thread = serving.lane.thread
+        for point in before:
+            thread = ownership.behind(thread, point)
+        if command.adopts:
+            log.warning("thread.adopted", agent=serving.work.agent.name, thread=thread.id)
+            backend = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
+            return [ownership.epoch(thread, self._clock.row_id(), backend, command.handle)]
+        if thread.id not in self._warned:
+            self._warned = {thread.id: None, **dict(list(self._warned.items())[: _WARNED - 1])}
+            log.warning("thread.owner-conflict", agent=serving.work.agent.name, thread=thread.id)
+        return [self._orphan(serving, command.handle)] if command.handle is not None else []
 
     async def _end(
         self, serving: _Serving, end: EndTurn, points: tuple[CommitPoint, ...] = (), reply: Reply | None = None
@@ -494,6 +661,8 @@ class Runner:
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]
         goes = lane.running is work and not lane.waiting
+        if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
+            points = (*points, Rewind(lane.thread.id, work.turn, serving.base, now))
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             finish = Finish(
@@ -518,20 +687,46 @@ class Runner:
             live.status = final
             lane.leased = lane.leased and not goes
             for point in points:
-                if isinstance(point, Complete):
-                    lane.thread = _moved(lane.thread, point)
+                lane.thread = ownership.behind(lane.thread, point)
             if not work.opened.done():
                 work.opened.set_result(reply.message if reply is not None else None)
 
-        await live.journal.commit(unit, encode_event(StreamResponse(status_update=update)), stored)
+        try:
+            await live.journal.commit(unit, encode_event(StreamResponse(status_update=update)), stored)
+        except Conflict:
+            await self._leave_behind(serving, points)
+            raise
+
+    async def _leave_behind(self, serving: _Serving, points: tuple[CommitPoint, ...]) -> None:
+        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39."""
+        orphans = [self._orphan(serving, handle) for handle in ownership.led_to(serving.lane.thread, points)]
+        if orphans:
+            with suppress(Conflict, LedgerUnavailable):
+                await self._ledger.commit(*orphans)
 
 
-def _moved(thread: ThreadRecord, point: Complete) -> ThreadRecord:
-    """The thread's row behind a completed call."""
-    moved = replace(thread, handle=point.handle_out, generation=thread.generation + 1)
-    return (
-        moved if point.state is None else replace(moved, adapter_state=point.state, state_version=point.state_version)
+def _facts(work: Work, lane: Lane) -> TurnFacts:
+    policies = work.agent.policies
+    return TurnFacts(
+        work.live.id,
+        work.live.context_id,
+        ownership.of_thread(lane.thread, work.agent.adapter.ownership),
+        direct_replies=work.may_reply,
+        tolerate_missing_handle=policies.on_missing_handle == "tolerate" and lane.thread.handle is not None,
+        shadow=policies.shadow_history,
+        on_owner_conflict=policies.on_owner_conflict,
     )
+
+
+def _appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
+    return () if row is None else (Append(row),)
+
+
+def _phase(event: AdapterEvent, before: Phase, *, names_first: bool) -> Phase:
+    """How far the call is with this event. `names_first`: that it started is said before anything is sent."""
+    if not isinstance(event, CallStarted):
+        return Phase.EMITTED
+    return before if names_first else Phase.STARTED
 
 
 def _is_cancelled() -> bool:

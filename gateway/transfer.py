@@ -11,11 +11,12 @@ from gateway.accepting import new_thread
 from gateway.agents import Agent, Agents
 from gateway.checks import Limits, check_id
 from gateway.clock import Clock
-from gateway.commits import Adopt, Caller, Conflict, Import
+from gateway.commits import Adopt, Caller, Conflict, Import, ThreadRecord
 from gateway.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.importing import read
 from gateway.items import StorageOwner
 from gateway.model import Json
+from gateway.ownership import serves
 from gateway.portable import PortableThread
 from gateway.ports import Ledger
 
@@ -100,7 +101,7 @@ def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
     if agent is None:
         raise invalid(f"{place}.agent", f"no agent is called {echo(thread.agent)} here")
     ownership = agent.adapter.ownership
-    if (thread.owner, thread.handle_kind) != (ownership.owner, ownership.handle):
+    if not serves(ownership, _record(thread)):
         raise invalid(
             f"{place}.owner",
             f"the history is kept by the {thread.owner} ({thread.handle_kind}), and the agent {agent.name!r} is set to "
@@ -110,3 +111,17 @@ def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
         raise invalid(
             f"{place}.stateVersion", f"{thread.state_version} is newer than {ownership.state_version}, the agent's"
         )
+
+
+def _record(thread: PortableThread) -> ThreadRecord:
+    return ThreadRecord(
+        id=thread.id,
+        context="",
+        agent=thread.agent,
+        epoch=thread.epoch,
+        owner=thread.owner,
+        handle_kind=thread.handle_kind,
+        handle=thread.handle,
+        generation=thread.generation,
+        adapter_state=thread.adapter_state,
+    )

@@ -7,7 +7,7 @@ import msgspec
 from gateway import tool_calls
 from gateway.clock import Clock, timestamp
 from gateway.commits import NewItem, NewToolCall
-from gateway.failures import HANDLE_MISSING, UNKNOWN_TOOL, safe_text
+from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, UNKNOWN_TOOL, safe_text
 from gateway.items import AssistantItem, CallItem, OutputItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import (
     Artifact,
@@ -44,6 +44,7 @@ REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
 _THOUGHT = {"adk_thought": True}
 _NO_SUCH_TOOL = "This tool is not available."
 _OUTCOME_UNKNOWN = "The outcome of this call is unknown."
+_REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
 _ENDINGS = {
     Ending.COMPLETED: TaskState.COMPLETED,
@@ -83,8 +84,18 @@ class DropCall(msgspec.Struct, frozen=True):
     items: tuple[NewItem, ...]
 
 
+class Conflicting(msgspec.Struct, frozen=True):
+    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread goes on from its handle."""
+
+    handle: str | None
+    adopts: bool
+
+
 class EndTurn(msgspec.Struct, frozen=True):
-    """`state` is the task's; `message` goes with it. `metadata` is the final event's."""
+    """`state` is the task's; `message` goes with it. `metadata` is the final event's.
+
+    `failure` with a turn that did not fail is its gap: why the backend does not know what was said in it.
+    """
 
     status: str
     state: TaskState
@@ -99,7 +110,7 @@ class Reply(msgspec.Struct, frozen=True):
     message: Message
 
 
-Command = Publish | NotePending | CloseCall | DropCall | EndTurn | Reply
+Command = Publish | NotePending | CloseCall | DropCall | Conflicting | EndTurn | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ class TurnFacts:
     direct_replies: bool = False
     tolerate_missing_handle: bool = False
     shadow: str = "items"
+    on_owner_conflict: str = "fail"
 
 
 @dataclass(slots=True)
@@ -184,6 +196,13 @@ class Turn:
         )
         drop = DropCall("failed", failure, self._unreplayable())
         return [*out, drop, EndTurn("failed", TaskState.FAILED, message, failure)]
+
+    def rebuilt(self, kind: str) -> list[Command]:
+        """The backend has lost the conversation and gets it whole once more: its caller is told."""
+        out = self._out = []
+        self._status(self._message((Part(text=_REBUILT, metadata=_THOUGHT),)), {"contextRebuilt": kind})
+        self._shown = True
+        return out
 
     def cancel(self) -> list[Command]:
         out = self._interrupt()
@@ -352,20 +371,24 @@ class Turn:
     def _complete(self, event: CallCompleted) -> None:
         facts = self.facts
         backend = facts.ownership.owner is StorageOwner.BACKEND
-        if event.handle is not None and not backend:
-            raise AdapterError(ErrorClass.CONTRACT_BROKEN, "a handle for a conversation that the gateway keeps")
         self._flush()
         missing = backend and event.handle is None
         if missing and not facts.tolerate_missing_handle:
             self._out.extend(self.fail(HANDLE_MISSING, self.clock.correlation_id()))
             return
+        conflict = self._conflict(event)
+        if conflict is not None and facts.on_owner_conflict != "warn" and not conflict.adopts:
+            self._out.extend([conflict, *self.fail(OWNER_CONFLICT, self.clock.correlation_id())])
+            return
         unanswered = [call for call in self._calls.values() if call.status is None]
+        on_chain = event.handle is not None and (backend or (conflict is not None and conflict.adopts))
         for call in unanswered:
-            self._close_open_call(call)
+            self._close_open_call(call, on_chain=on_chain)
         self.ended = True
-        self._out.append(
-            CloseCall(event.handle, event.state, event.usage, tuple(self._shadowed()), tuple(self._tool_rows()))
-        )
+        handle = event.handle if backend else None
+        self._out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), tuple(self._tool_rows())))
+        if conflict is not None:
+            self._out.append(conflict)
         refused = [call for call in unanswered if call.status == "not_found"]
         if refused and event.ending is Ending.COMPLETED:
             correlation_id = self.clock.correlation_id()
@@ -376,11 +399,20 @@ class Turn:
             self._out.append(EndTurn("failed", TaskState.FAILED, message, UNKNOWN_TOOL))
             return
         said = self._message(event.message) if event.message else None
-        metadata = {"finishReason": event.finish} if event.finish else None
+        metadata: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
+        if missing:
+            metadata["contextGap"] = HANDLE_MISSING
         status = "rejected" if event.ending is Ending.REJECTED else "completed"
-        self._out.append(EndTurn(status, _ENDINGS[event.ending], said, None, metadata))
+        gap = HANDLE_MISSING if missing else None
+        self._out.append(EndTurn(status, _ENDINGS[event.ending], said, gap, metadata or None))
 
-    def _close_open_call(self, call: _Call) -> None:
+    def _conflict(self, event: CallCompleted) -> Conflicting | None:
+        """Source: state-model, scenarios 21 to 23. Only a handle can be adopted."""
+        if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
+            return None
+        return Conflicting(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
+
+    def _close_open_call(self, call: _Call, *, on_chain: bool) -> None:
         """A call that nobody answered when its service call was complete: what it is told is decided here, once."""
         if call.arguments is None:
             call.status, call.outcome = "cancelled", None
@@ -388,8 +420,7 @@ class Turn:
             call.status, call.outcome = "external", None
             self._show_interrupted(call)
         else:
-            owner = self.facts.ownership.owner
-            self._answer_call(call, _NO_SUCH_TOOL, "not_found", unsent=owner is StorageOwner.BACKEND)
+            self._answer_call(call, _NO_SUCH_TOOL, "not_found", unsent=on_chain)
 
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
         if self._shown or self._items or not self.facts.direct_replies:

@@ -58,24 +58,6 @@ def _forget(what: str, handle: Column[object], source: FromClause, *where: Colum
     )
 
 
-_other_call = service_call.alias("other_call")
-
-FORGET_ORPHANS = _forget(
-    "leave the handles of the turn's failed calls for deletion",
-    service_call.c.pending_handle,
-    turn.join(thread, _THREAD_OF_TURN).join(service_call, _CALL_OF_TURN),
-    _is(turn.c.id, "turn"),
-    # A handle that stays is the conversation itself. A call whose fate is unknown may still be found to have completed.
-    thread.c.handle_kind == word("rotating"),
-    service_call.c.status == word("failed"),
-    thread.c.handle.is_distinct_from(service_call.c.pending_handle),
-    ~exists(
-        select(_ONE)
-        .select_from(_other_call)
-        .where(_is(_other_call.c.turn, "turn"), _other_call.c.handle_out == service_call.c.pending_handle)
-    ),
-)
-
 MOVE_DELETION = Statement(
     "move a deletion on from when it was due",
     compiled(

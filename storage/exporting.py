@@ -155,7 +155,8 @@ def _input(row: Row) -> PortableInput:
 
 
 def _call(row: Row, tools: Below[PortableToolCall]) -> PortableCall:
-    call_id, _, number, attempt, status, error_class, handle_in, pending, handle_out, prepared_at, ended_at, usage = row
+    call_id, _, number, attempt, status, error_class, *handles, prepared_at, ended_at, usage, weight = row
+    handle_in, pending, handle_out = handles
     return PortableCall(
         id=call_id,
         round=number,
@@ -168,6 +169,7 @@ def _call(row: Row, tools: Below[PortableToolCall]) -> PortableCall:
         prepared_at=prepared_at,
         ended_at=ended_at,
         usage=_read_or_none(usage, f"service call {call_id!r}"),
+        weight=weight,
         tool_calls=tuple(tools[call_id]),
     )
 

@@ -1,13 +1,15 @@
 """A context that began elsewhere as rows of this database. Law: rows are made from the document alone, their owner is the
 caller; ids stay as they are, so that one that exists makes the whole import fail."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET
 
 from gateway import items
 from gateway.commits import Adopt, Import
-from gateway.items import kind
-from gateway.model import Json
+from gateway.items import UserItem, kind
+from gateway.model import Json, Message
 from gateway.portable import (
     PortableCall,
     PortableInput,
@@ -17,6 +19,7 @@ from gateway.portable import (
     PortableToolCall,
     PortableTurn,
 )
+from gateway.reduction import weight
 from gateway.wire.v1_0 import encode_event
 from storage import compiled as do
 from storage.statement import Step, Value
@@ -118,7 +121,8 @@ def _thread(thread: PortableThread, context: str, owned: dict[str, Value]) -> li
         for call in turn.calls:
             steps.append((do.IMPORT_CALL, _call(call, turn.id)))
             steps += [(do.IMPORT_TOOL_CALL, _tool_call(made, call.id)) for made in call.tool_calls]
-    steps += [(do.IMPORT_ITEM, _item(item, thread.id)) for item in thread.items]
+    messages = {(turn.id, given.ordinal): given.message for turn in thread.turns for given in turn.inputs}
+    steps += [(do.IMPORT_ITEM, _item(item, thread.id, messages)) for item in thread.items]
     return steps
 
 
@@ -168,6 +172,7 @@ def _call(call: PortableCall, turn: str) -> dict[str, Value]:
         "prepared_at": call.prepared_at,
         "ended_at": call.ended_at,
         "usage": _json_or_null(call.usage),
+        "weight": call.weight,
     }
 
 
@@ -192,7 +197,8 @@ def _tool_call(made: PortableToolCall, service_call: str) -> dict[str, Value]:
     }
 
 
-def _item(item: PortableItem, thread: str) -> dict[str, Value]:
+def _item(item: PortableItem, thread: str, messages: Mapping[tuple[str, int], Message]) -> dict[str, Value]:
+    what = item.item or UserItem(messages[item.turn, item.input or 0])
     return {
         "thread": thread,
         "position": item.position,
@@ -200,11 +206,12 @@ def _item(item: PortableItem, thread: str) -> dict[str, Value]:
         "input": item.input,
         "service_call": item.service_call,
         "tool_call": item.tool_call,
-        "kind": "user" if item.item is None else kind(item.item),
+        "kind": kind(what),
         "provider_id": item.provider_id,
         "item_group": item.item_group,
         "replayable": int(item.replayable),
         "sent_in": item.sent_in,
+        "weight": weight(what),
         "payload": None if item.item is None else items.encode(item.item).decode(),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits import CommitPoint, Import, LedgerUnavailable
+from gateway.commits import Accept, Close, CommitPoint, Import, LedgerUnavailable
 from gateway.ports import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
@@ -17,6 +17,9 @@ from storage.units import new_secret, unit
 from storage.writer import Writer
 
 _SECRET_BYTES = 32
+
+_PATIENCE = 15.0
+"""Seconds. What a running turn stores waits so long for a locked database; a caller's request is told after one timeout."""
 
 
 class SqliteLedger(Reads):
@@ -31,7 +34,8 @@ class SqliteLedger(Reads):
         await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        self._writer.submit(unit(points), done)
+        patience = 0.0 if any(isinstance(point, Accept | Close) for point in points) else _PATIENCE
+        self._writer.submit(unit(points), done, patience)
 
     async def secret(self, name: str) -> bytes:
         await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))

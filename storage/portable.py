@@ -23,8 +23,10 @@ LEFT_BEHIND = {
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent"},
+    "history_item": {"weight"},
 }
-"""Columns that a document does not have: they are the caller's, another row's, or of the process that runs a turn."""
+"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow
+from the others."""
 
 
 def columns(table: Table) -> tuple[Column[object], ...]:
@@ -90,5 +92,5 @@ IMPORT_TURN = _import(turn)
 IMPORT_INPUT = _import(input_, **_OWNED, agent=bindparam("agent"))
 IMPORT_CALL = _import(service_call)
 IMPORT_TOOL_CALL = _import(tool_call)
-IMPORT_ITEM = _import(history_item)
+IMPORT_ITEM = _import(history_item, weight=bindparam("weight"))
 IMPORT_EVENTS = _import(event)

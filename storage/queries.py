@@ -44,6 +44,7 @@ _THREAD = (
     thread.c.handle,
     thread.c.generation,
     thread.c.adapter_state,
+    (thread.c.state == word("lost")).label("lost"),
     thread.c.state_version,
 )
 """In the order of ThreadRecord."""
@@ -165,6 +166,7 @@ _ITEMS = (
         history_item.c.provider_id,
         history_item.c.sent_in,
         history_item.c.replayable,
+        (turn.c.status == word("failed")).label("failed"),
     )
     .select_from(
         history_item.join(turn, turn.c.id == history_item.c.turn).outerjoin(

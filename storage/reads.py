@@ -248,7 +248,7 @@ def _readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
 
 
 def _thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, version = row
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version = row
     return ThreadRecord(
         id=thread_id,
         context=context,
@@ -259,6 +259,7 @@ def _thread(row: Row | list[Any]) -> ThreadRecord:
         handle=handle,
         generation=generation,
         adapter_state=None if state is None else _readable(_value.decode, state, f"thread {thread_id!r}"),
+        lost=bool(lost),
         state_version=version or 1,
     )
 
@@ -298,7 +299,7 @@ def _lines(task_id: str, payload: str, expected: int) -> list[bytes]:
 
 
 def _item(thread_id: str, row: Row) -> HistoryRecord:
-    position, turn, turn_id, payload, message, provider_id, sent_in, replayable = row
+    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed = row
     owner = f"thread {thread_id!r}"
     if payload is None:
         item: items.Item = UserItem(_readable(_message.decode, message, owner))
@@ -312,4 +313,5 @@ def _item(thread_id: str, row: Row) -> HistoryRecord:
         sent_in=sent_in,
         replayable=bool(replayable),
         turn_id=turn_id,
+        failed=bool(failed),
     )

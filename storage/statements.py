@@ -24,6 +24,7 @@ from sqlalchemy.sql.expression import ColumnElement
 from storage.sql import (
     compiled,
     context,
+    delete_job,
     event,
     given,
     history_item,
@@ -431,6 +432,119 @@ CLOSE_TASK = Statement(
         .where(_is(task.c.id, "task"), text(WAITING))
         .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event"))
     ),
+)
+
+# --- a thread that cannot simply go on --------------------------------------------------------------------------------
+
+_IN_GENERATION = and_(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
+
+LOSE_HANDLE = Statement(
+    "note that the thread's handle is lost",
+    compiled(update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))),
+)
+
+NEXT_EPOCH = Statement(
+    "count the thread's next epoch",
+    compiled(
+        update(thread)
+        .where(_IN_GENERATION, text(LIVE))
+        .values(epoch=thread.c.epoch + literal_column("1"), generation=thread.c.generation + literal_column("1"))
+    ),
+)
+
+_KEPT = (
+    "context",
+    "agent",
+    "storage_owner",
+    "handle_kind",
+    "handle",
+    "clean_handle",
+    "generation",
+    "adapter_state",
+    "state_version",
+)
+
+KEEP_EPOCH = Statement(
+    "keep the epoch that ends",
+    compiled(
+        insert(thread).from_select(
+            ["id", "epoch", "state", *_KEPT],
+            select(
+                bindparam("closed"),
+                thread.c.epoch - literal_column("1"),
+                word("closed"),
+                *(thread.c[name] for name in _KEPT),
+            ).where(_is(thread.c.id, "thread")),
+        )
+    ),
+)
+
+BEGIN_EPOCH = Statement(
+    "begin the thread's epoch",
+    compiled(
+        update(thread)
+        .where(_is(thread.c.id, "thread"))
+        .values(
+            **given("storage_owner", "handle_kind", "handle"),
+            clean_handle=bindparam("handle"),
+            adapter_state=null(),
+            state_version=null(),
+            state=word("open"),
+        )
+    ),
+)
+
+LEAVE_BRANCH = Statement(
+    "leave the handles of the turn for deletion",
+    compiled(
+        sqlite.insert(delete_job)
+        .from_select(
+            ["id", "adapter", "handle", "due_at", "attempts"],
+            select(
+                thread.c.id + literal_column("' '") + service_call.c.handle_out,
+                thread.c.agent,
+                service_call.c.handle_out,
+                bindparam("now"),
+                literal_column("0"),
+            )
+            .select_from(service_call.join(thread, _is(thread.c.id, "thread")))
+            .where(_is(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
+            .where(service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
+        )
+        .on_conflict_do_nothing()
+    ),
+    rows=None,
+)
+
+WAY_BACK = Statement(
+    "take the thread's handle back to where the turn began",
+    compiled(
+        update(thread)
+        .where(_is(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
+        .values(
+            handle=bindparam("handle"),
+            clean_handle=bindparam("handle"),
+            generation=thread.c.generation + literal_column("1"),
+        )
+    ),
+    rows=None,
+)
+
+NEW_ORPHAN = Statement(
+    "leave a handle for deletion",
+    compiled(
+        sqlite.insert(delete_job)
+        .inline()
+        .values(
+            id=bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle")),
+            adapter=bindparam("agent"),
+            handle=bindparam("handle"),
+            due_at=bindparam("now"),
+            attempts=literal_column("0"),
+        )
+        .on_conflict_do_nothing()
+    ),
+    rows=None,
 )
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

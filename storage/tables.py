@@ -98,13 +98,14 @@ class Context(Row, table=True):
 
 
 class Thread(Row, table=True):
-    """`clean_handle`: the last handle at which no tool call was open. `state_version` NULL: 1."""
+    """`clean_handle`: the last handle at which no tool call was open. `lost`: the backend does not know the handle.
+    `state_version` NULL: 1."""
 
     __tablename__ = "thread"
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
         Index("uq_thread_live", "context", "agent", unique=True, sqlite_where=text(LIVE)),
-        _one_of("state", "open", "busy", "interrupted", "unsynced", "closed", "expired", "deleted"),
+        _one_of("state", "open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"),
         _one_of("storage_owner", "backend", "gateway"),
         _one_of("handle_kind", "none", "rotating", "static"),
         CheckConstraint("(storage_owner = 'gateway') = (handle_kind = 'none')", name="owner"),

@@ -12,6 +12,7 @@ from gateway.commits import (
     Accept,
     Adopt,
     Append,
+    BeginEpoch,
     Close,
     CommitPoint,
     Complete,
@@ -19,12 +20,15 @@ from gateway.commits import (
     Fail,
     Finish,
     Import,
+    Lose,
     NewItem,
     NewToolCall,
+    Orphan,
     Pending,
     Prepare,
     Release,
     Renew,
+    Rewind,
 )
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
@@ -36,8 +40,6 @@ from storage.statement import Step, Value
 _encoder = msgspec.json.Encoder()
 
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
-
-_FAILED = frozenset({"failed", "cancelled"})
 
 _OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "running"})
 
@@ -69,17 +71,45 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _finish(point)
         case Close():
             return _close(point)
-        case Renew():
-            return [
-                (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
-                for thread in point.threads
-            ]
-        case Release():
-            return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+        case Renew() | Release():
+            return _lease(point)
+        case Lose() | BeginEpoch() | Rewind() | Orphan():
+            return _elsewhere(point)
         case Adopt() | Import():
             return bring(point)
         case _:
             return ending(point)
+
+
+def _lease(point: Renew | Release) -> list[Step]:
+    if isinstance(point, Release):
+        return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+    return [
+        (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
+        for thread in point.threads
+    ]
+
+
+def _elsewhere(point: Lose | BeginEpoch | Rewind | Orphan) -> list[Step]:
+    """Of a thread that cannot simply go on from its handle."""
+    values: dict[str, Value] = {"thread": point.thread}
+    match point:
+        case Lose():
+            return [(do.LOSE_HANDLE, values | {"generation": point.generation})]
+        case BeginEpoch():
+            values |= {
+                "generation": point.generation,
+                "closed": point.closed,
+                "storage_owner": point.owner.value,
+                "handle_kind": point.handle_kind.value,
+                "handle": point.handle,
+            }
+            return [(do.NEXT_EPOCH, values), (do.KEEP_EPOCH, values), (do.BEGIN_EPOCH, values)]
+        case Rewind():
+            values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
+            return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
+        case Orphan():
+            return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
 
 
 def _json(value: Json) -> str:
@@ -250,8 +280,6 @@ def _finish(point: Finish) -> list[Step]:
         "now": point.now,
     }
     steps: list[Step] = [(do.END_TURN, values), (do.FORGET_CALLS, values)]
-    if point.status in _FAILED:
-        steps.append((do.FORGET_ORPHANS, values))
     if point.state is None:
         steps.append((do.PASS_TASK, values))
     elif point.state in _ENDS_ALL_TURNS:

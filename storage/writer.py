@@ -1,6 +1,7 @@
 """One thread owns the connection that writes and commits all that waits as one group. Law: told only when durable.
 
-A unit of a group that does not find its rows as expected is taken back alone; its neighbours are committed.
+A unit of a group that does not find its rows as expected is taken back alone; its neighbours are committed. While
+somebody else has locked the database, a unit waits for as long as it may and goes with the next group.
 """
 
 import asyncio
@@ -42,8 +43,15 @@ _UNFIT = (
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
+    """`until` when, of the monotonic clock, it may wait for a database that is locked longer than the busy timeout."""
+
     steps: list[Step]
     done: Done
+    until: float
+
+
+class _StillLocked(Exception):
+    """Of a unit that may wait: nothing has happened yet."""
 
 
 class Writer:
@@ -69,12 +77,15 @@ class Writer:
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the database does not open for writing: {error}") from error
 
-    def submit(self, steps: list[Step], done: Done) -> None:
-        """Stores all steps or none; `done` is called in the event loop, in the order of submission."""
+    def submit(self, steps: list[Step], done: Done, patience: float = 0.0) -> None:
+        """Stores all steps or none; `done` is called in the event loop, in the order of submission.
+
+        `patience` is in seconds; units with more of it may be told behind those with less, when the database is locked.
+        """
         if self._closing:
             self._loop.call_soon(done, LedgerUnavailable("the ledger is closed"))
         else:
-            self._queue.put(_Unit(steps, done))
+            self._queue.put(_Unit(steps, done, time.monotonic() + patience if patience else 0.0))
 
     async def close(self) -> None:
         """Commits what was submitted before, calls its callbacks and ends the thread."""
@@ -98,16 +109,22 @@ class Writer:
 
     def _commit_groups(self, connection: sqlite3.Connection) -> None:
         committed = 0.0
-        while not self._drained:
-            first = self._queue.get()
-            if first is None:
-                return
-            if time.monotonic() - committed < _BUSY:
-                time.sleep(_LINGER)
-            units = [first, *self._waiting(_GROUP - 1)]
+        kept: list[_Unit] = []
+        while kept or not self._drained:
+            if not kept:
+                first = self._queue.get()
+                if first is None:
+                    return
+                if time.monotonic() - committed < _BUSY:
+                    time.sleep(_LINGER)
+                kept = [first]
+            units = [*kept, *self._waiting(_GROUP - len(kept))]
             outcomes = self._write(connection, units)
             committed = time.monotonic()
-            self._tell(_deliver, list(zip([unit.done for unit in units], outcomes, strict=True)))
+            pairs = list(zip(units, outcomes, strict=True))
+            kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
+            told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]
+            self._tell(_deliver, told)
 
     def _waiting(self, at_most: int) -> list[_Unit]:
         units: list[_Unit] = []
@@ -137,8 +154,14 @@ class Writer:
             # Some failures have rolled back already, and a disk that is gone does not even do that.
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-            return [_unavailable(error) for _ in units]
+            return [self._lost(unit, error) for unit in units]
         return outcomes
+
+    def _lost(self, unit: _Unit, error: sqlite3.Error) -> Exception:
+        locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+        if locked and not self._closing and time.monotonic() < unit.until:
+            return _StillLocked()
+        return _unavailable(error)
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         # A loop that is closed has nobody left to tell.

@@ -18,6 +18,7 @@ from gateway.app import Gateway, running
 from gateway.clock import Clock
 from gateway.config_file import load
 from gateway.registry import Registry
+from gateway.runner import Pace
 from gateway.testing.serving import serve
 
 _PROJECT = Path(__file__).parents[1]
@@ -36,12 +37,25 @@ class Local:
     database: Path
 
 
+async def _pass(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+AT_ONCE = Pace(_pass)
+"""A call that failed is made again without a wait."""
+
 StartLocal: TypeAlias = Callable[..., Awaitable[Local]]
 
 
 @asynccontextmanager
 async def local_gateway(
-    agents: str, directory: Path, *, settings: str = "", clock: Clock | None = None, registry: Registry | None = None
+    agents: str,
+    directory: Path,
+    *,
+    settings: str = "",
+    clock: Clock | None = None,
+    registry: Registry | None = None,
+    pace: Pace | None = None,
 ) -> AsyncIterator[Local]:
     """Runs a gateway on a free loopback port. `agents` is the YAML below `agents:`, `settings` that of other sections."""
     front = _Front()
@@ -55,7 +69,7 @@ async def local_gateway(
             base_dir=directory,
             overrides={"server.public_url": url},
         )
-        async with running(config, plugins, clock) as gateway:
+        async with running(config, plugins, clock, pace) as gateway:
             front.app = gateway.app
             yield Local(url, gateway, directory / _DATABASE)
 
@@ -65,8 +79,8 @@ async def start_local(tmp_path: Path) -> AsyncGenerator[StartLocal]:
     """Starts gateways of this process, with their database in the test's folder; they last as long as the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(agents: str, *, settings: str = "") -> Local:
-            return await stack.enter_async_context(local_gateway(agents, tmp_path, settings=settings))
+        async def start(agents: str, *, settings: str = "", pace: Pace | None = None) -> Local:
+            return await stack.enter_async_context(local_gateway(agents, tmp_path, settings=settings, pace=pace))
 
         yield start
 

@@ -22,7 +22,7 @@ def _own_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_gateway_keeps_the_history_of_a_function() -> None:
-    assert agent_of(lambda turn: None).ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+    assert agent_of(lambda turn: None).ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
 
 
 def test_the_factory_tells_whether_an_agent_may_reply_directly() -> None:

@@ -295,5 +295,16 @@ def test_who_keeps_the_conversation_is_declared() -> None:
     def ownership(**history: str) -> Ownership:
         return factory.build(factory.settings.model_validate({"model": "m", "history": history})).ownership
 
-    assert ownership() == ownership(owner="backend") == Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
-    assert ownership(owner="gateway") == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
+    assert (
+        ownership() == ownership(owner="backend") == Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
+    )
+    assert ownership(owner="gateway") == Ownership(
+        StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True
+    )
+
+
+def test_a_request_may_be_repeated_on_its_handle_where_that_was_asked_for_and_no_tool_runs() -> None:
+    asked = {"model": "m", "repeat_unknown": True}
+    assert factory.build(factory.settings.model_validate(asked)).ownership.may_repeat
+    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'tools' exclude each other"):
+        factory.settings.model_validate(asked | {"tools": [{"type": "web_search"}]})

@@ -136,6 +136,13 @@ def test_the_handle_is_that_of_the_completed_response() -> None:
     assert read(CREATED, other, keeps=False) == [CallStarted(None), CallCompleted(None)]
 
 
+def test_a_response_that_was_kept_although_it_should_not_names_its_handle() -> None:
+    response = {"id": "resp_1", "store": True}
+    assert read({"type": "response.completed", "response": response}, keeps=False)[-1] == CallCompleted(
+        "resp_1", stored=True
+    )
+
+
 def test_a_response_without_id_confirms_nothing() -> None:
     assert read({"type": "response.completed", "response": {"status": "completed"}}) == [
         CallStarted(None),

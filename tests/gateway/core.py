@@ -35,7 +35,7 @@ from gateway.model import (
 )
 from gateway.operations import Operations
 from gateway.ports import Ledger
-from gateway.runner import LeaseTimes, Runner
+from gateway.runner import LeaseTimes, Pace, Runner
 from storage.ledger import factory
 from tests.gateway.scripted import Pause, ScriptedAdapter
 
@@ -69,6 +69,18 @@ class Time:
             row_id=lambda: f"{prefix}-row-{next(rows):04}",
             correlation_id=lambda: CORRELATION_ID,
         )
+
+
+class Waits(list[float]):
+    """The waits before another try, in seconds. They pass at once, unless one is `held`."""
+
+    held: Pause | None = None
+
+    async def pass_by(self, seconds: float) -> None:
+        self.append(seconds)
+        await asyncio.sleep(0)
+        if self.held is not None:
+            await self.held.pass_by()
 
 
 # --- a ledger whose writes can be held up and refused -----------------------------------------------------------------
@@ -238,6 +250,7 @@ class Core:
     operations: Operations
     drain: asyncio.Event
     stack: AsyncExitStack
+    waits: Waits
     default: Agent | None = None
     agents: list[Agent] = field(default_factory=list)
 
@@ -300,13 +313,14 @@ async def running_core(
         ledger = FragileLedger(await stack.enter_async_context(factory.open(f"sqlite:///{path}", True)))
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
-        runner = Runner(ledger, fanout, time.clock, lease)
+        waits = Waits()
+        runner = Runner(ledger, fanout, time.clock, lease, Pace(waits.pass_by, lambda: 1.0))
         drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
         await stack.enter_async_context(runner.running())
         try:
-            yield Core(path, time, ledger, fanout, runner, operations, drain, stack)
+            yield Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
         finally:
             ledger.let_go()
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import MeasuredCall, NewToolCall
+from gateway.commits import MeasuredCall, NewToolCall, ThreadRecord
 from gateway.items import AssistantItem, HistoryRecord, Item, Ownership, UserItem
 from gateway.model import Message, Part, Role
 from gateway.ports import Ledger
@@ -50,6 +50,10 @@ class Asked:
         return (MeasuredCall(400, {"input_tokens": 100}),)
 
 
+def thread(ownership: Ownership) -> ThreadRecord:
+    return ThreadRecord("thread-1", "context-1", "echo", 1, ownership.owner, ownership.handle, None, 0, None)
+
+
 def agent(ownership: Ownership, **policies: Any) -> Agent:
     return Agent("echo", CARD, ScriptedAdapter(ownership), policies=AgentPolicies(**policies))
 
@@ -83,7 +87,7 @@ async def test_only_what_the_window_needs_is_read(
     ownership: Ownership, policies: dict[str, Any], reads: list[Any], view: View
 ) -> None:
     ledger = Asked()
-    assert await recall(cast("Ledger", ledger), agent(ownership, **policies), "thread-1", "turn-2") == view
+    assert await recall(cast("Ledger", ledger), agent(ownership, **policies), thread(ownership), "turn-2") == view
     assert ledger.reads == reads
 
 

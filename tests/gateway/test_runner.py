@@ -77,13 +77,14 @@ def reason(task: Task) -> str:
 async def test_a_call_that_fails_ends_the_turn_with_a_safe_text(
     core: Core, ownership: Ownership, kind: ErrorClass
 ) -> None:
-    core.agent(ScriptedAdapter(ownership, [AdapterError(kind, SECRET)]))
+    core.agent(ScriptedAdapter(ownership, otherwise=lambda _: [AdapterError(kind, SECRET)]))
     task = await core.send("hi")
     assert reason(task) == safe_text(kind, CORRELATION_ID)
     assert task.status.message is not None
     assert task.status.message.metadata == {"correlationId": CORRELATION_ID, "errorClass": str(kind)}
     assert await core.get(task.id) == task
-    assert query(core.path, "SELECT status, error_class, handle_out FROM service_call") == [("failed", kind, None)]
+    calls = query(core.path, "SELECT DISTINCT status, error_class, handle_out FROM service_call")
+    assert calls == [("failed", kind, None)]
 
 
 async def test_a_fault_in_an_adapter_is_ours_and_its_words_are_not_told(

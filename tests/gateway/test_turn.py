@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from gateway import tool_calls
 from gateway.clock import Clock
 from gateway.commits import NewItem, NewToolCall
-from gateway.failures import HANDLE_MISSING, TURN_TIMEOUT, UNKNOWN_TOOL, safe_text
+from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, TURN_TIMEOUT, UNKNOWN_TOOL, safe_text
 from gateway.items import (
     AssistantItem,
     CallItem,
@@ -57,6 +57,7 @@ from gateway.turn import (
     REASONING_URI,
     CloseCall,
     Command,
+    Conflicting,
     DropCall,
     EndTurn,
     NotePending,
@@ -467,8 +468,69 @@ def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_con
     ]
 
 
-def test_a_completed_call_without_a_handle_can_be_tolerated() -> None:
-    assert play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:] == [closes(text("ok")), ENDED]
+def test_a_completed_call_without_a_handle_can_be_tolerated_and_leaves_a_gap() -> None:
+    gap = EndTurn("completed", TaskState.COMPLETED, None, HANDLE_MISSING, {"contextGap": HANDLE_MISSING})
+    assert play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:] == [closes(text("ok")), gap]
+
+
+def test_the_answer_to_an_open_call_of_a_tolerated_gap_is_not_sent_on_a_chain_without_the_call() -> None:
+    *_, closing, _ = play(turn(BR, tolerate_missing_handle=True), ToolCallReady("d", "sub", "{}"), DONE)
+    assert isinstance(closing, CloseCall)
+    assert [new.unsent for new in closing.items] == [False, False]
+
+
+# --- a backend that keeps what it should not ---
+
+KEPT = {
+    "a handle": (CallCompleted("r1"), "r1"),
+    "a handle and its word": (CallCompleted("r1", stored=True), "r1"),
+    "its word alone": (CallCompleted(stored=True), None),
+}
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_a_call_of_the_gateways_that_the_backend_kept_fails(how: str) -> None:
+    event, handle = KEPT[how]
+    conflict, dropped, ended = play(turn(), TextDelta("ok"), event)[1:]
+    assert conflict == Conflicting(handle, adopts=False)
+    assert dropped == DropCall("failed", OWNER_CONFLICT, (NewItem(text("ok"), replayable=False),))
+    assert isinstance(ended, EndTurn)
+    assert (ended.status, ended.failure) == ("failed", OWNER_CONFLICT)
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_a_call_that_the_backend_kept_counts_where_that_is_only_warned_of(how: str) -> None:
+    event, handle = KEPT[how]
+    machine = turn(on_owner_conflict="warn")
+    assert play(machine, TextDelta("ok"), event)[1:] == [closes(text("ok")), Conflicting(handle, adopts=False), ENDED]
+
+
+def test_a_call_that_the_backend_kept_can_be_adopted_by_its_handle() -> None:
+    machine = turn(on_owner_conflict="adopt")
+    told = play(machine, TextDelta("ok"), CallCompleted("r1"))[1:]
+    assert told == [closes(text("ok")), Conflicting("r1", adopts=True), ENDED]
+
+
+def test_a_call_that_the_backend_kept_under_no_name_cannot_be_adopted() -> None:
+    machine = turn(on_owner_conflict="adopt")
+    assert play(machine, CallCompleted(stored=True))[0] == Conflicting(None, adopts=False)
+    assert machine.ended
+
+
+@pytest.mark.parametrize("event", [CallCompleted(), CallCompleted(stored=False), CallCompleted(stored=None)])
+def test_a_call_that_the_backend_did_not_keep_is_no_conflict(event: CallCompleted) -> None:
+    assert play(turn(), event) == [closes(), ENDED]
+
+
+def test_a_conversation_that_is_told_again_says_so() -> None:
+    machine = turn()
+    [told] = machine.rebuilt(ErrorClass.HANDLE_EXPIRED)
+    assert isinstance(told, Publish)
+    assert isinstance(told.update, TaskStatusUpdateEvent)
+    assert told.update.metadata == {"contextRebuilt": "handle-expired"}
+    assert told.update.status.message is not None
+    with pytest.raises(AdapterError, match="direct reply"):
+        machine.receive(DirectReply((Part(text="pong"),)))
 
 
 # --- endings ---
@@ -596,7 +658,6 @@ def test_a_failure_among_the_commands_of_an_event_does_not_lose_them() -> None:
         ([DONE, TextDelta("late")], "TextDelta after the end of the call"),
         ([DONE, DONE], "CallCompleted after the end of the call"),
         (["nonsense"], "'nonsense' is not an event of the port"),
-        ([CallCompleted("r1")], "a handle for a conversation that the gateway keeps"),
     ],
 )
 def test_an_event_that_cannot_follow_breaks_the_contract(events: list[Any], why: str) -> None:

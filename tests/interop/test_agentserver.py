@@ -18,7 +18,7 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.interop.peers_running import Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, response_id, steps, user
-from tests.running import StartLocal
+from tests.running import AT_ONCE, StartLocal
 
 
 def _agent(url: str) -> str:
@@ -127,7 +127,7 @@ async def test_a_hosted_agent_that_forgot_the_chain_cannot_be_told_from_one_that
 async def test_a_server_that_says_it_did_not_go_on_from_the_response_fails_the_task(start_local: StartLocal) -> None:
     forgetful = ResponsesServer(lambda _: [Say("fresh")], dialect=RESPONSES_DIALECTS["litellm"])
     async with serve(forgetful.app) as url:
-        gateway = await start_local(_agent(f"{url}/v1"))
+        gateway = await start_local(_agent(f"{url}/v1"), pace=AT_ONCE)
         async with a2a_http(gateway.url) as http:
             hosted = A2A(http, "hosted")
             first = await hosted.send("one")
@@ -136,5 +136,6 @@ async def test_a_server_that_says_it_did_not_go_on_from_the_response_fails_the_t
             second = await hosted.send("two", first["contextId"])
             third = await hosted.send("three", first["contextId"])
 
-    assert [why(task) for task in (second, third)] == [failed(ErrorClass.HANDLE_NOT_FOUND)] * 2
+    assert why(second) == failed(ErrorClass.HANDLE_NOT_FOUND)
+    assert why(third) == failed(ErrorClass.HANDLE_EXPIRED)
     assert [body.get("previous_response_id") for body in forgetful.requests] == [None, kept, kept]

@@ -24,7 +24,7 @@ _FAULTS: dict[str, tuple[dict[str, Any], ErrorClass]] = {
 
 @pytest.mark.parametrize("wire", _WIRES)
 @pytest.mark.parametrize("fault", _FAULTS)
-async def test_a_fault_fails_the_task_for_its_reason_and_the_next_message_works(
+async def test_a_fault_is_outlived_or_fails_the_task_for_its_reason_and_the_next_message_works(
     llmock_peer: Llmock, start_local: StartLocal, wire: str, fault: str
 ) -> None:
     behaviour, kind = _FAULTS[fault]
@@ -38,7 +38,8 @@ async def test_a_fault_fails_the_task_for_its_reason_and_the_next_message_works(
         verdict = llmock_peer.verdict()
         second = await broken.send("again", first["contextId"])
 
-    assert why(first) == failed(kind)
+    outlived = kind is ErrorClass.RATE_LIMITED or (fault == "server error" and wire == "openai-chat")
+    assert why(first) == (COMPLETED if outlived else failed(kind))
     assert why(second) == COMPLETED
     assert verdict["faults_injected"] == 1
     errors = {finding["code"] for finding in verdict["findings"] if finding["severity"] == "error"}

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,11 +16,11 @@ from gateway.commits import (
     ExpireContext,
     ExpireTasks,
     MoveDeletion,
+    Orphan,
     Pending,
     PurgeContext,
     TaskOwner,
 )
-from gateway.items import HandleKind, StorageOwner
 from gateway.model import TaskState
 from storage import due, ending, portable
 from storage.ending_units import TURNS_AT_ONCE
@@ -31,11 +30,9 @@ from tests.storage.conversation import (
     ADA,
     APPEND,
     COMPLETE,
-    FAIL,
     FINISH,
     FOLLOW_UP,
     PREPARE,
-    THREAD,
     Recorded,
     recorded,
     rows,
@@ -49,7 +46,6 @@ SQL = {
 }
 FIRST_TURN = (ACCEPT, PREPARE, Pending("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 PURGED = ("task", "turn", "input", "service_call", "tool_call", "history_item", "event")
-FAILED = replace(FINISH, status="failed")
 EXPIRE = ExpireContext("context-1", 5000, 9000)
 
 
@@ -172,34 +168,13 @@ async def test_tasks_are_found_by_their_owners_the_oldest_first(database: Record
 # --- the outbox ---
 
 
-async def failed(database: Recorded, **thread: Any) -> list[object]:
-    """The handles that are left for deletion when the first turn fails behind a pending handle."""
-    accept = replace(ACCEPT, thread=replace(THREAD, **thread))
-    await database.ledger.commit(accept, PREPARE, Pending("call-1", "resp-1"), FAIL, APPEND, FAILED)
-    return [job["handle"] for job in rows(database.path)["delete_job"].values()]
-
-
-async def test_the_handle_of_a_call_that_failed_is_left_for_deletion(database: Recorded) -> None:
-    assert await failed(database) == ["resp-1"]
-
-
-async def test_a_handle_that_stays_is_the_conversation_and_not_left_for_deletion(database: Recorded) -> None:
-    assert await failed(database, handle_kind=HandleKind.STATIC) == []
-
-
-async def test_the_handle_of_a_call_whose_fate_is_unknown_is_kept(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, PREPARE, Pending("call-1", "resp-1"), APPEND, FAILED)
-    assert rows(database.path)["delete_job"] == {}
-
-
-async def test_where_the_gateway_keeps_the_history_no_handle_is_left(database: Recorded) -> None:
-    assert await failed(database, owner=StorageOwner.GATEWAY, handle_kind=HandleKind.NONE) == []
+ORPHAN = Orphan("thread-1", "echo", "resp-1", 1300)
 
 
 async def test_of_two_that_want_a_job_one_has_it(database: Recorded) -> None:
-    await failed(database)
+    await database.ledger.commit(ORPHAN)
     [job] = await database.ledger.deletions(10)
-    assert job == Deletion("thread-1 resp-1", "echo", "resp-1", FINISH.now, 0)
+    assert job == Deletion("thread-1 resp-1", "echo", "resp-1", ORPHAN.now, 0)
     await database.ledger.commit(MoveDeletion(job.job, job.due_at, 9000, 1))
     for late in (MoveDeletion(job.job, job.due_at, 9000, 1), EndDeletion(job.job, job.due_at)):
         with pytest.raises(Conflict):
@@ -210,7 +185,7 @@ async def test_of_two_that_want_a_job_one_has_it(database: Recorded) -> None:
 
 
 async def test_a_job_that_was_given_up_stays_and_is_not_found(database: Recorded) -> None:
-    await failed(database)
-    await database.ledger.commit(MoveDeletion("thread-1 resp-1", FINISH.now, None, 8))
+    await database.ledger.commit(ORPHAN)
+    await database.ledger.commit(MoveDeletion("thread-1 resp-1", ORPHAN.now, None, 8))
     assert await database.ledger.deletions(10) == ()
     assert rows(database.path)["delete_job"]["thread-1 resp-1",]["due_at"] is None

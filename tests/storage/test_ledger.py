@@ -101,6 +101,21 @@ async def test_a_locked_database_can_be_read_and_is_written_again_later(tmp_path
         await database.ledger.commit(ACCEPT)
 
 
+async def test_what_a_running_turn_says_outlives_a_lock_for_which_a_new_message_is_refused(tmp_path: Path) -> None:
+    async with recorded(tmp_path / "ledger.db", busy_timeout_ms=20) as database:
+        await database.ledger.commit(ACCEPT)
+        said: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        refused: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            database.ledger.submit((Append(EventRow("task-1", 2, 2, b"{}")),), said.set_result)
+            database.ledger.submit((ACCEPT,), refused.set_result)
+            assert isinstance(await refused, LedgerUnavailable)
+            assert not said.done()
+            connection.execute("ROLLBACK")
+        assert await said is None
+
+
 async def test_a_secret_is_made_once_for_each_name(database: Recorded) -> None:
     same = await asyncio.gather(*(database.ledger.secret("one") for _ in range(10)))
     assert len(set(same)) == 1

@@ -50,7 +50,7 @@ class Told:
         self._all = asyncio.Event()
         self.outcomes: list[tuple[str, Exception | None]] = []
 
-    def submit(self, steps: list[Step]) -> None:
+    def submit(self, steps: list[Step], patience: float = 0.0) -> None:
         name = str(self._submitted)
         self._submitted += 1
 
@@ -59,7 +59,7 @@ class Told:
             if len(self.outcomes) == self._submitted:
                 self._all.set()
 
-        self._writer.submit(steps, done)
+        self._writer.submit(steps, done, patience)
 
     async def of(self, *units: list[Step]) -> list[tuple[str, Exception | None]]:
         for steps in units:
@@ -142,6 +142,42 @@ async def test_a_locked_database_is_unavailable_after_the_timeout_for_all_that_w
         assert [name for name, _ in outcomes] == [str(index) for index in range(600)]
         assert await Told(writer).of(events(2, 2)) == [("0", None)]
     assert stored(path) == [1, 2]
+
+
+async def test_what_may_wait_outlives_a_long_lock_in_its_order_while_others_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path, busy_timeout_ms=10) as writer:
+        patient = Told(writer)
+        with locked(path):
+            for number in range(2, 502):
+                patient.submit(events(number, number), patience=60)
+            for _ in range(3):
+                [(_, outcome)] = await Told(writer).of(events(2, 2))
+                assert isinstance(outcome, LedgerUnavailable)
+            assert patient.outcomes == []
+        assert await patient.of() == [(str(index), None) for index in range(500)]
+    assert stored(path) == list(range(1, 502))
+
+
+async def test_what_may_wait_does_not_wait_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path, busy_timeout_ms=10) as writer:
+        told = Told(writer)
+        with locked(path):
+            told.submit(events(2, 2), patience=0.02)
+            [(_, outcome)] = await told.of()
+    assert isinstance(outcome, LedgerUnavailable)
+    assert stored(path) == [1]
+
+
+async def test_a_writer_that_closes_does_not_wait_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path, busy_timeout_ms=10) as writer:
+        told = Told(writer)
+        with locked(path):
+            told.submit(events(2, 2), patience=60)
+            await writer.close()
+    assert [type(outcome) for _, outcome in told.outcomes] == [LedgerUnavailable]
 
 
 async def test_a_database_that_fails_acknowledges_nothing_that_it_does_not_keep(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def upgrade() -> None:
         sa.CheckConstraint("(storage_owner = 'gateway') = (handle_kind = 'none')", name=op.f("ck_thread_owner")),
         sa.CheckConstraint("handle_kind IN ('none', 'rotating', 'static')", name=op.f("ck_thread_handle_kind")),
         sa.CheckConstraint(
-            "state IN ('open', 'busy', 'interrupted', 'unsynced', 'closed', 'expired', 'deleted')",
+            "state IN ('open', 'busy', 'interrupted', 'unsynced', 'lost', 'closed', 'expired', 'deleted')",
             name=op.f("ck_thread_state"),
         ),
         sa.CheckConstraint(

@@ -51,7 +51,7 @@ def _forget(what: str, handle: Column[object], source: FromClause, *where: Colum
     named = select(
         thread.c.id + literal_column("' '") + handle, thread.c.agent, handle, bindparam("now"), literal_column("0")
     )
-    named = named.select_from(source).where(thread.c.storage_owner == word("backend"), handle.is_not(None), *where)
+    named = named.select_from(source).where(handle.is_not(None), *where)
     columns = ["id", "adapter", "handle", "due_at", "attempts"]
     return Statement(
         what, compiled(sqlite.insert(delete_job).from_select(columns, named).on_conflict_do_nothing()), None
@@ -154,13 +154,18 @@ _TURNS = (
 _CALLS = select(service_call.c.id).where(service_call.c.turn.in_(_TURNS))
 
 
-def _forget_purged(what: str, handle: Column[object]) -> Statement:
+def _forget_purged(what: str, handle: Column[object], *where: ColumnElement[bool]) -> Statement:
     source = turn.join(thread, _THREAD_OF_TURN).join(service_call, _CALL_OF_TURN)
-    return _forget(what, handle, source, turn.c.id.in_(_TURNS))
+    return _forget(what, handle, source, turn.c.id.in_(_TURNS), *where)
 
 
+# Also of epochs before the gateway kept the history: what is confirmed is always a backend's.
 FORGET_HANDLES_OUT = _forget_purged("leave the handles of completed calls for deletion", service_call.c.handle_out)
-FORGET_HANDLES_PENDING = _forget_purged("leave the handles of other calls for deletion", service_call.c.pending_handle)
+FORGET_HANDLES_PENDING = _forget_purged(
+    "leave the handles of other calls for deletion",
+    service_call.c.pending_handle,
+    thread.c.storage_owner == word("backend"),
+)
 
 PURGE_TOOL_CALLS = Statement(
     "purge the tool calls", compiled(delete(tool_call).where(tool_call.c.service_call.in_(_CALLS))), rows=None

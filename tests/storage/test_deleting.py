@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Adopt, Caller, Conflict, DeleteContext, EventRow, Pending, Prepare, PurgeContext
+from gateway.commits import Adopt, BeginEpoch, Caller, Conflict, DeleteContext, EventRow, Pending, Prepare, PurgeContext
 from gateway.items import HandleKind, StorageOwner
 from gateway.model import TaskState
 from storage.ending_units import TURNS_AT_ONCE
@@ -131,6 +131,14 @@ async def test_a_long_conversation_cannot_be_read_at_once_and_goes_piece_by_piec
         await database.ledger.commit(PurgeContext("context-1", 5000))
     left = rows(database.path)
     assert {table: left[table] for table in PURGED} == {table: {} for table in PURGED}
+
+
+async def test_the_handles_of_an_epoch_that_the_backend_kept_are_left_for_deletion_too(database: Recorded) -> None:
+    await database.ledger.commit(*FIRST_TURN)
+    await database.ledger.commit(
+        BeginEpoch("thread-1", 2, "thread-closed", StorageOwner.GATEWAY, HandleKind.NONE, None), DELETE
+    )
+    assert [job["handle"] for job in rows(database.path)["delete_job"].values()] == ["resp-1"]
 
 
 async def test_a_handle_that_was_adopted_is_not_ours_to_delete(database: Recorded) -> None:

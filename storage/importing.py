@@ -50,6 +50,8 @@ def _adopt(point: Adopt) -> list[Step]:
         "generation": thread.generation,
         "adapter_state": None,
         "state_version": None,
+        "lease_holder": None,
+        "lease_until": None,
     }
     return [(do.NEW_CONTEXT, values), (do.NEW_THREAD, values)]
 

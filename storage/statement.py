@@ -12,14 +12,14 @@ class Statement:
     rows: int | None = 1
 
 
-Value = str | int | bytes | None
-Step = tuple[Statement, dict[str, Value]]
-"""A statement and its parameters."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The two queries of one combination of filters: a page, and how many match on all pages."""
 
     page: str
     total: str
+
+
+Value = str | int | bytes | None
+Step = tuple[Statement, dict[str, Value]]
+"""A statement and its parameters."""

@@ -91,7 +91,7 @@ NEW_THREAD = Statement(
             id=bindparam("thread"),
             **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
             clean_handle=bindparam("handle"),
-            **given("generation", "adapter_state", "state_version"),
+            **given("generation", "adapter_state", "state_version", "lease_holder", "lease_until"),
             state=word("open"),
         )
     ),
@@ -133,13 +133,14 @@ NEW_TURN = Statement(
     "open a turn on the live thread of this context and agent",
     compiled(
         insert(turn).from_select(
-            ["id", "task", "thread", "number", "status", "accepted_at"],
+            ["id", "task", "thread", "number", "status", "base_generation", "accepted_at"],
             select(
                 bindparam("turn"),
                 bindparam("task"),
                 thread.c.id,
                 _next(turn.c.number, _is(turn.c.thread, "thread")),
-                word("accepted"),
+                bindparam("turn_status"),
+                bindparam("base_generation"),
                 bindparam("now"),
             ).where(
                 _is(thread.c.id, "thread"), _is(thread.c.context, "context"), _is(thread.c.agent, "agent"), text(LIVE)
@@ -278,6 +279,11 @@ MOVE_HANDLE = Statement(
     ),
 )
 
+# What the backend named before, unless it is named just now.
+_PENDING: dict[str, ColumnElement[object]] = {
+    "pending_handle": func.coalesce(bindparam("pending_handle"), service_call.c.pending_handle)
+}
+
 _THE_CALL = and_(_is(service_call.c.id, "service_call"), _is(service_call.c.turn, "turn"), text(_UNSETTLED))
 
 CALL_COMPLETED = Statement(
@@ -285,7 +291,9 @@ CALL_COMPLETED = Statement(
     compiled(
         update(service_call)
         .where(_THE_CALL)
-        .values(status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage", "weight"))
+        .values(
+            status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage", "weight"), **_PENDING
+        )
     ),
 )
 
@@ -301,7 +309,7 @@ CALL_FAILED = Statement(
                 .where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
             ),
         )
-        .values(ended_at=bindparam("now"), **given("status", "error_class"))
+        .values(ended_at=bindparam("now"), **given("status", "error_class"), **_PENDING)
     ),
 )
 

@@ -35,6 +35,7 @@ from gateway.reduction import weight
 from storage import compiled as do
 from storage.ending_units import ending
 from storage.importing import bring
+from storage.shortening import shortened
 from storage.statement import Step, Value
 
 _encoder = msgspec.json.Encoder()
@@ -45,8 +46,8 @@ _OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "runni
 
 
 def unit(points: Iterable[CommitPoint]) -> list[Step]:
-    """The steps of all points, in their order."""
-    return [step for point in points for step in _steps(point)]
+    """The steps of all points, in their order, or shorter ones that leave the same."""
+    return shortened([step for point in points for step in _steps(point)])
 
 
 def new_secret(name: str, value: bytes) -> list[Step]:
@@ -157,6 +158,10 @@ def _accept(point: Accept) -> list[Step]:
         "message_id": point.message.message_id,
         "message": _json(point.message),
         "weight": weight(items.UserItem(point.message)),
+        "turn_status": "accepted",
+        "base_generation": None,
+        "lease_holder": None,
+        "lease_until": None,
         "digest": point.digest,
         "key_kind": point.key.kind if point.key else None,
         "key": point.key.key if point.key else None,
@@ -207,6 +212,7 @@ def _complete(point: Complete) -> list[Step]:
         "adapter_state": _json_or_null(point.state),
         "state_version": None if point.state is None else _later_version(point.state_version),
         "usage": _json_or_null(point.usage),
+        "pending_handle": None,
         "weight": point.weight,
         "now": point.now,
     }
@@ -227,6 +233,7 @@ def _fail(point: Fail) -> list[Step]:
         "service_call": point.service_call,
         "status": point.status,
         "error_class": point.error_class,
+        "pending_handle": None,
         "now": point.now,
     }
     return [(do.CALL_FAILED, values), *(_item(item, point, sent_in=None) for item in point.items)]

@@ -14,7 +14,7 @@ from adapters._responses_service import CONVERSATIONS, RESPONSES, ResponsesServi
 from adapters._settings import OpenAISettings, refuse_fields
 from gateway.config import HistoryConfig, refuse_window
 from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Json
+from gateway.model import Json, Message
 from gateway.ports import (
     AdapterEvent,
     AdapterFactory,
@@ -147,6 +147,15 @@ class ResponsesAdapter:
 
     async def forget(self, handle: str) -> None:
         await self._service.forget(handle, in_doubt=RESPONSES)
+
+    def named_handle(self, message: Message) -> str | None:
+        """In the words of this API: a caller who knows it might believe that they are heard."""
+        metadata = message.metadata or {}
+        response, conversation = metadata.get("previous_response_id"), metadata.get("conversation")
+        if isinstance(response, str):
+            return response
+        # A word of everyday language: only an id of the service is one.
+        return conversation if isinstance(conversation, str) and conversation.startswith("conv_") else None
 
     async def probe(self) -> ProbeReport:
         service = self._service

@@ -19,7 +19,7 @@ from gateway.errors import (
     invalid,
 )
 from gateway.model import INTERRUPTED, TERMINAL, Message, Part, SendMessageRequest
-from gateway.ports import Ledger
+from gateway.ports import HandleNaming, Ledger
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -154,3 +154,18 @@ def new_thread(agent: Agent, thread_id: str, context: str) -> ThreadRecord:
         generation=0,
         adapter_state=None,
     )
+
+
+def check_named_handle(agent: Agent, message: Message, thread: ThreadRecord) -> None:
+    """A caller may repeat where the conversation stands, and never choose it.
+
+    Source: state-model, scenario 26. Raises: InvalidParams for a conversation of the backend that is not the thread's.
+    """
+    if message.metadata is None or not isinstance(agent.adapter, HandleNaming):
+        return
+    named = agent.adapter.named_handle(message)
+    if named is not None and named != thread.handle:
+        raise invalid(
+            "message.metadata",
+            f"{echo(named)} is not where this context stands; a context is continued by its contextId",
+        )

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from gateway.accepting import Target, check_content, digest, idempotency_key, new_thread, target
+from gateway.accepting import (
+    Target,
+    check_content,
+    check_named_handle,
+    digest,
+    idempotency_key,
+    new_thread,
+    target,
+)
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
 from gateway.commits import Accept, CommitPoint, Conflict, EventRow, IdempotencyKey, Prepare, Replay, ThreadRecord
@@ -22,6 +30,7 @@ from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.record import TurnOutput
 from gateway.runner import Runner
+from gateway.states import is_newer
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
@@ -97,6 +106,7 @@ class Admission:
         known = found.context.thread if found.context else None
         thread = known or new_thread(agent, clock.row_id(), context_row)
         self._check_thread(call, thread)
+        check_named_handle(call.agent, request.message, thread)
         context_id = found.context_public or clock.new_id()
         task_id = found.task.id if found.task else clock.new_id()
         now = clock.now()
@@ -133,6 +143,10 @@ class Admission:
             raise UnsupportedOperation(
                 f"This context's history is kept by the {thread.owner}, and the agent {call.agent.name!r} is now set to "
                 f"have it kept by the {ownership.owner}; start a new context."
+            )
+        if is_newer(call.agent.adapter, thread):
+            raise UnsupportedOperation(
+                f"A newer version of the agent {call.agent.name!r} has worked on this context; it is left untouched."
             )
         queued = self._runner.queued(thread.id)
         if queued and policies.busy_context == "reject":

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +24,16 @@ from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayC
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.fanout import Fanout, StreamLimits
+from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
 from gateway.ownership import contradiction
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
+from gateway.retention import Lifetimes, Retention
 from gateway.runner import Pace, Runner
 from gateway.server import HttpServer, Signals, listen
+from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
 
@@ -119,7 +122,13 @@ def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:
 
 
 def _application(
-    config: GatewayConfig, agents: Agents, operations: Operations, contexts: Contexts, health: Health, clock: Clock
+    config: GatewayConfig,
+    agents: Agents,
+    operations: Operations,
+    contexts: Contexts,
+    transfer: Transfer,
+    health: Health,
+    clock: Clock,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -145,6 +154,7 @@ def _application(
         settings=settings,
         clock=clock,
         contexts=contexts,
+        transfer=transfer,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -164,19 +174,40 @@ async def running(
         runner = Runner(ledger, fanout, clock, pace=pace)
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
-        contexts = Contexts(ledger, runner, fanout, clock)
+        deletions = Deletions(ledger, lambda: front.agents, clock)
+        contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
+        transfer = Transfer(ledger, clock)
+        retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
 
         def generation(config: GatewayConfig, agents: Agents) -> Generation:
-            return Generation(_application(config, agents, operations, contexts, health, clock), agents)
+            return Generation(_application(config, agents, operations, contexts, transfer, health, clock), agents)
 
         def reload(config: GatewayConfig) -> None:
             front.succeed(generation(config, build_agents(config, registry)))
             fanout.limit(_stream_limits(config))
+            retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
-        async with front.lasting(), runner.running():
+        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
             yield Gateway(front, runner, drain, reload)
+
+
+@asynccontextmanager
+async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """What is done while the block runs, and no longer."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _lifetimes(config: GatewayConfig) -> Lifetimes:
+    retention = config.retention
+    return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)
 
 
 def _stream_limits(config: GatewayConfig) -> StreamLimits:

@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Artifact, Json, Message, TaskState
+from gateway.portable import ContextDocument
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -20,6 +21,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     """One context on one agent's backend. `context` is the row's id, never the public one.
 
     `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
+    `state_version` is that of the adapter's schema which wrote `adapter_state`.
     """
 
     id: str
@@ -32,6 +34,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     generation: int
     adapter_state: Json
     lost: bool = False
+    state_version: int = 1
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -151,7 +154,8 @@ class Pending(msgspec.Struct, frozen=True):
 class Complete(msgspec.Struct, frozen=True):
     """C3: a service call is over and counts. `sent` are the positions of the items that its request carried.
 
-    `weight` is that of the whole request, where the tokens in `usage` are those of it and nothing else.
+    `weight` is that of the whole request, where the tokens in `usage` are those of it and nothing else. `state_version` is
+    that of the schema of `state`.
     """
 
     thread: str
@@ -167,6 +171,7 @@ class Complete(msgspec.Struct, frozen=True):
     sent: tuple[int, ...]
     now: int
     weight: int | None = None
+    state_version: int = 1
 
 
 class Fail(msgspec.Struct, frozen=True):
@@ -274,14 +279,76 @@ class Orphan(msgspec.Struct, frozen=True):
 
 
 class DeleteContext(msgspec.Struct, frozen=True):
-    """C7: all that was said in a context goes, and its threads move on, so that what still runs there comes too late.
+    """C7: a context becomes a tombstone, and its threads move on, so that what still runs there comes too late.
 
-    The row stays as a tombstone: its public id is never used again. Every handle that a backend named is left for
-    deletion there. Hits no row when the context is deleted already.
+    Nothing of it can be read any more, and its public id is never used again. What was said in it goes, the first piece
+    of a long conversation at once and the others by PurgeContext, with a job for every handle that a backend named.
+    Hits no row when the context is deleted already.
     """
 
     caller: Caller
     context: str
+    now: int
+
+
+class ExpireContext(msgspec.Struct, frozen=True):
+    """A context that nobody used since `idle_before` ends as a deleted one does; what was said in it goes piece by piece.
+
+    Hits no row when it was used meanwhile.
+    """
+
+    context: str
+    idle_before: int
+    now: int
+
+
+class PurgeContext(msgspec.Struct, frozen=True):
+    """Takes away a piece of what is left of a buried context, with a job for each handle that is in it."""
+
+    context: str
+    now: int
+
+
+class ExpireTasks(msgspec.Struct, frozen=True):
+    """Tasks that have ended lose their events; with `records` also all that GetTask tells of them, and their keys.
+
+    The conversation that they are a part of stays as it is.
+    """
+
+    tasks: tuple[str, ...]
+    records: bool
+
+
+class MoveDeletion(msgspec.Struct, frozen=True):
+    """A deletion that was due at `due_at` is next due at `until`, or given up (None). Hits no row when another has it."""
+
+    job: str
+    due_at: int
+    until: int | None
+    attempts: int
+
+
+class EndDeletion(msgspec.Struct, frozen=True):
+    """A deletion is done, or cannot be. Hits no row when another has it."""
+
+    job: str
+    due_at: int
+
+
+class Adopt(msgspec.Struct, frozen=True):
+    """A new context whose first message goes on from the handle of its thread. Hits a row when the public id is taken."""
+
+    caller: Caller
+    context_public: str
+    thread: ThreadRecord
+    now: int
+
+
+class Import(msgspec.Struct, frozen=True):
+    """A context of another database, which now is the caller's."""
+
+    caller: Caller
+    document: ContextDocument
     now: int
 
 
@@ -301,6 +368,13 @@ CommitPoint = (
     | Rewind
     | Orphan
     | DeleteContext
+    | ExpireContext
+    | PurgeContext
+    | ExpireTasks
+    | MoveDeletion
+    | EndDeletion
+    | Adopt
+    | Import
 )
 
 
@@ -364,3 +438,40 @@ class Replay(msgspec.Struct, frozen=True):
 
     task: str
     digest: str
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A handle that the adapter of `agent` has to let its backend forget."""
+
+    job: str
+    agent: str
+    handle: str
+    due_at: int
+    attempts: int
+
+
+class TaskOwner(msgspec.Struct, frozen=True):
+    """Whose tasks, and of which agent. The empty one stands before all others."""
+
+    tenant: str = ""
+    principal: str = ""
+    agent: str = ""
+
+
+class EndedTask(msgspec.Struct, frozen=True):
+    """A public task that has ended. `logged`: its events are there."""
+
+    id: str
+    status_at: int
+    logged: bool
+
+
+class AgedContext(msgspec.Struct, frozen=True):
+    """A context as retention sees it. `idle`: open and not used for so long; `left`: buried, and not purged yet."""
+
+    id: str
+    caller: Caller
+    public_id: str
+    created_at: int
+    idle: bool
+    left: bool

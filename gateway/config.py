@@ -37,6 +37,7 @@ __all__ = [
     "LocalPath",
     "Problem",
     "ProviderConfig",
+    "RetentionConfig",
     "ServerConfig",
     "Settings",
     "Size",
@@ -162,6 +163,27 @@ class LimitsConfig(Settings):
     )
     stream_keepalive: Duration = Field(
         duration("15s"), gt=0, description="Silence after which a stream gets a comment."
+    )
+
+
+class RetentionConfig(Settings):
+    """How long things are kept. What is over its time goes within the hour."""
+
+    events: Duration = Field(
+        duration("7d"),
+        gt=0,
+        description="The event log of a task, from its end: so long can its stream be resumed from any event.",
+    )
+    tasks: Duration = Field(
+        duration("30d"),
+        ge=duration("1d"),
+        description="A task as GetTask and ListTasks tell it, and its idempotency keys, from its end. "
+        "The conversation that it belongs to remembers it all the same.",
+    )
+    contexts_idle: Duration = Field(
+        duration("90d"),
+        ge=duration("1d"),
+        description="A conversation with all that was said in it, from its last message. Its id is never used again.",
     )
 
 
@@ -295,6 +317,7 @@ class GatewaySections(Settings):
     storage: StorageConfig = Field(StorageConfig(), description="Where state is kept.")
     auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
+    retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
 
 

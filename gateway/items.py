@@ -98,6 +98,7 @@ class Ownership:
     `repeatable`: a request whose outcome is not known may be sent again; None: where the gateway keeps the history, as
     the backend then keeps nothing that a second request could spoil. `either`: the adapter can also serve conversations
     of the other owner, as each request says.
+    `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
     """
 
     owner: StorageOwner
@@ -105,6 +106,7 @@ class Ownership:
     opaque_replay: bool = False
     repeatable: bool | None = None
     either: bool = False
+    state_version: int = 1
 
     def __post_init__(self) -> None:
         if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):

@@ -33,7 +33,7 @@ from gateway.model import (
 )
 from gateway.ports import Ledger
 from gateway.public import TaskReader, status_of
-from gateway.record import TurnOutput, assemble
+from gateway.record import assemble
 from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.streams import TaskStream, message_stream, task_frame
@@ -136,13 +136,13 @@ class Operations:
         artifacts = bool(request.include_artifacts)
         records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
         page = records[:size]
-        turns = await self._ledger.turns(tuple(record.id for record in page), artifacts)
+        outputs = await self._reader.listed(tuple(record.id for record in page), artifacts)
         tasks = tuple(
             assemble(
                 record.id,
                 record.context_id,
                 status_of(record),
-                [TurnOutput.stored(turn) for turn in turns[record.id]],
+                outputs[record.id],
                 history_length=request.history_length,
                 artifacts=artifacts,
             )

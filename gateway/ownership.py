@@ -96,12 +96,15 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
     """The thread's row as the point leaves it."""
     match point:
         case Complete(handle_out=handle, state=state):
-            state = state if state is not None else thread.adapter_state
-            return replace(thread, handle=handle, adapter_state=state, generation=thread.generation + 1)
+            moved = replace(thread, handle=handle, generation=thread.generation + 1)
+            if state is None:
+                return moved
+            return replace(moved, adapter_state=state, state_version=point.state_version)
         case Rewind(handle=handle) if handle != thread.handle:
             return replace(thread, handle=handle, generation=thread.generation + 1)
         case BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
             following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
+            following = replace(following, state_version=1)
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
         case Lose():
             return replace(thread, lost=True)

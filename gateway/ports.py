@@ -9,13 +9,17 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from gateway.commits import (
+    AgedContext,
     Caller,
     CommitPoint,
     ContextRecord,
+    Deletion,
+    EndedTask,
     IdempotencyKey,
     MeasuredCall,
     Replay,
     TaskFilter,
+    TaskOwner,
     TaskRecord,
     ThreadRecord,
     TurnRecord,
@@ -23,6 +27,7 @@ from gateway.commits import (
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
+from gateway.portable import ContextDocument
 
 # --- what an adapter is asked -----------------------------------------------------------------------------------------
 
@@ -268,6 +273,22 @@ class Forgetting(Protocol):
         ...
 
 
+@runtime_checkable
+class StateReading(Protocol):
+    """An ability: to go on from a state that an older version of the adapter left."""
+
+    def read_state(self, state: Json, version: int) -> Json:
+        """The state as `ownership.state_version` has it. Raises: ValueError for one that it cannot read."""
+        ...
+
+
+@runtime_checkable
+class HandleNaming(Protocol):
+    """An ability: to see that a caller's message names a conversation of the backend, in the backend's own words."""
+
+    def named_handle(self, message: Message) -> str | None: ...
+
+
 class Fate(StrEnum):
     """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
 
@@ -404,6 +425,35 @@ class Ledger(Protocol):
         ...
 
     async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...
+
+    async def deletions(self, limit: int) -> tuple[Deletion, ...]:
+        """The next ones, due or not, but for those that were given up."""
+        ...
+
+    async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
+        """All who have public tasks, one after the other."""
+        ...
+
+    async def ended_tasks(
+        self, owner: TaskOwner, before: int, after: tuple[int, str], limit: int
+    ) -> tuple[EndedTask, ...]:
+        """Those whose state is older than `before`, the oldest first. `after` is (status_at, id) of the last one read."""
+        ...
+
+    async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
+        """Contexts in the order in which they were made. `after` is the id of the last one read."""
+        ...
+
+    async def left(self, context: str) -> bool:
+        """Is there anything to purge yet of a buried context?"""
+        ...
+
+    async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:
+        """A context as it is at one moment; None when there is none or it is buried.
+
+        Raises: Conflict while a turn waits or runs in it.
+        """
+        ...
 
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""

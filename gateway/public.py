@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import structlog
+
 from gateway.accepting import not_found
 from gateway.calls import Call
 from gateway.clock import timestamp
-from gateway.commits import Conflict, TaskRecord
+from gateway.commits import Conflict, CorruptRecord, TaskRecord
 from gateway.errors import invalid
 from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status
@@ -13,6 +15,8 @@ from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskS
 from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, assemble, logged
 from gateway.runner import Runner
+
+log = structlog.get_logger("gateway.public")
 
 _SETTLED = TERMINAL | INTERRUPTED
 
@@ -79,15 +83,38 @@ class TaskReader:
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns]
 
+    async def listed(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""
+        try:
+            return await self._outputs(task_ids, artifacts)
+        except CorruptRecord:
+            found: dict[str, list[TurnOutput]] = {}
+        for task_id in task_ids:
+            try:
+                found |= await self._outputs((task_id,), artifacts)
+            except CorruptRecord as error:
+                log.error("task.unreadable", task=task_id, error=str(error))
+                found[task_id] = []
+        return found
+
+    async def _outputs(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        turns = await self._ledger.turns(task_ids, artifacts)
+        return {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
+
     async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task as it stood when event `number` had happened, the later events, and the latest number.
 
         Raises: InvalidParams for a number that no event has.
         """
         events = await self._ledger.events(record.id, 0)
-        latest = events[-1][0] if events else 0
+        latest = events[-1][0] if events else record.last_event if record.state in TERMINAL else 0
         if number > latest:
             raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
+        if not events and latest:
+            # Its events are over their time: what they led to is all that can be told, behind whatever was read of them.
+            turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+            outputs = [TurnOutput.stored(turn) for turn in turns]
+            return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]

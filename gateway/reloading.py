@@ -55,6 +55,11 @@ class Succession:
         self._group: asyncio.TaskGroup | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
+    @property
+    def agents(self) -> Agents:
+        """Those of the newest generation."""
+        return self._newest.agents
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._newest(scope, receive, send)
 

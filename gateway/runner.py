@@ -56,6 +56,7 @@ from gateway.projection import View, project
 from gateway.recall import recall, weight_to_measure
 from gateway.recovery import settle
 from gateway.retrying import Phase, may_repeat, wait_before
+from gateway.states import state_of
 from gateway.turn import (
     CloseCall,
     Command,
@@ -491,7 +492,7 @@ class Runner:
             principal=work.caller.principal,
             message=work.message,
             first_message=work.first_message,
-            state=lane.thread.adapter_state,
+            state=state_of(work.agent.adapter, lane.thread),
             accepted_output_modes=work.accepted_output_modes,
             deadline=serving.deadline,
             owner=None if owned.owner is declared.owner else owned.owner,
@@ -608,6 +609,7 @@ class Runner:
             sent=serving.view.positions if carried else (),
             now=self._clock.now(),
             weight=weight_to_measure(serving.work.agent, serving.view, command.tool_calls),
+            state_version=serving.work.agent.adapter.ownership.state_version,
         )
 
     def _drop(self, serving: _Serving, command: DropCall, *, loses: bool = True) -> list[CommitPoint]:

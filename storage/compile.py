@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 
-from storage import queries, statements
+from storage import due, ending, portable, queries, statements
 from storage.migrate import migrate
 from storage.statement import Statement
 
@@ -31,14 +32,19 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
+    for module in modules:
+        yield from vars(module).items()
+
+
 def _statements() -> Iterator[str]:
-    for name, value in vars(statements).items():
+    for name, value in _written_in(statements, ending, portable):
         if isinstance(value, Statement):
             yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
 
 
 def _queries() -> Iterator[str]:
-    for name, value in vars(queries).items():
+    for name, value in _written_in(queries, due, portable):
         if isinstance(value, str) and name.isupper() and not name.startswith("_"):
             yield f"{name} = {_flat(value)!r}"
     yield f"TURNS = {{{', '.join(f'{a!r}: {_flat(queries.turns(artifacts=a))!r}' for a in (False, True))}}}"

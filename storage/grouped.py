@@ -11,14 +11,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits import CorruptRecord, LedgerUnavailable
 
 Row = tuple[Any, ...]
 Query = tuple[str, dict[str, Any]]
 """SQL and its parameters."""
 
 _Read = tuple[tuple[Query, ...], asyncio.Future[list[list[Row]]]]
-_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | LedgerUnavailable]
+_Failure = LedgerUnavailable | CorruptRecord
+_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | _Failure]
+
+_NO_TEXT = "Could not decode to UTF-8"
+"""What sqlite3 says of one row, in the words that it has for a fault of the database."""
+
+
+def read_failure(error: sqlite3.Error) -> _Failure:
+    """What a read that ended so means."""
+    if str(error).startswith(_NO_TEXT):
+        return CorruptRecord(f"a row cannot be read: {error}")
+    return LedgerUnavailable(f"the database could not be read: {error}")
 
 
 class GroupedReader:
@@ -34,7 +45,7 @@ class GroupedReader:
         self._thread.start()
 
     async def fetch(self, *queries: Query) -> list[list[Row]]:
-        """The rows of each query, all of them from one snapshot. Raises: LedgerUnavailable."""
+        """The rows of each query, all of them from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
         answer: asyncio.Future[list[list[Row]]] = self._loop.create_future()
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
@@ -63,18 +74,18 @@ class GroupedReader:
         try:
             self._connection.execute("BEGIN")
         except sqlite3.Error as error:
-            return [(answer, _unavailable(error)) for _, answer in group]
+            return [(answer, _caused(error)) for _, answer in group]
         try:
             return [(answer, self._read(queries)) for queries, answer in group]
         finally:
             with suppress(sqlite3.Error):
                 self._connection.execute("COMMIT")
 
-    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | LedgerUnavailable:
+    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | _Failure:
         try:
             return [self._connection.execute(*query).fetchall() for query in queries]
         except sqlite3.Error as error:
-            return _unavailable(error)
+            return _caused(error)
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         # A loop that is closed has nobody left to tell.
@@ -82,17 +93,17 @@ class GroupedReader:
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
-def _unavailable(error: sqlite3.Error) -> LedgerUnavailable:
-    unavailable = LedgerUnavailable(f"the database could not be read: {error}")
-    unavailable.__cause__ = error
-    return unavailable
+def _caused(error: sqlite3.Error) -> _Failure:
+    failure = read_failure(error)
+    failure.__cause__ = error
+    return failure
 
 
 def _deliver(answers: list[_Answer]) -> None:
     for answer, rows in answers:
         if answer.done():  # who asked has left
             continue
-        if isinstance(rows, LedgerUnavailable):
+        if isinstance(rows, LedgerUnavailable | CorruptRecord):
             answer.set_exception(rows)
         else:
             answer.set_result(rows)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits import Accept, Close, CommitPoint, LedgerUnavailable
+from gateway.commits import Accept, Close, CommitPoint, Import, LedgerUnavailable
 from gateway.ports import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
@@ -29,7 +29,9 @@ class SqliteLedger(Reads):
         self._version = version
 
     async def commit(self, *points: CommitPoint) -> None:
-        await self._store(unit(points))
+        # A whole context is too much to be taken apart in the event loop.
+        large = any(isinstance(point, Import) for point in points)
+        await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         patience = 0.0 if any(isinstance(point, Accept | Close) for point in points) else _PATIENCE

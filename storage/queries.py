@@ -45,6 +45,7 @@ _THREAD = (
     thread.c.generation,
     thread.c.adapter_state,
     (thread.c.state == word("lost")).label("lost"),
+    thread.c.state_version,
 )
 """In the order of ThreadRecord."""
 
@@ -60,6 +61,9 @@ _TASK = (
     task.c.visible,
 )
 """In the order of TaskRecord."""
+
+_LIVING = context.c.state.in_([word("open"), word("closed")])
+"""What is left of other contexts is about to be purged."""
 
 _BELONGS = and_(task.c.tenant == bindparam("tenant"), task.c.principal == bindparam("principal"))
 
@@ -84,7 +88,9 @@ CONTEXT = compiled(
 
 THREAD = compiled(select(*_THREAD).where(thread.c.id == bindparam("thread")))
 
-TASK = compiled(select(*_TASK).select_from(_TASK_IN_CONTEXT).where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT))
+TASK = compiled(
+    select(*_TASK).select_from(_TASK_IN_CONTEXT).where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
+)
 
 WAITING_TASKS = compiled(
     select(*_TASK)
@@ -125,7 +131,7 @@ def turns(*, artifacts: bool) -> str:
 WHOLE_TASK = compiled(
     select(*_TASK, *_TURN, turn.c.artifacts)
     .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, _OPENED_BY))
-    .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT)
+    .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
     .order_by(_IN_ORDER)
 )
 
@@ -271,7 +277,8 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Li
             query = query.where(task.c.status_at >= bindparam("status_since"))
         return query
 
-    page = matching(select(*_TASK).select_from(_TASK_IN_CONTEXT)).order_by(task.c.status_at.desc(), task.c.id.desc())
+    page = matching(select(*_TASK).select_from(_TASK_IN_CONTEXT).where(_LIVING))
+    page = page.order_by(task.c.status_at.desc(), task.c.id.desc())
     page = page.limit(bindparam("limit")).offset(literal_column("0"))
     if after:
         behind = tuple_(bindparam("after_at"), bindparam("after_id"))

@@ -2,13 +2,18 @@
 
 import asyncio
 import sqlite3
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import aiosqlite
 
 from gateway.commits import LedgerUnavailable
-from storage.grouped import GroupedReader, Query, Row
+from storage.grouped import GroupedReader, Query, Row, read_failure
+
+Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
 _CONNECTIONS = 3
 """For reads that may be long. Each is a thread: more would only wait for the interpreter's lock."""
@@ -38,7 +43,7 @@ class Readers:
             self._opened += 1
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        """All rows of a query that finds few. Raises: LedgerUnavailable."""
+        """All rows of a query that finds few. Raises: LedgerUnavailable, CorruptRecord."""
         [rows] = await self.fetch_all((sql, values))
         return rows
 
@@ -48,17 +53,28 @@ class Readers:
         return await self._short.fetch(*queries)
 
     async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        """All rows, as many as there are. Raises: LedgerUnavailable."""
+        """All rows, as many as there are. Raises: LedgerUnavailable, CorruptRecord."""
         self._refuse_when_closed()
         connection = await self._idle.get()
         try:
-            # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
-            # leaves no cursor behind.
-            return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"the database could not be read: {error}") from error
+            return await _fetch(connection, sql, values)
         finally:
             self._idle.put_nowait(connection)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[Fetch, None]:
+        """Several queries of one moment, as many rows as there are. Raises: LedgerUnavailable, CorruptRecord."""
+        self._refuse_when_closed()
+        connection = await self._idle.get()
+        try:
+            await _fetch(connection, "BEGIN", {})
+            yield partial(_fetch, connection)
+        finally:
+            # What is asked of a connection is done in order, also when nobody waits for it any more.
+            try:
+                await connection.rollback()
+            finally:
+                self._idle.put_nowait(connection)
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
@@ -74,6 +90,17 @@ class Readers:
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()
+
+
+async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, Any]) -> list[Row]:
+    try:
+        # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
+        # leaves no cursor behind.
+        return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
+    except sqlite3.Error as error:
+        # Where it failed a cursor is still open, and would hold the connection on its snapshot.
+        traceback.clear_frames(error.__traceback__)
+        raise read_failure(error) from error
 
 
 def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:

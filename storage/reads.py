@@ -1,5 +1,6 @@
 """The reading half of the Ledger port: queries, and rows made into records. Law: a read changes nothing."""
 
+import asyncio
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -8,14 +9,19 @@ import msgspec
 
 from gateway import items
 from gateway.commits import (
+    AgedContext,
     Caller,
+    Conflict,
     ContextRecord,
     CorruptRecord,
+    Deletion,
+    EndedTask,
     IdempotencyKey,
     MeasuredCall,
     Replay,
     StoredArtifact,
     TaskFilter,
+    TaskOwner,
     TaskRecord,
     ThreadRecord,
     TurnRecord,
@@ -23,7 +29,9 @@ from gateway.commits import (
 )
 from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
 from gateway.model import Message, TaskState
+from gateway.portable import ContextDocument
 from storage import compiled as queries
+from storage.exporting import document
 from storage.grouped import Row
 from storage.readers import Readers
 
@@ -166,6 +174,67 @@ class Reads:
             )
         )
 
+    async def deletions(self, limit: int) -> tuple[Deletion, ...]:
+        rows = await self._readers.fetch(queries.DELETIONS, {"limit": limit})
+        return tuple(Deletion(*row) for row in rows)
+
+    async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
+        rows = await self._readers.fetch(queries.NEXT_OWNER, msgspec.structs.asdict(after))
+        return TaskOwner(*rows[0]) if rows else None
+
+    async def ended_tasks(
+        self, owner: TaskOwner, before: int, after: tuple[int, str], limit: int
+    ) -> tuple[EndedTask, ...]:
+        after_at, after_id = after
+        values = {
+            **msgspec.structs.asdict(owner),
+            "before": before,
+            "after_at": after_at,
+            "after_id": after_id,
+            "limit": limit,
+        }
+        rows = await self._readers.fetch(queries.DUE_TASKS, values)
+        return tuple(EndedTask(task_id, status_at, bool(logged)) for task_id, status_at, logged in rows)
+
+    async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
+        rows = await self._readers.scan(queries.CONTEXTS, {"before": idle_before, "after": after, "limit": limit})
+        return tuple(
+            AgedContext(row_id, Caller(principal, tenant), public_id, created_at, bool(idle), bool(left))
+            for row_id, tenant, principal, public_id, created_at, idle, left in rows
+        )
+
+    async def left(self, context: str) -> bool:
+        rows = await self._readers.fetch(queries.LEFT, {"context": context})
+        return bool(rows and rows[0][0])
+
+    async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:
+        values = {"tenant": caller.tenant, "principal": caller.principal, "public_id": public_id}
+        async with self._readers.snapshot() as fetch:
+            found = await fetch(queries.EXPORTED_CONTEXT, values)
+            if not found or found[0][_STATE] in _BURIED:
+                return None
+            rows = [await fetch(sql, {"context": found[0][0]}) for sql in _EXPORTED]
+        if any(turn[_ENDED_AT] is None for turn in rows[_EXPORTED.index(queries.EXPORTED_TURNS)]):
+            raise Conflict(f"a turn of context {public_id!r} has not ended")
+        return await asyncio.to_thread(document, found[0], *rows)
+
+
+_BURIED = frozenset({"deleted", "expired"})
+_STATE = 2
+_ENDED_AT = 8
+"""Places in the rows of `storage.portable`."""
+
+_EXPORTED = (
+    queries.EXPORTED_THREADS,
+    queries.EXPORTED_TASKS,
+    queries.EXPORTED_TURNS,
+    queries.EXPORTED_INPUTS,
+    queries.EXPORTED_CALLS,
+    queries.EXPORTED_TOOL_CALLS,
+    queries.EXPORTED_ITEMS,
+    queries.EXPORTED_EVENTS,
+)
+
 
 def _whose(caller: Caller, agent: str) -> dict[str, Any]:
     return {"tenant": caller.tenant, "principal": caller.principal, "agent": agent}
@@ -179,7 +248,7 @@ def _readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
 
 
 def _thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost = row
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version = row
     return ThreadRecord(
         id=thread_id,
         context=context,
@@ -191,6 +260,7 @@ def _thread(row: Row | list[Any]) -> ThreadRecord:
         generation=generation,
         adapter_state=None if state is None else _readable(_value.decode, state, f"thread {thread_id!r}"),
         lost=bool(lost),
+        state_version=version or 1,
     )
 
 

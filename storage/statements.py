@@ -8,7 +8,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     exists,
     func,
     insert,
@@ -92,7 +91,7 @@ NEW_THREAD = Statement(
             id=bindparam("thread"),
             **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
             clean_handle=bindparam("handle"),
-            **given("generation", "adapter_state", "lease_holder", "lease_until"),
+            **given("generation", "adapter_state", "state_version", "lease_holder", "lease_until"),
             state=word("open"),
         )
     ),
@@ -273,6 +272,7 @@ MOVE_HANDLE = Statement(
                 (bindparam("clean") == literal_column("1"), bindparam("handle_out")), else_=thread.c.clean_handle
             ),
             adapter_state=func.coalesce(bindparam("adapter_state"), thread.c.adapter_state),
+            state_version=func.coalesce(bindparam("state_version"), thread.c.state_version),
             # Whoever read the row before does not know where the conversation stands.
             generation=thread.c.generation + literal_column("1"),
         )
@@ -460,7 +460,17 @@ NEXT_EPOCH = Statement(
     ),
 )
 
-_KEPT = ("context", "agent", "storage_owner", "handle_kind", "handle", "clean_handle", "generation", "adapter_state")
+_KEPT = (
+    "context",
+    "agent",
+    "storage_owner",
+    "handle_kind",
+    "handle",
+    "clean_handle",
+    "generation",
+    "adapter_state",
+    "state_version",
+)
 
 KEEP_EPOCH = Statement(
     "keep the epoch that ends",
@@ -486,6 +496,7 @@ BEGIN_EPOCH = Statement(
             **given("storage_owner", "handle_kind", "handle"),
             clean_handle=bindparam("handle"),
             adapter_state=null(),
+            state_version=null(),
             state=word("open"),
         )
     ),
@@ -541,95 +552,6 @@ NEW_ORPHAN = Statement(
         )
         .on_conflict_do_nothing()
     ),
-    rows=None,
-)
-
-# --- a context is deleted ---------------------------------------------------------------------------------------------
-
-BURY_CONTEXT = Statement(
-    "bury a context of the caller",
-    compiled(
-        update(context)
-        .where(
-            _is(context.c.id, "context"),
-            *(_is(context.c[name], name) for name in _OWNED),
-            context.c.state != word("deleted"),
-        )
-        .values(state=word("deleted"), last_used_at=bindparam("now"))
-    ),
-)
-
-_IN_CONTEXT = _is(thread.c.context, "context")
-_THREADS = select(thread.c.id).where(_IN_CONTEXT)
-_TURNS = select(turn.c.id).join_from(thread, turn, turn.c.thread == thread.c.id).where(_IN_CONTEXT)
-_TASKS = select(turn.c.task).join_from(thread, turn, turn.c.thread == thread.c.id).where(_IN_CONTEXT)
-_CALLS = select(service_call.c.id).where(service_call.c.turn.in_(_TURNS))
-
-
-def _forget(what: str, handle: Column[object]) -> Statement:
-    """A job for every such handle, once; its id says whose it is."""
-    origin = thread.join(turn, turn.c.thread == thread.c.id).join(service_call, service_call.c.turn == turn.c.id)
-    named = select(
-        thread.c.id + literal_column("' '") + handle,
-        thread.c.agent,
-        handle,
-        bindparam("now"),
-        literal_column("0"),
-    )
-    named = named.select_from(thread if handle.table is thread else origin)
-    named = named.where(_IN_CONTEXT, thread.c.storage_owner == word("backend"), handle.is_not(None))
-    columns = ["id", "adapter", "handle", "due_at", "attempts"]
-    return Statement(
-        what, compiled(sqlite.insert(delete_job).from_select(columns, named).on_conflict_do_nothing()), None
-    )
-
-
-FORGET_HANDLES_OUT = _forget("leave the handles of completed calls for deletion", service_call.c.handle_out)
-FORGET_HANDLES_PENDING = _forget("leave the handles of other calls for deletion", service_call.c.pending_handle)
-FORGET_HANDLES = _forget("leave the handles of threads for deletion", thread.c.handle)
-
-BURY_THREADS = Statement(
-    "bury the threads and move their generation on",
-    compiled(
-        update(thread)
-        .where(_IN_CONTEXT)
-        .values(
-            state=word("deleted"),
-            generation=thread.c.generation + literal_column("1"),
-            **dict.fromkeys(("handle", "clean_handle", "adapter_state", "lease_holder", "lease_until"), null()),
-        )
-    ),
-    rows=None,
-)
-
-PURGE_ITEMS = Statement(
-    "purge the items", compiled(delete(history_item).where(history_item.c.thread.in_(_THREADS))), rows=None
-)
-
-PURGE_TOOL_CALLS = Statement(
-    "purge the tool calls", compiled(delete(tool_call).where(tool_call.c.service_call.in_(_CALLS))), rows=None
-)
-
-PURGE_CALLS = Statement(
-    "purge the service calls", compiled(delete(service_call).where(service_call.c.turn.in_(_TURNS))), rows=None
-)
-
-PURGE_INPUTS = Statement("purge the messages", compiled(delete(input_).where(input_.c.turn.in_(_TURNS))), rows=None)
-
-PURGE_EVENTS = Statement("purge the events", compiled(delete(event).where(event.c.task.in_(_TASKS))), rows=None)
-
-# Turns lead to tasks and have to go before them: then only the index of the visible ones finds the tasks of a context.
-LIST_TASKS = Statement(
-    "make every task one that is listed",
-    compiled(update(task).where(task.c.id.in_(_TASKS)).values(visible=literal_column("1"))),
-    rows=None,
-)
-
-PURGE_TURNS = Statement("purge the turns", compiled(delete(turn).where(turn.c.thread.in_(_THREADS))), rows=None)
-
-PURGE_TASKS = Statement(
-    "purge the tasks",
-    compiled(delete(task).where(_is(task.c.context, "context"), task.c.visible == literal_column("1"))),
     rows=None,
 )
 

@@ -28,6 +28,9 @@ LIVE = "state NOT IN ('closed', 'expired', 'deleted')"
 GOING = "state NOT IN ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
 """Of a task: its state is not final."""
 
+ENDED = GOING.replace("NOT IN", "IN")
+"""Of a task: its state is final."""
+
 WAITING = "state IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')"
 """Of a task: its last turn has ended and its caller has to go on."""
 
@@ -75,12 +78,12 @@ class Row(SQLModel):
 
 
 class Context(Row, table=True):
-    """A deleted one stays, so that its public id is never used again."""
+    """A deleted or expired one stays, so that its public id is never used again."""
 
     __tablename__ = "context"
     __table_args__ = (
         UniqueConstraint("tenant", "principal", "public_id"),
-        _one_of("state", "open", "closed", "deleted"),
+        _one_of("state", "open", "closed", "expired", "deleted"),
         _STRICT,
     )
 
@@ -95,7 +98,8 @@ class Context(Row, table=True):
 
 
 class Thread(Row, table=True):
-    """`clean_handle`: the last handle at which no tool call was open. `lost`: the backend does not know the handle."""
+    """`clean_handle`: the last handle at which no tool call was open. `lost`: the backend does not know the handle.
+    `state_version` NULL: 1."""
 
     __tablename__ = "thread"
     __table_args__ = (
@@ -122,6 +126,7 @@ class Thread(Row, table=True):
     lease_holder: str | None = _text()
     lease_until: int | None = _integer()
     state: str = _text()
+    state_version: int | None = _integer()
     adapter_state: str | None = _text()
 
 
@@ -325,7 +330,10 @@ class Event(Row, table=True):
 
 
 class DeleteJob(Row, table=True):
-    """A handle that its backend still has to forget. `adapter` is the agent whose adapter has to tell it."""
+    """A handle that its backend still has to forget. `adapter` is the agent whose adapter has to tell it.
+
+    `due_at` NULL: given up after the last attempt; the row stays for the operator.
+    """
 
     __tablename__ = "delete_job"
     __table_args__ = (Index("ix_delete_job_due_at", "due_at"), _STRICT)
@@ -333,7 +341,7 @@ class DeleteJob(Row, table=True):
     id: str = _text(primary_key=True)
     adapter: str = _text()
     handle: str = _text()
-    due_at: int = _integer()
+    due_at: int | None = _integer()
     attempts: int = _integer()
 
 

@@ -10,15 +10,16 @@ import msgspec
 from gateway import items
 from gateway.commits import (
     Accept,
+    Adopt,
     Append,
     BeginEpoch,
     Close,
     CommitPoint,
     Complete,
-    DeleteContext,
     EventRow,
     Fail,
     Finish,
+    Import,
     Lose,
     NewItem,
     NewToolCall,
@@ -32,6 +33,8 @@ from gateway.commits import (
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
 from storage import compiled as do
+from storage.ending_units import ending
+from storage.importing import bring
 from storage.shortening import shortened
 from storage.statement import Step, Value
 
@@ -73,8 +76,10 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _lease(point)
         case Lose() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
-        case DeleteContext():
-            return _delete_context(point)
+        case Adopt() | Import():
+            return bring(point)
+        case _:
+            return ending(point)
 
 
 def _lease(point: Renew | Release) -> list[Step]:
@@ -144,6 +149,7 @@ def _accept(point: Accept) -> list[Step]:
         "handle": thread.handle,
         "generation": thread.generation,
         "adapter_state": _json_or_null(thread.adapter_state),
+        "state_version": None if thread.adapter_state is None else _later_version(thread.state_version),
         "task": point.task,
         "state": TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
         "visible": int(point.visible),
@@ -204,6 +210,7 @@ def _complete(point: Complete) -> list[Step]:
         "handle_out": point.handle_out,
         "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
         "adapter_state": _json_or_null(point.state),
+        "state_version": None if point.state is None else _later_version(point.state_version),
         "usage": _json_or_null(point.usage),
         "pending_handle": None,
         "weight": point.weight,
@@ -299,28 +306,6 @@ def _close(point: Close) -> list[Step]:
     return [(do.CLOSE_TASK, values), *_events(point.event)]
 
 
-def _delete_context(point: DeleteContext) -> list[Step]:
-    values: dict[str, Value] = {
-        "tenant": point.caller.tenant,
-        "principal": point.caller.principal,
-        "context": point.context,
-        "now": point.now,
-    }
-    return [
-        (statement, values)
-        for statement in (
-            do.BURY_CONTEXT,
-            do.FORGET_HANDLES_OUT,
-            do.FORGET_HANDLES_PENDING,
-            do.FORGET_HANDLES,
-            do.BURY_THREADS,
-            do.PURGE_ITEMS,
-            do.PURGE_TOOL_CALLS,
-            do.PURGE_CALLS,
-            do.PURGE_INPUTS,
-            do.PURGE_EVENTS,
-            do.LIST_TASKS,
-            do.PURGE_TURNS,
-            do.PURGE_TASKS,
-        )
-    ]
+def _later_version(version: int) -> int | None:
+    """The first one is what a row without a version has."""
+    return version if version > 1 else None

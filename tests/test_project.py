@@ -32,6 +32,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/config_text.py": "tests/gateway/test_config_file.py",
     "gateway/config_words.py": "tests/gateway/test_config_file.py",
     "gateway/live.py": "tests/gateway/test_runner.py",
+    "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/server.py": "tests/faults/test_drain.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
@@ -44,6 +45,10 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/wire/proto_json.py": "tests/gateway/wire/test_v1_0.py",
     "storage/compiled.py": "tests/storage/test_compile.py",
     "storage/connection.py": "tests/storage/test_writer.py",
+    "storage/due.py": "tests/storage/test_ending.py",
+    "storage/ending_units.py": "tests/storage/test_ending.py",
+    "storage/exporting.py": "tests/storage/test_portable.py",
+    "storage/importing.py": "tests/storage/test_portable.py",
     "storage/migrate.py": "tests/storage/test_schema.py",
     "storage/statement.py": "tests/storage/test_statements.py",
 }

@@ -1,40 +1,114 @@
-"""The admin API, beside A2A: what a person does to conversations. Law: a caller reaches only what is their own.
+"""The admin API, beside A2A: what a person does to whole conversations. Law: a caller reaches only what is their own.
 
-/admin/api/v1/contexts/{id}?agent=NAME     DELETE: the context and all that was said in it; 204, or 404
+/admin/api/v1/contexts/{id}?agent=NAME     GET: the context as a document, to be imported elsewhere
+                                           DELETE: the context and all that was said in it; 204, or 404
+/admin/api/v1/contexts:import              POST: such a document, 201 with its id
+/admin/api/v1/contexts:adopt               POST {agent, handle, contextId?}: a context that goes on from a conversation
+                                           that the agent's backend has; 201 with its id
+
+Handles go in and out here: whoever may not choose any conversation of the backends must not reach these addresses.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.bindings.common import Front
+from gateway.bindings.common import ClientGone, Document, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.headers import query
 from gateway.bindings.reply import Reply
 from gateway.contexts import Contexts
-from gateway.errors import A2AError, MethodNotAllowed, echo
+from gateway.errors import A2AError, MethodNotAllowed, echo, invalid
+from gateway.transfer import Transfer
+from gateway.wire import strict_json
 
-CONTEXT = "/admin/api/v1/contexts/{context:path}"
+_ALL = "/admin/api/v1/contexts"
+
+_WRAPPING = 16
+"""Levels that a document puts around what a message may hold."""
+
+Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
-class OneContext:
-    """The address of one context."""
+def admin_routes(front: Front, contexts: Contexts, transfer: Transfer) -> list[Route]:
+    admin = _Admin(front, contexts, transfer)
+    return [
+        Route(f"{_ALL}:import", _Address(front, {"POST": admin.bring})),
+        Route(f"{_ALL}:adopt", _Address(front, {"POST": admin.adopt})),
+        Route(f"{_ALL}/{{context:path}}", _Address(front, {"GET": admin.export, "DELETE": admin.delete})),
+    ]
 
-    def __init__(self, front: Front, contexts: Contexts) -> None:
+
+class _Address:
+    """What each HTTP method means at one address."""
+
+    def __init__(self, front: Front, answers: Mapping[str, Answer]) -> None:
         self._front = front
-        self._contexts = contexts
+        self._answers = answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._front.answer(self._delete(scope), _refuse)
+        try:
+            response = await self._front.answer(self._answer(scope, receive), self._refuse)
+        except ClientGone:
+            return
         await response(scope, receive, send)
 
-    async def _delete(self, scope: Scope) -> ASGIApp:
-        if scope["method"] != "DELETE":
+    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
+        answer = self._answers.get(scope["method"])
+        if answer is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
+        return await answer(scope, receive)
+
+    def _refuse(self, error: A2AError) -> ASGIApp:
+        allowed = ", ".join(sorted(self._answers)).encode()
+        return rest_reply(error, headers=((b"allow", allowed),) if isinstance(error, MethodNotAllowed) else ())
+
+
+class _Admin:
+    def __init__(self, front: Front, contexts: Contexts, transfer: Transfer) -> None:
+        self._front = front
+        self._contexts = contexts
+        self._transfer = transfer
+
+    async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope)).get("agent") or None
         caller = self._front.admit(scope, name).caller
         agent = None if name is None else self._front.agents.resolve(name, None)
         await self._contexts.delete(caller, scope["path_params"]["context"], agent)
         return Reply(b"", 204)
 
+    async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
+        caller = self._front.admit(scope, None).caller
+        return Reply(await self._transfer.export(caller, scope["path_params"]["context"]))
 
-def _refuse(error: A2AError) -> ASGIApp:
-    return rest_reply(error, headers=((b"allow", b"DELETE"),) if isinstance(error, MethodNotAllowed) else ())
+    async def bring(self, scope: Scope, receive: Receive) -> ASGIApp:
+        caller = self._front.admit(scope, None).caller
+        document = await self._read(scope, receive)
+        return _made(
+            await self._transfer.bring(caller, self._front.agents, document.value, self._front.settings.limits)
+        )
+
+    async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
+        caller = self._front.admit(scope, None).caller
+        value = (await self._read(scope, receive)).value
+        wanted = value if isinstance(value, dict) else {}
+        for name in ("agent", "handle"):
+            if not isinstance(wanted.get(name), str):
+                raise invalid(name, "must be given as text")
+        context_id = wanted.get("contextId")
+        if context_id is not None and not isinstance(context_id, str):
+            raise invalid("contextId", "must be text")
+        agent = self._front.agents.resolve(wanted["agent"], None)
+        limits = self._front.settings.limits
+        return _made(await self._transfer.adopt(caller, agent, wanted["handle"], context_id or None, limits))
+
+    async def _read(self, scope: Scope, receive: Receive) -> Document:
+        document = await self._front.read_json(scope, receive, deeper=_WRAPPING)
+        strict_json.check_text(document.body, document.value)
+        return document
+
+
+def _made(context_id: str) -> ASGIApp:
+    return Reply(msgspec.json.encode({"contextId": context_id}), 201)

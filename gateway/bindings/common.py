@@ -110,8 +110,8 @@ class Front:
             self.agents.resolve(agent, None)
         return Incoming(caller, agent, ServiceParameters.of(scope))
 
-    async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ...) -> Document:
-        """The body as JSON; `empty` is what a body of no bytes means, if anything.
+    async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
+        """The body as JSON; `empty` is what a body of no bytes means, if anything. `deeper`: levels beyond the limit.
 
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest for a body that does not arrive.
         """
@@ -119,7 +119,7 @@ class Front:
         body = await self._read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
-        depth = self.settings.json_depth
+        depth = self.settings.json_depth + deeper
         if len(body) > _OFF_LOOP:
             return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
         return Document(body, strict_json.decode(body, depth))

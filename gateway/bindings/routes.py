@@ -5,7 +5,7 @@
 /a2a/{agent}                                 POST: JSON-RPC; with and without a slash at the end
 /a2a/{agent}/.well-known/agent-card.json     the card
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
-/admin/api/v1/contexts/{id}                  DELETE, beside A2A
+/admin/api/v1/contexts...                    whole contexts, beside A2A: `gateway.bindings.admin`
 """
 
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.agents import Agents
-from gateway.bindings.admin import CONTEXT, OneContext
+from gateway.bindings.admin import admin_routes
 from gateway.bindings.card import Cards
 from gateway.bindings.common import Authenticator, BindingSettings, Front
 from gateway.bindings.errors import rest_reply
@@ -25,6 +25,7 @@ from gateway.clock import Clock
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.errors import NotFound
+from gateway.transfer import Transfer
 
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path begins behind one of them
@@ -40,13 +41,14 @@ def routes(
     settings: BindingSettings | None = None,
     clock: Clock | None = None,
     contexts: Contexts | None = None,
+    transfer: Transfer | None = None,
 ) -> list[Route]:
-    """The routes of both HTTP bindings and the cards, and of `contexts`. `drain`, once set, ends every stream."""
+    """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
     front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain)
     cards = Cards(agents, public_url, datetime.fromtimestamp(clock.now() / 1000, UTC))
     below = _Below(front, cards)
-    admin = [] if contexts is None else [Route(CONTEXT, OneContext(front, contexts))]
+    admin = [] if contexts is None or transfer is None else admin_routes(front, contexts, transfer)
     return [
         Route("/a2a/{rest:path}", below),
         Route("/a2a", below),

@@ -2,7 +2,11 @@
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
 
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import told_plainly
@@ -12,10 +16,12 @@ from gateway.cli.table import local_time, print_rows
 from gateway.cli.tasks import Filters, listed, print_json
 from gateway.cli.terminal import visible
 from gateway.cli.transcript import moment_of, opening, state_of, transcript
-from gateway.client_admin import delete_context
+from gateway.client_admin import adopt_handle, delete_context, export_context, import_context
 from gateway.client_wire import Refused, open_http, text_at
 
 Json = Any
+
+T = TypeVar("T")
 
 
 def print_contexts(there: Reach, limit: int | None, output: Output) -> int:
@@ -79,19 +85,58 @@ def print_context(there: Reach, context: str, output: Output) -> int:
 def delete(there: Reach, context: str) -> int:
     """Raises: Stop."""
 
-    async def ask() -> None:
+    _asked(there, lambda http: delete_context(http, there.url, context, there.agent))
+    sys.stdout.write(f"{visible(f'context {context} is deleted')}\n")
+    return ExitCode.OK
+
+
+def export(there: Reach, context: str, file: Path | None) -> int:
+    """To standard output where no file is given. Raises: Stop."""
+    document = _asked(there, lambda http: export_context(http, there.url, context))
+    if file is None:
+        sys.stdout.write(f"{document.decode()}\n")
+        return ExitCode.OK
+    try:
+        file.write_bytes(document)
+    except OSError as error:
+        raise Stop(ExitCode.UNEXPECTED, f"{file} cannot be written: {error.strerror}") from error
+    sys.stderr.write(f"{visible(f'context {context} is in {file}')}\n")
+    return ExitCode.OK
+
+
+def bring(there: Reach, file: Path) -> int:
+    """From standard input where the file is -. Raises: Stop."""
+    try:
+        document = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
+    context = _asked(there, lambda http: import_context(http, there.url, document))
+    sys.stdout.write(f"{visible(f'context {context} is imported')}\n")
+    return ExitCode.OK
+
+
+def adopt(there: Reach, handle: str, context: str | None) -> int:
+    """Prints the id of the new context alone. Raises: Stop."""
+    agent = there.agent or ""
+    made = _asked(there, lambda http: adopt_handle(http, there.url, agent, handle, context))
+    sys.stdout.write(f"{visible(made)}\n")
+    return ExitCode.OK
+
+
+def _asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
+    """Raises: Stop."""
+
+    async def ask() -> T:
         async with open_http(there.url, there.headers) as http:
-            await delete_context(http, there.url, context, there.agent)
+            return await what(http)
 
     with told_plainly():
         try:
-            asyncio.run(ask())
+            return asyncio.run(ask())
         except Refused as error:
             if error.status != 404:
                 raise
             raise _none(there, f"{there.url}: {error}") from error
-    sys.stdout.write(f"{visible(f'context {context} is deleted')}\n")
-    return ExitCode.OK
 
 
 def _none(there: Reach, what: str) -> Stop:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -202,6 +203,68 @@ def delete_context(context: ContextId, url: Url = DEFAULT_URL, agent: Agent = No
     return delete(reach(agent, url, None, headers), context)
 
 
+def export_context(
+    context: ContextId,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Write it here, not to standard output.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+) -> int:
+    """Write a conversation as a JSON document.
+
+    Another gateway of this kind takes it up with `contexts import`. It holds all that is stored, the ids of the backend's
+    conversation among it: protect it as such.
+    """
+    from gateway.cli.contexts import export
+    from gateway.cli.reaching import reach
+
+    return export(reach(None, url, None, headers), context, file)
+
+
+def import_context(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
+    ],
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+) -> int:
+    """Take up a conversation that was exported.
+
+    The next message goes on with it. All of it is stored or nothing: an id that exists here is refused, and so is an
+    agent that is not here, or whose history is kept in another place.
+    """
+    from gateway.cli.contexts import bring
+    from gateway.cli.reaching import reach
+
+    return bring(reach(None, url, None, headers), file)
+
+
+def adopt_handle(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", show_default=False, help="Name of the agent.")],
+    handle: Annotated[
+        str,
+        typer.Argument(
+            metavar="HANDLE", show_default=False, help="The id that its backend continues from, as resp_..."
+        ),
+    ],
+    context: Annotated[
+        str | None, typer.Option("--context", metavar="ID", help="Id of the new conversation; made if not given.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+) -> int:
+    """Go on with a conversation of the backend's own.
+
+    It makes a conversation here whose first message continues the one that the agent's backend has, and prints its id, for
+    --context. Whether the backend knows the handle shows with the first message.
+    """
+    from gateway.cli.contexts import adopt
+    from gateway.cli.reaching import reach
+
+    return adopt(reach(agent, url, None, headers), handle, context)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Commands below a word. `commands`: name, function, examples."""
@@ -243,7 +306,7 @@ GROUPS = (
     ),
     Group(
         "contexts",
-        "See and delete conversations.",
+        "See, move and delete conversations.",
         (
             (
                 "list",
@@ -251,6 +314,27 @@ GROUPS = (
                 ("a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json"),
             ),
             ("show", show_context, ("a2a-gateway contexts show ID -a support",)),
+            (
+                "export",
+                export_context,
+                ("a2a-gateway contexts export ID -f talk.json", "a2a-gateway contexts export ID | jq .threads"),
+            ),
+            (
+                "import",
+                import_context,
+                (
+                    "a2a-gateway contexts import talk.json -u http://127.0.0.1:9000",
+                    "a2a-gateway contexts export ID | a2a-gateway contexts import - -u http://127.0.0.1:9000",
+                ),
+            ),
+            (
+                "adopt",
+                adopt_handle,
+                (
+                    "a2a-gateway contexts adopt support resp_68ca",
+                    "a2a-gateway contexts adopt support resp_68ca --context ID",
+                ),
+            ),
             ("delete", delete_context, ("a2a-gateway contexts delete ID",)),
         ),
     ),

@@ -13,7 +13,7 @@ from adapters.openai_responses import factory
 from gateway.items import (
     ReasoningItem,
 )
-from gateway.model import Part
+from gateway.model import Message, Part, Role
 from gateway.ports import (
     Adapter,
     AdapterError,
@@ -21,6 +21,7 @@ from gateway.ports import (
     CallCompleted,
     CallStarted,
     ErrorClass,
+    HandleNaming,
     ItemReady,
     PartReady,
     ReasoningDelta,
@@ -351,3 +352,23 @@ async def test_secrets_of_tools_are_masked_too(raw: StartRaw, build: Build) -> N
 
     adapter = build(factory, (await raw(answer)).url, tools=[tool])
     assert (await failure(adapter)).detail == "HTTP 400: bad tool with *** and ***"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "named"),
+    [
+        ({"previous_response_id": "resp_1"}, "resp_1"),
+        ({"conversation": "conv_1"}, "conv_1"),
+        ({"conversation": "about sales"}, None),
+        ({"previous_response_id": None, "conversation": {"id": "conv_1"}}, None),
+        ({"other": "resp_1"}, None),
+        (None, None),
+    ],
+)
+def test_a_conversation_that_a_caller_names_in_the_words_of_the_service_is_seen(
+    build: Build, metadata: dict[str, Any] | None, named: str | None
+) -> None:
+    adapter = build(factory, "http://127.0.0.1:1")
+    assert isinstance(adapter, HandleNaming)
+    message = Message(message_id="m", role=Role.USER, parts=(Part(text="hi"),), metadata=metadata)
+    assert adapter.named_handle(message) == named

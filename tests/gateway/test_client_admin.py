@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.client_admin import NotOurGateway, delete_context
+from gateway.client_admin import NotOurGateway, adopt_handle, delete_context, export_context, import_context
 from gateway.client_wire import ClientError, Refused, Unreachable, open_http
 from gateway.testing.serving import serve
 
@@ -55,3 +55,22 @@ async def test_an_address_where_nobody_answers_is_unreachable() -> None:
     async with open_http("http://127.0.0.1:1") as http:
         with pytest.raises(Unreachable):
             await delete_context(http, "http://127.0.0.1:1", "c-1")
+
+
+async def test_whole_contexts_have_addresses_of_their_own() -> None:
+    called: list[tuple[str, str, bytes]] = []
+
+    async def note(request: Request) -> Response:
+        called.append((request.method, request.url.path, await request.body()))
+        return Response(b"document") if request.method == "GET" else JSONResponse({"contextId": "c-1"}, 201)
+
+    app = Starlette(routes=[Route("/{path:path}", note, methods=["GET", "POST"])])
+    async with serve(app) as url, open_http(url) as http:
+        assert await export_context(http, f"{url}/a2a/notes", "c 1/2") == b"document"
+        assert await import_context(http, url, b"{}") == "c-1"
+        assert await adopt_handle(http, url, "notes", "resp_1", None) == "c-1"
+    assert called == [
+        ("GET", "/admin/api/v1/contexts/c 1/2", b""),
+        ("POST", "/admin/api/v1/contexts:import", b"{}"),
+        ("POST", "/admin/api/v1/contexts:adopt", b'{"agent":"notes","handle":"resp_1","contextId":null}'),
+    ]

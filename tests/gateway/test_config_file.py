@@ -114,8 +114,8 @@ WRONG = {
         "gateway.yaml:6:10: server.hots: unknown key; did you mean 'host'?",
     ),
     "key of a later section": (
-        f"{FILE}retention: {{events: 7d}}",
-        "gateway.yaml:6:1: retention: unknown key; known here: version, server, storage, auth, limits, cards, agents",
+        f"{FILE}push: {{enabled: true}}",
+        "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, cards, agents",
     ),
     "key one level too high": (
         f"{FILE}    skills: []",

@@ -75,7 +75,7 @@ CHAT = {"type": "openai-chat", "model": "m"}
         file(CHAT, server={"port": "80"}),
         file(CHAT, server={"prot": 80}),
         file(CHAT, limits={"request_body": "8 megs"}),
-        file(CHAT, retention={}),
+        file(CHAT, retention={"tasks": 30}),
     ],
 )
 def test_a_wrong_document_does_not_match(document: object) -> None:

@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Caller, Conflict, DeleteContext, EventRow, Pending, Prepare
+from gateway.commits import Adopt, BeginEpoch, Caller, Conflict, DeleteContext, EventRow, Pending, Prepare, PurgeContext
 from gateway.items import HandleKind, StorageOwner
 from gateway.model import TaskState
+from storage.ending_units import TURNS_AT_ONCE
 from tests.storage.conversation import (
     ACCEPT,
     ADA,
@@ -114,6 +115,36 @@ async def test_a_context_that_is_not_the_callers_stays(database: Recorded, other
     with pytest.raises(Conflict):
         await database.ledger.commit(other)
     assert rows(database.path) == before
+
+
+async def test_a_long_conversation_cannot_be_read_at_once_and_goes_piece_by_piece(database: Recorded) -> None:
+    await database.ledger.commit(*FIRST_TURN)
+    for number in range(2, TURNS_AT_ONCE + 10):
+        again = replace(FOLLOW_UP, task=f"task-{number}", turn=f"turn-{number}", new_task=True, event=None)
+        await database.ledger.commit(again)
+    await database.ledger.commit(DELETE)
+    assert len(rows(database.path)["turn"]) == 9
+    assert await database.ledger.task(ADA, "echo", f"task-{TURNS_AT_ONCE + 9}") is None
+    [context] = await database.ledger.aged_contexts(0, "", 10)
+    assert (context.idle, context.left) == (False, True)
+    while await database.ledger.left("context-1"):
+        await database.ledger.commit(PurgeContext("context-1", 5000))
+    left = rows(database.path)
+    assert {table: left[table] for table in PURGED} == {table: {} for table in PURGED}
+
+
+async def test_the_handles_of_an_epoch_that_the_backend_kept_are_left_for_deletion_too(database: Recorded) -> None:
+    await database.ledger.commit(*FIRST_TURN)
+    await database.ledger.commit(
+        BeginEpoch("thread-1", 2, "thread-closed", StorageOwner.GATEWAY, HandleKind.NONE, None), DELETE
+    )
+    assert [job["handle"] for job in rows(database.path)["delete_job"].values()] == ["resp-1"]
+
+
+async def test_a_handle_that_was_adopted_is_not_ours_to_delete(database: Recorded) -> None:
+    await database.ledger.commit(Adopt(ADA, "public-1", replace(THREAD, handle="resp-0"), 500))
+    await database.ledger.commit(DELETE)
+    assert rows(database.path)["delete_job"] == {}
 
 
 async def test_what_comes_too_late_is_not_stored(database: Recorded) -> None:

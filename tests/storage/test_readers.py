@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits import CorruptRecord, LedgerUnavailable
 from storage.readers import Readers
 
 COUNT = "SELECT count(*) FROM numbers"
@@ -63,6 +63,33 @@ async def test_a_cancelled_read_leaves_no_snapshot_behind(path: Path, readers: R
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await readers.fetch(ALL, {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(CorruptRecord, match="a row cannot be read"):
+            await readers.fetch("SELECT CAST(x'ff' AS TEXT) FROM numbers", {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_snapshot_shows_one_moment_and_is_not_left_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        async with readers.snapshot() as fetch:
+            [(before,)] = await fetch(COUNT, {})
+            assert add_one(path) == before + 1
+            assert await fetch(COUNT, {}) == [(before,)]
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_snapshot_that_is_broken_off_is_not_left_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), readers.snapshot() as fetch:
+                await fetch(ALL, {})
     count = add_one(path)
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 

@@ -115,3 +115,39 @@ async def test_another_agent_has_lists_but_no_way_to_delete(command_line: Comman
             f"{agent.url} is not this gateway (it answered HTTP 405), and deleting a context is no operation of A2A: "
             "only whoever runs that agent can do it\n"
         )
+
+
+async def test_a_context_is_taken_to_another_gateway_and_goes_on_there(
+    gateway: Local, mine: A2A, command_line: CommandLine, tmp_path: Path
+) -> None:
+    one = await mine.send("one", "c/1")
+    document = tmp_path / "talk.json"
+    exported = await command_line("contexts", "export", "c/1", "-f", str(document), "-u", gateway.url)
+    assert (exported.code, exported.out, exported.err) == (0, "", f"context c/1 is in {document}\n")
+    (tmp_path / "other").mkdir()
+    async with local_gateway(AGENTS, tmp_path / "other") as other:
+        imported = await command_line("contexts", "import", str(document), "-u", other.url)
+        assert (imported.code, imported.out, imported.err) == (0, "context c/1 is imported\n", "")
+        again = await command_line("contexts", "import", str(document), "-u", other.url)
+        assert (again.code, again.out) == (1, "")
+        assert "contextId: 'c/1' exists here already" in again.err
+        async with a2a_http(other.url) as http:
+            assert await A2A(http, "mine").get(one["id"]) == one
+            await A2A(http, "mine").send("two", "c/1")
+    printed = await command_line("contexts", "export", "c/1", "-u", gateway.url)
+    assert json.loads(printed.out) == json.loads(document.read_text())
+
+
+async def test_what_cannot_be_exported_imported_or_adopted_is_told(
+    gateway: Local, command_line: CommandLine, tmp_path: Path
+) -> None:
+    missing = await command_line("contexts", "export", "c-9", "-u", gateway.url)
+    assert (missing.code, missing.err.splitlines()[0]) == (1, f"{gateway.url}: there is no context 'c-9' of yours")
+    no_file = await command_line("contexts", "import", str(tmp_path / "none.json"), "-u", gateway.url)
+    assert (no_file.code, no_file.err) == (2, f"{tmp_path / 'none.json'} cannot be read: No such file or directory\n")
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("{}")
+    no_document = await command_line("contexts", "import", str(wrong), "-u", gateway.url)
+    assert (no_document.code, "this is no exported context" in no_document.err) == (1, True)
+    kept_here = await command_line("contexts", "adopt", "mine", "resp_1", "-u", gateway.url)
+    assert (kept_here.code, "keeps no conversation" in kept_here.err) == (1, True)

@@ -18,6 +18,9 @@ def test_these_are_the_commands_below() -> None:
         "tasks watch",
         "contexts list",
         "contexts show",
+        "contexts export",
+        "contexts import",
+        "contexts adopt",
         "contexts delete",
     ]
 

@@ -61,7 +61,7 @@ async def test_18_the_kind_of_handle_is_kept_with_the_thread_before_anything_is_
 @pytest.mark.parametrize(
     "renaming", [[CallStarted("other"), *says("A2", "c")], says("A2", "other")], ids=["started", "completed"]
 )
-async def test_15_and_27_a_static_handle_that_changes_fails_the_turn_and_stays(core: Core, renaming: Script) -> None:
+async def test_27_a_static_handle_that_changes_fails_the_turn_and_stays(core: Core, renaming: Script) -> None:
     adapter = ScriptedAdapter(BS, made("A1", "c"), renaming, says("A3", "c"))
     core.agent(adapter)
     tasks = [await core.send(text, context="x") for text in "123"]

@@ -58,10 +58,15 @@ async def test_18_the_kind_of_handle_is_kept_with_the_thread_before_anything_is_
     assert thread(core.path) == [("static", None)]
 
 
-@pytest.mark.parametrize(
-    "renaming", [[CallStarted("other"), *says("A2", "c")], says("A2", "other")], ids=["started", "completed"]
-)
-async def test_27_a_static_handle_that_changes_fails_the_turn_and_stays(core: Core, renaming: Script) -> None:
+async def test_15_an_upstream_that_answers_under_another_name_fails_the_turn_and_the_handle_stays(core: Core) -> None:
+    await renamed(core, says("A2", "other"))
+
+
+async def test_27_another_handle_in_the_echo_is_a_conflict_and_none_to_adopt(core: Core) -> None:
+    await renamed(core, [CallStarted("other"), *says("A2", "c")])
+
+
+async def renamed(core: Core, renaming: Script) -> None:
     adapter = ScriptedAdapter(BS, made("A1", "c"), renaming, says("A3", "c"))
     core.agent(adapter)
     tasks = [await core.send(text, context="x") for text in "123"]

@@ -17,7 +17,7 @@ class AgentPolicies:
     """What the operator decided for one agent. `turn_timeout` is in seconds."""
 
     client_context_ids_allowed: bool = True
-    busy_context: Literal["queue", "reject"] = "queue"
+    busy_context: Literal["queue", "reject", "interrupt"] = "queue"
     idempotency: Literal["negotiated", "message_id", "off"] = "negotiated"
     direct_replies: bool = False
     on_missing_handle: Literal["fail", "tolerate"] = "fail"

@@ -26,7 +26,7 @@ from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
-from gateway.runner import Runner
+from gateway.runner import LeaseTimes, Runner
 from gateway.server import HttpServer, Signals, listen
 
 log = structlog.get_logger("gateway.app")
@@ -143,7 +143,7 @@ async def running(config: GatewayConfig, registry: Registry, clock: Clock | None
     ledgers = registry.ledger(config.storage.url)
     async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         fanout = Fanout(_stream_limits(config))
-        runner = Runner(ledger, fanout, clock)
+        runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout))
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
         contexts = Contexts(ledger, runner, fanout, clock)

@@ -4,6 +4,7 @@ comes too late is not stored."""
 from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.commits import Caller, Conflict, DeleteContext
+from gateway.elsewhere import Elsewhere
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
 from gateway.model import TaskState
@@ -20,6 +21,7 @@ class Contexts:
         self._runner = runner
         self._fanout = fanout
         self._clock = clock
+        self._elsewhere = Elsewhere(ledger, runner.patience)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
         """Deletes what was said in a context to every agent. With `agent`, only one in which that agent was spoken to.
@@ -30,6 +32,7 @@ class Contexts:
         if context is None or context.state == "deleted" or (agent is not None and context.thread is None):
             raise _not_found(context_id, agent)
         await self._cancel(caller, context_id)
+        await self._elsewhere.cancel(context.id, lambda _: True)
         for task in await self._ledger.waiting(context.id):
             await close_task(task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
         try:

@@ -13,6 +13,7 @@ from gateway.commits import (
     CommitPoint,
     ContextRecord,
     IdempotencyKey,
+    OpenTurn,
     Replay,
     TaskFilter,
     TaskRecord,
@@ -324,7 +325,25 @@ class Ledger(Protocol):
         """Items of a thread in order of turns, then positions."""
         ...
 
-    async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...
+    async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
+        """What dead processes left, and all that has not ended of the process that asks."""
+        ...
+
+    async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
+        """The turns of a context (its row) that have not ended, of all agents and processes."""
+        ...
+
+    async def cancels_asked(self, process: str) -> tuple[str, ...]:
+        """The tasks whose turns this process was asked to cancel."""
+        ...
+
+    async def version(self) -> int:
+        """A number that changes with every commit, whichever process has made it."""
+        ...
+
+    async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
+        """The number of the last event of each of these tasks; a task that is gone is left out."""
+        ...
 
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""

@@ -4,7 +4,7 @@ its log already showed."""
 import structlog
 
 from gateway.clock import Clock, timestamp
-from gateway.commits import Close, CommitPoint, Conflict, EventRow, Finish, TaskRecord, UnfinishedTurn
+from gateway.commits import Close, CommitPoint, Conflict, EventRow, Fence, Finish, TaskRecord, UnfinishedTurn
 from gateway.failures import RESTARTED, safe_text
 from gateway.fanout import Fanout
 from gateway.journal import Journal
@@ -18,7 +18,7 @@ log = structlog.get_logger("gateway.recovery")
 
 
 async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock) -> None:
-    """Ends the turn as FAILED. Another process that was faster has done the same: then nothing happens.
+    """Ends the turn as FAILED. Nothing happens where another process was faster, or its own has come back to life.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """
@@ -34,8 +34,11 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
     final = status(TaskState.FAILED, timestamp(now), _why(task.id, task.context_id, clock.new_id(), correlation_id))
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
 
+    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
+
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         return (
+            *fence,
             Finish(
                 task=task.id,
                 turn=leftover.turn,
@@ -55,11 +58,11 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)
     try:
-        await journal.commit(unit, encode_event(StreamResponse(status_update=update)))
+        event = encode_event(StreamResponse(status_update=update))
+        await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
         return
     finally:
-        fanout.close(task.id)
         fanout.release(task.id)
     log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id)
 

@@ -16,6 +16,7 @@ from gateway.agents import Agent
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
+    Beat,
     Caller,
     CommitPoint,
     Complete,
@@ -49,6 +50,7 @@ from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
 from gateway.recovery import settle
 from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
+from gateway.watching import Watch
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.runner")
@@ -88,6 +90,7 @@ class Runner:
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
+        self.watch = Watch(ledger)
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -96,11 +99,12 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._settle()
-                upkeep = group.create_task(self._upkeep())
+                upkeep = [group.create_task(self._upkeep()), group.create_task(self.watch.run())]
                 try:
                     yield
                 finally:
-                    upkeep.cancel()
+                    for task in upkeep:
+                        task.cancel()
                     for work in self._tasks.values():
                         if work.task is not None:
                             work.task.cancel()
@@ -114,6 +118,20 @@ class Runner:
     def work(self, task: str) -> Work | None:
         """The turn of this task that waits or runs here."""
         return self._tasks.get(task)
+
+    @property
+    def process(self) -> str:
+        """The id under which this process holds leases and accepts turns."""
+        return self._holder
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which another process has seen what it is asked, or has been found dead."""
+        return 2 * self._lease.length
+
+    def beat(self) -> Beat:
+        """To be stored with a turn that has to wait: it is nobody's leftover as long as this process lives."""
+        return Beat(self._holder, self._lease_until(), self._clock.now())
 
     def works(self, caller: Caller, context_id: str) -> list[Work]:
         """The turns of this context that wait or run here, in the order in which they came."""
@@ -155,15 +173,26 @@ class Runner:
         lane.waiting.append(work)
         self._next(lane)
 
+    def interrupt(self, work: Work, thread: str) -> None:
+        """Asks the turns before this one to end, so that it need not wait for what they do."""
+        lane = self._lanes[thread]
+        for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
+            if other is not work:
+                self.ask(other)
+
     async def cancel(self, work: Work) -> None:
         """Asks the turn to end; returns when it has ended, one way or another."""
+        self.ask(work)
+        await work.ended()
+
+    def ask(self, work: Work) -> None:
+        """Asks the turn to end."""
         if not work.cancel_asked:
             work.cancel_asked = True
             if work.task is None:
                 self._take_out(work)
             elif work.begun:
                 work.task.cancel()
-        await work.ended()
 
     def _take_out(self, work: Work) -> None:
         """A turn that waits is ended beside the one that runs."""
@@ -207,6 +236,7 @@ class Runner:
             await asyncio.sleep(self._lease.length / self._lease.renewals)
             try:
                 await self._keep_leases()
+                await self._heed()
                 await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
@@ -217,12 +247,22 @@ class Runner:
         points: list[CommitPoint] = [Release(thread, self._holder) for thread in sorted(idle)]
         if self._lanes:
             points.append(Renew(tuple(self._lanes), self._holder, self._lease_until()))
+        if any(not work.prepared for work in self._tasks.values()):
+            points.append(self.beat())
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
 
+    async def _heed(self) -> None:
+        """Another process has been asked to cancel what runs here."""
+        if self._tasks:
+            for task in await self._ledger.cancels_asked(self._holder):
+                work = self._tasks.get(task)
+                if work is not None:
+                    self.ask(work)
+
     async def _settle(self) -> None:
-        for leftover in await self._ledger.unfinished(self._clock.now()):
+        for leftover in await self._ledger.unfinished(self._clock.now(), self._holder):
             if leftover.turn in self._expected or self._runs(leftover):
                 continue
             try:

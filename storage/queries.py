@@ -1,6 +1,19 @@
 """Every query of the ledger's reads, compiled once from the tables. Law: what grows is read through an index."""
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, column, func, literal_column, select, text, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    column,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy import table as from_table
 
 from storage.sql import (
@@ -9,6 +22,7 @@ from storage.sql import (
     event,
     history_item,
     input_,
+    process,
     secret,
     task,
     thread,
@@ -151,16 +165,65 @@ HISTORY = compiled(_ITEMS)
 
 UNSENT_ITEMS = compiled(_ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")])))
 
+_FREE = or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now"))
+
+_ALIVE = exists(
+    select(literal_column("1"))
+    .select_from(process)
+    .where(process.c.id == turn.c.process, process.c.alive_until >= bindparam("now"))
+)
+
+_LEFT = or_(
+    turn.c.process == bindparam("process"),
+    and_(turn.c.status == word("running"), or_(_FREE, thread.c.lease_holder != turn.c.process)),
+    and_(turn.c.status == word("accepted"), ~_ALIVE),
+)
+"""One that runs belongs to who holds the lease, one that waits to the process that has accepted it."""
+
 # Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
 UNFINISHED_TURNS = compiled(
-    select(turn.c.number, turn.c.id, turn.c.thread, thread.c.generation, task.c.tenant, task.c.principal, *_TASK)
+    select(
+        turn.c.number,
+        turn.c.id,
+        turn.c.thread,
+        thread.c.generation,
+        and_(turn.c.status == word("running"), _FREE).label("expired"),
+        task.c.tenant,
+        task.c.principal,
+        *_TASK,
+    )
     .select_from(
         turn.join(thread, thread.c.id == turn.c.thread)
         .join(task, task.c.id == turn.c.task)
         .join(context, context.c.id == task.c.context)
     )
-    .where(text(UNFINISHED), (thread.c.lease_holder.is_(None)) | (thread.c.lease_until < bindparam("now")))
+    .where(text(UNFINISHED), _LEFT)
 )
+
+# The `+` keeps the planner from walking all turns of the thread: the index of those that have not ended is short.
+OPEN_TURNS = compiled(
+    select(turn.c.id, turn.c.task, turn.c.thread)
+    .select_from(turn.join(thread, thread.c.id == turn.c.thread))
+    .where(turn.c.ended_at.is_(None), text("+thread.context = :context"))
+)
+
+CANCELS_ASKED = compiled(
+    select(turn.c.task).where(
+        turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")
+    )
+)
+
+LATEST_EVENTS = compiled(
+    select(
+        task.c.id,
+        select(func.coalesce(func.max(event.c.last), literal_column("0")))
+        .where(event.c.task == task.c.id)
+        .scalar_subquery(),
+    ).where(task.c.id.in_(select(func.json_each(bindparam("tasks")).table_valued("value", name="asked").c.value)))
+)
+
+DATA_VERSION = "PRAGMA data_version"
+"""Another number whenever another connection has committed; only to be compared on one and the same connection."""
 
 SECRET = compiled(select(secret.c.value).where(secret.c.name == bindparam("name")))
 

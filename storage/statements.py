@@ -30,6 +30,7 @@ from storage.sql import (
     given,
     history_item,
     input_,
+    process,
     secret,
     service_call,
     task,
@@ -134,13 +135,15 @@ NEW_TURN = Statement(
     "open a turn on the live thread of this context and agent",
     compiled(
         insert(turn).from_select(
-            ["id", "task", "thread", "number", "status", "accepted_at"],
+            ["id", "task", "thread", "number", "status", "process", "cancel_asked", "accepted_at"],
             select(
                 bindparam("turn"),
                 bindparam("task"),
                 thread.c.id,
                 _next(turn.c.number, _is(turn.c.thread, "thread")),
                 word("accepted"),
+                bindparam("process"),
+                literal_column("0"),
                 bindparam("now"),
             ).where(
                 _is(thread.c.id, "thread"), _is(thread.c.context, "context"), _is(thread.c.agent, "agent"), text(LIVE)
@@ -183,6 +186,10 @@ NEW_USER_ITEM = Statement(
 
 # --- a service call ---------------------------------------------------------------------------------------------------
 
+_RUNS = exists(
+    select(literal_column("1")).select_from(turn).where(_is(turn.c.thread, "thread"), turn.c.status == word("running"))
+)
+
 TAKE_LEASE = Statement(
     "take the thread's lease",
     compiled(
@@ -193,7 +200,8 @@ TAKE_LEASE = Statement(
             or_(
                 thread.c.lease_holder.is_(None),
                 _is(thread.c.lease_holder, "holder"),
-                thread.c.lease_until < bindparam("now"),
+                # What its last holder left is ended first: the conversation goes on from there.
+                and_(thread.c.lease_until < bindparam("now"), ~_RUNS),
             ),
         )
         .values(
@@ -552,6 +560,40 @@ RELEASE_LEASE = Statement(
         update(thread)
         .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
         .values(lease_holder=null(), lease_until=null())
+    ),
+    rows=None,
+)
+
+FENCE_OFF = Statement(
+    "take an expired lease from its holder",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            _is(thread.c.generation, "generation"),
+            or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now")),
+        )
+        .values(lease_holder=null(), lease_until=null(), generation=thread.c.generation + literal_column("1"))
+    ),
+)
+
+BEAT = Statement(
+    "say that the process lives",
+    compiled(
+        sqlite.insert(process)
+        .values(**given("alive_until"), id=bindparam("process"))
+        .on_conflict_do_update(index_elements=["id"], set_={"alive_until": bindparam("alive_until")})
+    ),
+)
+
+FORGET_PROCESSES = Statement(
+    "forget the processes that died", compiled(delete(process).where(process.c.alive_until < bindparam("now"))), None
+)
+
+ASK_CANCEL = Statement(
+    "ask the process that runs the turn to cancel it",
+    compiled(
+        update(turn).where(_is(turn.c.id, "turn"), turn.c.ended_at.is_(None)).values(cancel_asked=literal_column("1"))
     ),
     rows=None,
 )

@@ -11,12 +11,15 @@ from gateway import items
 from gateway.commits import (
     Accept,
     Append,
+    AskCancel,
+    Beat,
     Close,
     CommitPoint,
     Complete,
     DeleteContext,
     EventRow,
     Fail,
+    Fence,
     Finish,
     NewItem,
     NewToolCall,
@@ -66,6 +69,14 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _finish(point)
         case Close():
             return _close(point)
+        case Renew() | Release() | Fence() | Beat() | AskCancel():
+            return _leases(point)
+        case DeleteContext():
+            return _delete_context(point)
+
+
+def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+    match point:
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -73,8 +84,17 @@ def _steps(point: CommitPoint) -> list[Step]:
             ]
         case Release():
             return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
-        case DeleteContext():
-            return _delete_context(point)
+        case Fence():
+            return [(do.FENCE_OFF, {"thread": point.thread, "generation": point.generation, "now": point.now})]
+        case Beat():
+            values: dict[str, Value] = {
+                "process": point.process,
+                "alive_until": point.alive_until,
+                "now": point.now,
+            }
+            return [(do.FORGET_PROCESSES, values), (do.BEAT, values)]
+        case AskCancel():
+            return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
 def _json(value: Json) -> str:
@@ -118,6 +138,7 @@ def _accept(point: Accept) -> list[Step]:
         "visible": int(point.visible),
         "last_event": point.last_event,
         "turn": point.turn,
+        "process": point.process,
         "message_id": point.message.message_id,
         "message": _json(point.message),
         "digest": point.digest,

@@ -184,6 +184,7 @@ async def test_two_processes_that_recover_at_once_end_a_turn_once(tmp_path: Path
     task_id = await left_behind(path, G, TextDelta("a"))
     async with running_core(path, prefix="two") as core:
         core.agent(ScriptedAdapter(G))
+        core.time.now = LATER
         [leftover] = await core.ledger.unfinished(LATER)
         async with asyncio.TaskGroup() as group:
             for _ in range(3):

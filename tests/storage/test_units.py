@@ -92,6 +92,8 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
                 "thread": "thread-1",
                 "number": 1,
                 "status": "accepted",
+                "process": "process-1",
+                "cancel_asked": 0,
                 "accepted_at": 1000,
             }
         },
@@ -137,6 +139,8 @@ async def test_a_follow_up_sets_its_task_to_work_and_opens_the_next_turn(databas
                 "thread": "thread-1",
                 "number": 2,
                 "status": "accepted",
+                "process": "process-1",
+                "cancel_asked": 0,
                 "accepted_at": 2000,
             }
         },
@@ -240,13 +244,16 @@ async def test_a_later_preparation_keeps_the_lease_and_the_generation(
 @pytest.mark.parametrize(
     "lease",
     [
-        pytest.param(None, id="that nobody has"),
-        pytest.param(replace(PREPARE, event=None), id="of its own"),
-        pytest.param(replace(PREPARE, holder="dead", lease_until=1999, event=None), id="that ran out"),
+        pytest.param((), id="that nobody has"),
+        pytest.param((replace(PREPARE, event=None),), id="of its own"),
+        pytest.param(
+            (replace(PREPARE, holder="dead", lease_until=1999, event=None), replace(FINISH, state=None, events=None)),
+            id="that ran out behind a turn",
+        ),
     ],
 )
-async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | None) -> None:
-    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []))
+async def test_a_lease_can_be_taken(database: Recorded, lease: tuple[CommitPoint, ...]) -> None:
+    await database.ledger.commit(ACCEPT, FOLLOW_UP, *lease)
     taken = replace(
         PREPARE,
         generation=1 if lease else 0,

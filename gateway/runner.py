@@ -378,6 +378,9 @@ class Runner:
             try:
                 await self._commit_prepare(serving)
             except Conflict:
+                if _is_cancelled():
+                    # Told while the commit went on, and not again: this must not try for ever.
+                    raise asyncio.CancelledError from None
                 lane.current = False
                 record = await self._ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:

@@ -44,6 +44,11 @@ class Watch:
             except LedgerUnavailable as error:
                 log.warning("watch.skipped", error=str(error))
 
+    @property
+    def watched(self) -> bool:
+        """Somebody follows a task here that may run elsewhere."""
+        return bool(self._streams)
+
     def add(self, stream: "FollowedStream") -> None:
         self._streams.add(stream)
         self._seen = None

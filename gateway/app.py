@@ -21,6 +21,7 @@ from gateway.checks import Limits
 from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig
 from gateway.contexts import Contexts
+from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
@@ -141,9 +142,13 @@ async def running(config: GatewayConfig, registry: Registry, clock: Clock | None
     agents = build_agents(config, registry)
     drain = asyncio.Event()
     ledgers = registry.ledger(config.storage.url)
-    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
+    failpoints = armed()
+    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as opened:
+        ledger = opened if failpoints is None else failpoints.ledger(opened)
         fanout = Fanout(_stream_limits(config))
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout))
+        if failpoints is not None:
+            runner.call = failpoints.call
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
         contexts = Contexts(ledger, runner, fanout, clock)

@@ -5,7 +5,7 @@ leaves it to recovery, with nothing shown that is not stored.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -46,7 +46,7 @@ from gateway.model import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import AdapterError, ErrorClass, Ledger, ServiceRequest
+from gateway.ports import Adapter, AdapterError, AdapterEvent, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
 from gateway.recovery import settle
 from gateway.turn import CloseCall, Command, DropCall, EndTurn, NotePending, Publish, Reply, Turn, TurnFacts
@@ -57,6 +57,9 @@ log = structlog.get_logger("gateway.runner")
 
 _FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 """What an adapter may raise: none of it may end the process for all the others."""
+
+
+Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Runner:
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
         self.watch = Watch(ledger)
+        self.call: Call = lambda adapter, request: adapter.call(request)
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -357,7 +361,7 @@ class Runner:
             raise asyncio.CancelledError
         request = await self._prepare(serving)
         machine = serving.machine
-        async with aclosing(serving.work.agent.adapter.call(request)) as events:
+        async with aclosing(self.call(serving.work.agent.adapter, request)) as events:
             async for event in events:
                 commands = machine.receive(event)
                 if len(commands) == 1 and isinstance(commands[0], Publish):

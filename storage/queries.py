@@ -200,11 +200,10 @@ UNFINISHED_TURNS = compiled(
     .where(text(UNFINISHED), _LEFT)
 )
 
-# The `+` keeps the planner from walking all turns of the thread: the index of those that have not ended is short.
 OPEN_TURNS = compiled(
     select(turn.c.id, turn.c.task, turn.c.thread)
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
-    .where(turn.c.ended_at.is_(None), text("+thread.context = :context"))
+    .where(turn.c.ended_at.is_(None), thread.c.context == bindparam("context"))
 )
 
 CANCELS_ASKED = compiled(

@@ -186,10 +186,6 @@ NEW_USER_ITEM = Statement(
 
 # --- a service call ---------------------------------------------------------------------------------------------------
 
-_RUNS = exists(
-    select(literal_column("1")).select_from(turn).where(_is(turn.c.thread, "thread"), turn.c.status == word("running"))
-)
-
 TAKE_LEASE = Statement(
     "take the thread's lease",
     compiled(
@@ -200,8 +196,7 @@ TAKE_LEASE = Statement(
             or_(
                 thread.c.lease_holder.is_(None),
                 _is(thread.c.lease_holder, "holder"),
-                # What its last holder left is ended first: the conversation goes on from there.
-                and_(thread.c.lease_until < bindparam("now"), ~_RUNS),
+                thread.c.lease_until < bindparam("now"),
             ),
         )
         .values(
@@ -225,11 +220,27 @@ KEEP_LEASE = Statement(
     ),
 )
 
+_earlier = turn.alias("earlier")
+
 RUN_TURN = Statement(
-    "run a turn that has not ended",
+    "run a turn that has not ended, behind all earlier ones of its thread",
     compiled(
         update(turn)
-        .where(_is(turn.c.id, "turn"), _is(turn.c.task, "task"), _is(turn.c.thread, "thread"), text(UNFINISHED))
+        .where(
+            _is(turn.c.id, "turn"),
+            _is(turn.c.task, "task"),
+            _is(turn.c.thread, "thread"),
+            text(UNFINISHED),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(_earlier)
+                .where(
+                    _is(_earlier.c.thread, "thread"),
+                    _earlier.c.ended_at.is_(None),
+                    _earlier.c.number < turn.c.number,
+                )
+            ),
+        )
         .values(status=word("running"), base_generation=bindparam("base_generation"))
     ),
 )

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -22,7 +21,7 @@ from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Pause, Say, Step
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, Json, Refused, a2a_http, text_of, user_message, why
-from tests.faults.zygote import zygote
+from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
 _BOUND_SECONDS = 300

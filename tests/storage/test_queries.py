@@ -20,7 +20,6 @@ QUERIES = {
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {
     "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
-    "OPEN_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
     "CANCELS_ASKED": ["SCAN turn USING INDEX ix_turn_open"],
     "LATEST_EVENTS": ["SCAN asked VIRTUAL TABLE INDEX 1:"],
     "SCHEMA_VERSION": ["SCAN alembic_version"],

@@ -244,16 +244,14 @@ async def test_a_later_preparation_keeps_the_lease_and_the_generation(
 @pytest.mark.parametrize(
     "lease",
     [
-        pytest.param((), id="that nobody has"),
-        pytest.param((replace(PREPARE, event=None),), id="of its own"),
-        pytest.param(
-            (replace(PREPARE, holder="dead", lease_until=1999, event=None), replace(FINISH, state=None, events=None)),
-            id="that ran out behind a turn",
-        ),
+        pytest.param(None, id="that nobody has"),
+        pytest.param(replace(PREPARE, event=None), id="of its own"),
+        pytest.param(replace(PREPARE, holder="dead", lease_until=1999, event=None), id="that ran out"),
     ],
 )
-async def test_a_lease_can_be_taken(database: Recorded, lease: tuple[CommitPoint, ...]) -> None:
-    await database.ledger.commit(ACCEPT, FOLLOW_UP, *lease)
+async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | None) -> None:
+    ended = replace(FINISH, state=None, events=None)
+    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []), ended)
     taken = replace(
         PREPARE,
         generation=1 if lease else 0,
@@ -265,6 +263,14 @@ async def test_a_lease_can_be_taken(database: Recorded, lease: tuple[CommitPoint
     )
     changed = await database.changed_by(taken)
     assert changed["thread"]["thread-1"]["generation"] == (2 if lease else 1)
+
+
+async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_ended(database: Recorded) -> None:
+    await database.ledger.commit(ACCEPT, FOLLOW_UP)
+    second = replace(PREPARE, turn="turn-2", service_call="call-2", event=None)
+    with pytest.raises(Conflict, match="behind all earlier ones"):
+        await database.ledger.commit(second)
+    await database.ledger.commit(replace(FINISH, state=None, events=None), second)
 
 
 async def test_a_pending_handle_is_noted_without_moving_the_thread(database: Recorded) -> None:

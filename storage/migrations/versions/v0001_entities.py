@@ -171,7 +171,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("thread", "number", name=op.f("uq_turn_thread_number")),
         sqlite_strict=True,
     )
-    op.create_index("ix_turn_open", "turn", ["task"], unique=False, sqlite_where=sa.text("ended_at IS NULL"))
+    op.create_index(
+        "ix_turn_open", "turn", ["thread", "number"], unique=False, sqlite_where=sa.text("ended_at IS NULL")
+    )
     op.create_index("ix_turn_task", "turn", ["task"], unique=False)
     op.create_table(
         "input",

@@ -63,9 +63,13 @@ class Watch:
         version = await self._ledger.version()
         if version == self._seen:
             return
-        self._seen = version
         streams = tuple(self._streams)
-        latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))
+        self._seen = version  # a stream that comes meanwhile takes it back
+        try:
+            latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))
+        except LedgerUnavailable:
+            self._seen = None
+            raise
         for stream in streams:
             stream.look(latest.get(stream.task))
 
@@ -85,7 +89,10 @@ class FollowedStream:
         with_turn: bool = False,
         ended: bool = False,
     ) -> None:
-        """`with_turn`: it ends as soon as the task waits for its caller. `ended`: nothing follows what is ready."""
+        """`ready` begins with the Task, if it is not empty; an event in it may be the last one.
+
+        `with_turn`: it ends as soon as the task waits for its caller. `ended`: nothing follows what is ready.
+        """
         self.task = task
         self._ready = list(ready)
         self._number = number
@@ -93,8 +100,8 @@ class FollowedStream:
         self._ledger = ledger
         self._watch = watch
         self._last = _WITH_TURN if with_turn else _OVER
-        self._ended = ended
-        if not ended:
+        self._ended = ended or any(_state(payload) in self._last for _, payload in ready[1:])
+        if not self._ended:
             watch.add(self)
 
     def look(self, latest: int | None) -> None:

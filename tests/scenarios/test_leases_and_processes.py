@@ -457,6 +457,23 @@ async def test_106_a_resumed_stream_in_the_other_process_has_neither_gap_nor_rep
     assert whole == [log, log[7:], log[40:]]
 
 
+async def test_106_a_stream_that_is_opened_while_the_task_ends_elsewhere_ends_as_well(both: tuple[Core, Core]) -> None:
+    one, other = both
+    pause = Pause()
+    one.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
+    other.agent(ScriptedAdapter(G))
+    task = await one.send("1", at_once=True)
+    await soon(pause.reached.wait())
+    read = other.ledger.slow_read("task")
+    async with asyncio.TaskGroup() as group:
+        opening = group.create_task(other.subscribe(task.id, other.call(last=0)))
+        await soon(read.reached.wait())
+        pause.go.set()
+        await soon(one.runner.idle())
+        read.go.set()
+    assert (await frames(opening.result()))[1:] == logged(one.path, task.id)
+
+
 async def test_106_on_a_task_that_waits_a_stream_sees_what_another_process_goes_on_with(
     both: tuple[Core, Core],
 ) -> None:

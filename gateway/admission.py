@@ -2,7 +2,7 @@
 race leaves nothing behind."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,7 +19,18 @@ from gateway.accepting import (
 )
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
-from gateway.commits import Accept, CommitPoint, Conflict, EventRow, IdempotencyKey, Prepare, Replay, ThreadRecord
+from gateway.commits import (
+    Accept,
+    AskCancel,
+    CommitPoint,
+    Conflict,
+    EventRow,
+    IdempotencyKey,
+    OpenTurn,
+    Prepare,
+    Replay,
+    ThreadRecord,
+)
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.journal import Journal
@@ -34,18 +45,24 @@ from gateway.states import is_newer
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
+_AT_ONCE = 2
+"""Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
 Accepted = Callable[[Work], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`."""
+    """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`.
+
+    `besides`: what a turn that has to wait brings with it.
+    """
 
     accept: Accept
     number: int
     event: bytes | None
     prepare: Prepare | None = None
+    besides: tuple[CommitPoint, ...] = ()
 
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
@@ -54,7 +71,12 @@ class _Plan:
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)
-        return (accept,) if self.prepare is None else (accept, self.prepare)
+        return (accept, *self.besides) if self.prepare is None else (accept, self.prepare)
+
+    def waiting(self, runner: Runner, interrupted: Sequence[OpenTurn]) -> "_Plan":
+        """The same for a turn that has to wait, and for the end of those that it interrupts in other processes."""
+        marks = (AskCancel(tuple(open_.turn for open_ in interrupted)),) if interrupted else ()
+        return _Plan(self.accept, self.number, self.event, besides=(runner.beat(), *marks))
 
 
 class Admission:
@@ -80,14 +102,24 @@ class Admission:
                 return replay
             found = await target(self._ledger, call, request.message)
             outputs = await self._reader.outputs(found.task) if found.task else []
-            plan = self._plan(call, request, found, key, content)
-            if attempt == 0 and not self._runner.queued(plan.accept.thread.id):
+            others = await self._others(found, attempt)
+            plan = self._plan(call, request, found, key, content, len(others))
+            if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
                 plan = plan.at_once(self._runner)
+            else:
+                plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
             try:
                 return await self._admit(call, request, plan, outputs, accepted)
             except Conflict:
                 continue
         raise Busy("The context is being changed by another request; try again.", retry_after=1)
+
+    async def _others(self, found: Target, attempt: int) -> tuple[OpenTurn, ...]:
+        """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
+        thread = found.context.thread if found.context else None
+        if found.context is None or thread is None or not (attempt or self._runner.queued(thread.id)):
+            return ()
+        return tuple(turn for turn in await self._ledger.open_turns(found.context.id) if turn.thread == thread.id)
 
     async def _known(self, call: Call, key: IdempotencyKey | None, content: str) -> Replay | None:
         if key is None:
@@ -99,13 +131,19 @@ class Admission:
         return replay
 
     def _plan(
-        self, call: Call, request: SendMessageRequest, found: Target, key: IdempotencyKey | None, content: str
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        found: Target,
+        key: IdempotencyKey | None,
+        content: str,
+        others: int,
     ) -> _Plan:
         clock, agent = self._clock, call.agent
         context_row = found.context.id if found.context else clock.row_id()
         known = found.context.thread if found.context else None
         thread = known or new_thread(agent, clock.row_id(), context_row)
-        self._check_thread(call, thread)
+        self._check_thread(call, thread, others)
         check_named_handle(call.agent, request.message, thread)
         context_id = found.context_public or clock.new_id()
         task_id = found.task.id if found.task else clock.new_id()
@@ -134,10 +172,11 @@ class Admission:
             key=key,
             event=None,
             last_event=number + (event is not None),
+            process=self._runner.process,
         )
         return _Plan(accept, number, event)
 
-    def _check_thread(self, call: Call, thread: ThreadRecord) -> None:
+    def _check_thread(self, call: Call, thread: ThreadRecord, others: int) -> None:
         ownership, policies = call.agent.adapter.ownership, call.agent.policies
         if not serves(ownership, thread):
             raise UnsupportedOperation(
@@ -148,7 +187,7 @@ class Admission:
             raise UnsupportedOperation(
                 f"A newer version of the agent {call.agent.name!r} has worked on this context; it is left untouched."
             )
-        queued = self._runner.queued(thread.id)
+        queued = max(self._runner.queued(thread.id), others)
         if queued and policies.busy_context == "reject":
             raise Busy("The context is at work on another message; try again when that has ended.", retry_after=1)
         if queued > policies.queued_turns:
@@ -200,6 +239,8 @@ class Admission:
             if accepted is not None:
                 accepted(work)
             self._runner.start(work, accept.thread)
+            if call.agent.policies.busy_context == "interrupt":
+                self._runner.interrupt(work, accept.thread.id)
 
         try:
             with self._runner.expecting(accept.turn, accept.thread.id):

@@ -23,6 +23,7 @@ from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
 from gateway.draining import Drain
+from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
@@ -31,7 +32,7 @@ from gateway.ownership import contradiction
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
-from gateway.runner import Pace, Runner
+from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
 from gateway.transfer import Transfer
 
@@ -169,9 +170,13 @@ async def running(
     agents = build_agents(config, registry)
     drain = Drain()
     ledgers = registry.ledger(config.storage.url)
-    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
+    failpoints = armed()
+    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as opened:
+        ledger = opened if failpoints is None else failpoints.ledger(opened)
         fanout = Fanout(_stream_limits(config))
-        runner = Runner(ledger, fanout, clock, pace=pace)
+        runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
+        if failpoints is not None:
+            runner.call = failpoints.call
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
         deletions = Deletions(ledger, lambda: front.agents, clock)

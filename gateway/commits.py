@@ -105,7 +105,7 @@ class NewToolCall(msgspec.Struct, frozen=True):
 class Accept(msgspec.Struct, frozen=True):
     """C1: one accepted message. `context_public` is None where the context exists.
 
-    `working`: the new task begins at once, as C2 in the same unit says; else it is submitted.
+    `working`: the new task begins at once, as C2 in the same unit says; else it is submitted. `process` will run it.
     """
 
     caller: Caller
@@ -125,6 +125,7 @@ class Accept(msgspec.Struct, frozen=True):
     event: EventRow | None
     last_event: int
     working: bool = False
+    process: str = ""
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -237,6 +238,28 @@ class Release(msgspec.Struct, frozen=True):
 
     thread: str
     holder: str
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """Takes the lease from a holder that let it run out: what that one still wants to store comes too late."""
+
+    thread: str
+    generation: int
+    now: int
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The process lives, and with it the turns that wait there, until `alive_until`."""
+
+    process: str
+    alive_until: int
+    now: int
+
+
+class AskCancel(msgspec.Struct, frozen=True):
+    """The process that has these turns is to cancel them. A turn that has ended is left alone."""
+
+    turns: tuple[str, ...]
 
 
 class Lose(msgspec.Struct, frozen=True):
@@ -367,6 +390,9 @@ CommitPoint = (
     | BeginEpoch
     | Rewind
     | Orphan
+    | Fence
+    | Beat
+    | AskCancel
     | DeleteContext
     | ExpireContext
     | PurgeContext
@@ -408,13 +434,22 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that nobody ended, of a thread whose lease has run out."""
+    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out."""
 
     turn: str
     thread: str
     generation: int
     task: TaskRecord
     caller: Caller
+    expired: bool = True
+
+
+class OpenTurn(msgspec.Struct, frozen=True):
+    """A turn that has not ended, wherever it runs or waits."""
+
+    turn: str
+    task: str
+    thread: str
 
 
 class MeasuredCall(msgspec.Struct, frozen=True):

@@ -127,6 +127,11 @@ class StorageConfig(Settings):
         description="sqlite:///PATH of the database file, relative to the folder of this file.",
     )
     auto_migrate: bool = Field(True, description="Bring the database to the current schema at start.")
+    lease_timeout: Duration = Field(
+        duration("5s"),
+        gt=0,
+        description="Silence after which a process that shares the database counts as dead and others end its turns.",
+    )
 
 
 class AuthConfig(Settings):
@@ -269,8 +274,10 @@ class AgentCommon(Settings):
     client_context_ids: Literal["allow", "refuse"] = Field(
         "allow", description="May a client name a context that does not exist yet."
     )
-    busy_context: Literal["queue", "reject"] = Field(
-        "queue", description="What becomes of a message while the context is busy with another."
+    busy_context: Literal["queue", "reject", "interrupt"] = Field(
+        "queue",
+        description="What becomes of a message while the context is busy with another: it waits, it is refused, "
+        "or it cancels the other.",
     )
     idempotency: Literal["negotiated", "message_id", "off"] = Field(
         "negotiated",

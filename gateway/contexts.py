@@ -8,6 +8,7 @@ import structlog
 from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.commits import AgedContext, Caller, Conflict, CorruptRecord, DeleteContext, ExpireContext, PurgeContext
+from gateway.elsewhere import Elsewhere
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
 from gateway.model import TaskState
@@ -35,6 +36,7 @@ class Contexts:
         self._runner = runner
         self._fanout = fanout
         self._clock = clock
+        self._elsewhere = Elsewhere(ledger, runner.patience)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
         """Deletes what was said in a context to every agent. With `agent`, only one in which that agent was spoken to.
@@ -75,6 +77,7 @@ class Contexts:
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
+        await self._elsewhere.cancel(row, lambda _: True)
         try:
             waiting = await self._ledger.waiting(row)
         except CorruptRecord as error:

@@ -15,7 +15,7 @@ Frame = tuple[int | None, bytes]
 class Subscription:
     """A bounded window on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
 
-    __slots__ = ("_bytes", "_channel", "_frames", "_limits", "_wake", "dropped", "ended")
+    __slots__ = ("_bytes", "_channel", "_frames", "_limits", "_nudged", "_wake", "dropped", "ended")
 
     def __init__(self, channel: "Channel", limits: "StreamLimits") -> None:
         self._channel = channel
@@ -23,6 +23,7 @@ class Subscription:
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
+        self._nudged = False
         self.ended = False
         self.dropped = False
 
@@ -41,6 +42,11 @@ class Subscription:
     def _overflows(self, events: int, size: int) -> bool:
         return len(self._frames) + events > self._limits.events or self._bytes + size > self._limits.bytes
 
+    def nudge(self) -> None:
+        """The reader gets a batch, an empty one if there is nothing."""
+        self._nudged = True
+        self._awake()
+
     def end(self) -> None:
         self.ended = True
         self._awake()
@@ -56,6 +62,9 @@ class Subscription:
                 self._frames.clear()
                 self._bytes = 0
                 yield batch
+            elif self._nudged and not self.ended:
+                self._nudged = False
+                yield []
             elif self.ended:
                 return
             else:

@@ -10,8 +10,9 @@ from gateway.calls import Call, EventStream
 from gateway.clock import Clock, milliseconds
 from gateway.commits import Replay, TaskFilter
 from gateway.draining import Drain
+from gateway.elsewhere import Elsewhere
 from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo
-from gateway.fanout import Fanout, Subscription
+from gateway.fanout import Fanout, Frame, Subscription
 from gateway.live import Work
 from gateway.model import (
     INTERRUPTED,
@@ -37,6 +38,7 @@ from gateway.record import assemble
 from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.streams import TaskStream, message_stream, task_frame
+from gateway.watching import FollowedStream
 
 _PAGE = 50
 _ATTEMPTS = 3
@@ -56,6 +58,7 @@ class Operations:
         self._page_secret = page_secret
         self.drain = drain
         self._reader = TaskReader(ledger, runner)
+        self._elsewhere = Elsewhere(ledger, runner.patience)
         self._admission = Admission(ledger, runner, fanout, self._reader, clock)
 
     # --- messages
@@ -70,6 +73,8 @@ class Operations:
         )
         task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
         work = self._runner.work(task_id) if isinstance(accepted, Replay) else accepted
+        if work is None:
+            await self._ended_elsewhere(call, task_id, waits=waits)
         reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
         if reply is not None:
             return SendMessageResponse(message=reply)
@@ -116,8 +121,42 @@ class Operations:
     async def _repeat(self, call: Call, task_id: str) -> EventStream:
         """What the first stream shows from here on."""
         work = self._runner.work(task_id)
+        if work is None:
+            await self._ended_elsewhere(call, task_id, waits=False)
         reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
         return message_stream(reply) if reply is not None else await self._attach(call, task_id, repeats=True)
+
+    async def _ended_elsewhere(self, call: Call, task_id: str, *, waits: bool) -> None:
+        """Returns when the turn has ended that another process runs; at once where nobody waits for a known task."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not waits):
+            return
+        stream = self._followed(record.id, [], record.last_event, self._fanout.open(record.id).subscribe(), True)
+        try:
+            async for _ in stream:
+                pass
+        finally:
+            await stream.aclose()
+
+    def _followed(
+        self,
+        task: str,
+        ready: list[Frame],
+        number: int,
+        subscription: Subscription,
+        with_turn: bool,
+        ended: bool = False,
+    ) -> FollowedStream:
+        return FollowedStream(
+            task,
+            ready,
+            number,
+            subscription,
+            self._ledger,
+            self._runner.watch,
+            with_turn=with_turn,
+            ended=ended,
+        )
 
     # --- tasks
 
@@ -154,13 +193,17 @@ class Operations:
         return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
     async def cancel_task(self, call: Call, request: CancelTaskRequest) -> Task:
+        asked = ours = False
         for _ in range(_ATTEMPTS):
             work = self._reader.work(call, request.id)
             if work is not None:
+                ours = True
                 await self._runner.cancel(work)
                 if work.live.status.state is TaskState.CANCELED:
                     return work.live.snapshot()
             record = await self._reader.record(call, request.id)
+            if asked and record.state is TaskState.CANCELED:
+                return await self._reader.task(call, request.id)
             if record.state in TERMINAL:
                 raise TaskNotCancelable(
                     f"Task {echo(record.id)} has ended ({record.state}).", metadata={"taskId": record.id}
@@ -169,6 +212,9 @@ class Operations:
                 canceled = TaskState.CANCELED
                 if await close_task(record, canceled, self._ledger, self._fanout, self._clock):
                     return await self._reader.task(call, request.id)
+            elif not (asked or ours):
+                asked = True
+                await self._elsewhere.cancel(record.context, lambda turn: turn.task == request.id)
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: Call, request: SubscribeToTaskRequest) -> EventStream:
@@ -202,13 +248,14 @@ class Operations:
             raise UnsupportedOperation(
                 f"Task {echo(task_id)} has ended ({record.state}); read it with GetTask.", metadata={"taskId": task_id}
             )
-        if record.state in TERMINAL or (repeats and record.state in INTERRUPTED):
-            subscription.end()
         if resume is None:
             task, number = await self._reader.stored(call, task_id)
-            return TaskStream([task_frame(task, number)], number, subscription)
-        task, later, number = await self._reader.as_of(record, resume)
-        return TaskStream([task_frame(task, None), *later], number, subscription)
+            ready, state = [task_frame(task, number)], task.status.state
+        else:
+            task, later, number = await self._reader.as_of(record, resume)
+            ready, state = [task_frame(task, None), *later], record.state
+        ended = state in TERMINAL or (repeats and state in INTERRUPTED)
+        return self._followed(record.id, ready, number, subscription, repeats, ended)
 
     # --- what the card does not declare
 

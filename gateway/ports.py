@@ -17,6 +17,7 @@ from gateway.commits import (
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
+    OpenTurn,
     Replay,
     TaskFilter,
     TaskOwner,
@@ -424,7 +425,25 @@ class Ledger(Protocol):
         """The latest few completed service calls of a thread, the last one first."""
         ...
 
-    async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]: ...
+    async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
+        """What dead processes left, and all that has not ended of the process that asks."""
+        ...
+
+    async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
+        """The turns of a context (its row) that have not ended, of all agents and processes."""
+        ...
+
+    async def cancels_asked(self, process: str) -> tuple[str, ...]:
+        """The tasks whose turns this process was asked to cancel."""
+        ...
+
+    async def version(self) -> int:
+        """A number that changes with every commit, whichever process has made it."""
+        ...
+
+    async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
+        """The number of the last event of each of these tasks; a task that is gone is left out."""
+        ...
 
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
         """The next ones, due or not, but for those that were given up."""

@@ -4,7 +4,17 @@ its log already showed."""
 import structlog
 
 from gateway.clock import Clock, timestamp
-from gateway.commits import Close, CommitPoint, Conflict, EventRow, Finish, TaskRecord, UnfinishedTurn
+from gateway.commits import (
+    Close,
+    CommitPoint,
+    Conflict,
+    CorruptRecord,
+    EventRow,
+    Fence,
+    Finish,
+    TaskRecord,
+    UnfinishedTurn,
+)
 from gateway.failures import RESTARTED, safe_text
 from gateway.fanout import Fanout
 from gateway.journal import Journal
@@ -18,24 +28,23 @@ log = structlog.get_logger("gateway.recovery")
 
 
 async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock) -> None:
-    """Ends the turn as FAILED. Another process that was faster has done the same: then nothing happens.
+    """Ends the turn as FAILED. Nothing happens where another process was faster, or its own has come back to life.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """
     task = leftover.task
-    events = await ledger.events(task.id, task.last_event)
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
-    output = TurnOutput(turns[-1].message)
-    for _, payload in events:
-        output.apply(logged(payload))
-    number = events[-1][0] if events else task.last_event
+    output, number = await _shown(TurnOutput(turns[-1].message), task, ledger)
     now = clock.now()
     correlation_id = clock.correlation_id()
     final = status(TaskState.FAILED, timestamp(now), _why(task.id, task.context_id, clock.new_id(), correlation_id))
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
 
+    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
+
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         return (
+            *fence,
             Finish(
                 task=task.id,
                 turn=leftover.turn,
@@ -55,13 +64,26 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)
     try:
-        await journal.commit(unit, encode_event(StreamResponse(status_update=update)))
+        event = encode_event(StreamResponse(status_update=update))
+        await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
         return
     finally:
-        fanout.close(task.id)
         fanout.release(task.id)
     log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id)
+
+
+async def _shown(output: TurnOutput, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
+    """What the log shows of the turn, and the number of its last event. A log that cannot be read is left out of the
+    record: the turn has to end all the same, because those behind it wait for it."""
+    number = task.last_event
+    try:
+        for number, payload in await ledger.events(task.id, task.last_event):  # noqa: B007 - the last one counts
+            output.apply(logged(payload))
+    except CorruptRecord as error:
+        log.error("turn.log-unreadable", task=task.id, error=str(error))
+        number = (await ledger.latest_events((task.id,)))[task.id]
+    return output, number
 
 
 async def close_task(task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock) -> bool:

@@ -6,7 +6,7 @@ leaves it to recovery, with nothing shown that is not stored.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
     Append,
+    Beat,
     Caller,
     CommitPoint,
     Complete,
@@ -51,7 +52,7 @@ from gateway.model import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
+from gateway.ports import Adapter, AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
 from gateway.projection import View, project
 from gateway.recall import recall, weight_to_measure
 from gateway.recovery import settle
@@ -69,6 +70,7 @@ from gateway.turn import (
     Turn,
     TurnFacts,
 )
+from gateway.watching import Watch
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.runner")
@@ -79,6 +81,8 @@ _FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 
 _WARNED = 1000
 """Threads of which is remembered that their operator was warned."""
+
+Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ class Runner:
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
         self._warned: dict[str, None] = {}
+        self.watch = Watch(ledger)
+        self.call: Call = lambda adapter, request: adapter.call(request)
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -146,11 +152,12 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._settle()
-                upkeep = group.create_task(self._upkeep())
+                upkeep = [group.create_task(self._upkeep()), group.create_task(self.watch.run())]
                 try:
                     yield
                 finally:
-                    upkeep.cancel()
+                    for task in upkeep:
+                        task.cancel()
                     for work in self._tasks.values():
                         if work.task is not None:
                             work.task.cancel()
@@ -164,6 +171,20 @@ class Runner:
     def work(self, task: str) -> Work | None:
         """The turn of this task that waits or runs here."""
         return self._tasks.get(task)
+
+    @property
+    def process(self) -> str:
+        """The id under which this process holds leases and accepts turns."""
+        return self._holder
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which another process has seen what it is asked, or has been found dead."""
+        return 2 * self._lease.length
+
+    def beat(self) -> Beat:
+        """To be stored with a turn that has to wait: it is nobody's leftover as long as this process lives."""
+        return Beat(self._holder, self._lease_until(), self._clock.now())
 
     def works(self, caller: Caller, context_id: str) -> list[Work]:
         """The turns of this context that wait or run here, in the order in which they came."""
@@ -206,15 +227,26 @@ class Runner:
         self._expected.pop(work.turn, None)
         self._next(lane)
 
+    def interrupt(self, work: Work, thread: str) -> None:
+        """Asks the turns before this one to end, so that it need not wait for what they do."""
+        lane = self._lanes[thread]
+        for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
+            if other is not work:
+                self.ask(other)
+
     async def cancel(self, work: Work) -> None:
         """Asks the turn to end; returns when it has ended, one way or another."""
+        self.ask(work)
+        await work.ended()
+
+    def ask(self, work: Work) -> None:
+        """Asks the turn to end."""
         if not work.cancel_asked:
             work.cancel_asked = True
             if work.task is None:
                 self._take_out(work)
             elif work.begun:
                 work.task.cancel()
-        await work.ended()
 
     def _take_out(self, work: Work) -> None:
         """A turn that waits is ended beside the one that runs."""
@@ -258,6 +290,7 @@ class Runner:
             await asyncio.sleep(self._lease.length / self._lease.renewals)
             try:
                 await self._keep_leases()
+                await self._heed()
                 await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
@@ -268,12 +301,22 @@ class Runner:
         points: list[CommitPoint] = [Release(thread, self._holder) for thread in sorted(idle)]
         if self._lanes:
             points.append(Renew(tuple(self._lanes), self._holder, self._lease_until()))
+        if any(not work.prepared for work in self._tasks.values()):
+            points.append(self.beat())
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
 
+    async def _heed(self) -> None:
+        """Another process has been asked to cancel what runs here."""
+        if self._tasks:
+            for task in await self._ledger.cancels_asked(self._holder):
+                work = self._tasks.get(task)
+                if work is not None:
+                    self.ask(work)
+
     async def _settle(self) -> None:
-        for leftover in await self._ledger.unfinished(self._clock.now()):
+        for leftover in await self._ledger.unfinished(self._clock.now(), self._holder):
             if leftover.turn in self._expected or self._runs(leftover):
                 continue
             try:
@@ -370,7 +413,7 @@ class Runner:
         machine, thread = serving.machine, serving.lane.thread
         static = handles.is_static(thread)
         serving.phase = Phase.SENT
-        async with aclosing(serving.work.agent.adapter.call(request)) as events:
+        async with aclosing(self.call(serving.work.agent.adapter, request)) as events:
             async for event in events:
                 # The call that makes a static handle names it before it says anything.
                 made = static and thread.handle is None
@@ -473,6 +516,9 @@ class Runner:
             try:
                 await self._commit_prepare(serving)
             except Conflict:
+                if _is_cancelled():
+                    # Told while the commit went on, and not again: this must not try for ever.
+                    raise asyncio.CancelledError from None
                 lane.current = False
                 record = await self._ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:

@@ -23,6 +23,7 @@ LEFT_BEHIND = {
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent"},
+    "turn": {"process", "cancel_asked"},
     "history_item": {"weight"},
 }
 """Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow

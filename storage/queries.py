@@ -9,6 +9,7 @@ from sqlalchemy import (
     bindparam,
     case,
     column,
+    exists,
     func,
     literal_column,
     or_,
@@ -24,6 +25,7 @@ from storage.sql import (
     event,
     history_item,
     input_,
+    process,
     secret,
     service_call,
     task,
@@ -246,16 +248,64 @@ MEASURED = compiled(
     .offset(literal_column("0"))
 )
 
+_FREE = or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now"))
+
+_ALIVE = exists(
+    select(literal_column("1"))
+    .select_from(process)
+    .where(process.c.id == turn.c.process, process.c.alive_until >= bindparam("now"))
+)
+
+_LEFT = or_(
+    turn.c.process == bindparam("process"),
+    and_(turn.c.status == word("running"), or_(_FREE, thread.c.lease_holder != turn.c.process)),
+    and_(turn.c.status == word("accepted"), ~_ALIVE),
+)
+"""One that runs belongs to who holds the lease, one that waits to the process that has accepted it."""
+
 # Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
 UNFINISHED_TURNS = compiled(
-    select(turn.c.number, turn.c.id, turn.c.thread, thread.c.generation, task.c.tenant, task.c.principal, *_TASK)
+    select(
+        turn.c.number,
+        turn.c.id,
+        turn.c.thread,
+        thread.c.generation,
+        and_(turn.c.status == word("running"), _FREE).label("expired"),
+        task.c.tenant,
+        task.c.principal,
+        *_TASK,
+    )
     .select_from(
         turn.join(thread, thread.c.id == turn.c.thread)
         .join(task, task.c.id == turn.c.task)
         .join(context, context.c.id == task.c.context)
     )
-    .where(text(UNFINISHED), (thread.c.lease_holder.is_(None)) | (thread.c.lease_until < bindparam("now")))
+    .where(text(UNFINISHED), _LEFT)
 )
+
+OPEN_TURNS = compiled(
+    select(turn.c.id, turn.c.task, turn.c.thread)
+    .select_from(turn.join(thread, thread.c.id == turn.c.thread))
+    .where(turn.c.ended_at.is_(None), thread.c.context == bindparam("context"))
+)
+
+CANCELS_ASKED = compiled(
+    select(turn.c.task).where(
+        turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")
+    )
+)
+
+LATEST_EVENTS = compiled(
+    select(
+        task.c.id,
+        select(func.coalesce(func.max(event.c.last), literal_column("0")))
+        .where(event.c.task == task.c.id)
+        .scalar_subquery(),
+    ).where(task.c.id.in_(select(func.json_each(bindparam("tasks")).table_valued("value", name="asked").c.value)))
+)
+
+DATA_VERSION = "PRAGMA data_version"
+"""Another number whenever another connection has committed; only to be compared on one and the same connection."""
 
 SECRET = compiled(select(secret.c.value).where(secret.c.name == bindparam("name")))
 

@@ -11,6 +11,7 @@ from typing import Any
 import aiosqlite
 
 from gateway.commits import LedgerUnavailable
+from storage.compiled import DATA_VERSION
 from storage.grouped import GroupedReader, Query, Row, read_failure
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
@@ -29,9 +30,13 @@ class Readers:
         self._idle: asyncio.Queue[aiosqlite.Connection] = asyncio.Queue()
         self._opened = 0
         self._closed = False
+        self._path = ""
+        self._busy_timeout_ms = 0
+        self._watching: sqlite3.Connection | None = None
 
     async def open(self, path: str, busy_timeout_ms: int) -> None:
         """Raises: LedgerUnavailable."""
+        self._path, self._busy_timeout_ms = path, busy_timeout_ms
         try:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
             short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
@@ -80,6 +85,21 @@ class Readers:
         if self._closed:
             raise LedgerUnavailable("the ledger is closed")
 
+    async def version(self) -> int:
+        """Another number than the last one whenever there was a commit in between. Raises: LedgerUnavailable."""
+        self._refuse_when_closed()
+        try:
+            return await asyncio.to_thread(self._data_version)
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"the database could not be read: {error}") from error
+
+    def _data_version(self) -> int:
+        """On a connection of its own: what one says can only be compared with what the same one said before."""
+        if self._watching is None:
+            self._watching = _connect(self._path, self._busy_timeout_ms)
+        number: int = self._watching.execute(DATA_VERSION).fetchone()[0]
+        return number
+
     async def close(self) -> None:
         """Waits for the reads under way."""
         if self._closed:
@@ -87,6 +107,8 @@ class Readers:
         self._closed = True
         if self._opened:
             await self._short.close()
+        if self._watching is not None:
+            self._watching.close()
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()

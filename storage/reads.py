@@ -18,6 +18,7 @@ from gateway.commits import (
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
+    OpenTurn,
     Replay,
     StoredArtifact,
     TaskFilter,
@@ -165,11 +166,11 @@ class Reads:
             for weight, usage in rows
         )
 
-    async def unfinished(self, now: int) -> tuple[UnfinishedTurn, ...]:
-        rows = await self._readers.scan(queries.UNFINISHED_TURNS, {"now": now})
+    async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
+        rows = await self._readers.fetch(queries.UNFINISHED_TURNS, {"now": now, "process": process})
         return tuple(
-            UnfinishedTurn(turn, thread, generation, _task(task), Caller(principal, tenant))
-            for number, turn, thread, generation, tenant, principal, *task in sorted(
+            UnfinishedTurn(turn, thread, generation, _task(task), Caller(principal, tenant), bool(expired))
+            for number, turn, thread, generation, expired, tenant, principal, *task in sorted(
                 rows, key=lambda row: (row[2], row[0])
             )
         )
@@ -217,6 +218,21 @@ class Reads:
         if any(turn[_ENDED_AT] is None for turn in rows[_EXPORTED.index(queries.EXPORTED_TURNS)]):
             raise Conflict(f"a turn of context {public_id!r} has not ended")
         return await asyncio.to_thread(document, found[0], *rows)
+
+    async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
+        rows = await self._readers.fetch(queries.OPEN_TURNS, {"context": context})
+        return tuple(OpenTurn(*row) for row in rows)
+
+    async def cancels_asked(self, process: str) -> tuple[str, ...]:
+        rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})
+        return tuple(task for (task,) in rows)
+
+    async def version(self) -> int:
+        return await self._readers.version()
+
+    async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
+        rows = await self._readers.fetch(queries.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})
+        return dict(rows)
 
 
 _BURIED = frozenset({"deleted", "expired"})

@@ -8,6 +8,8 @@ from storage import compiled as do
 from storage.statement import Step, Value
 
 Values = dict[str, Value]
+Once = dict[int, Values | None]
+"""The parameters of each statement; None where there are several such statements, and no pairs to be told."""
 
 # By identity: a statement is a long text to compare.
 _NEW_THREAD, _TAKE_LEASE = id(do.NEW_THREAD), id(do.TAKE_LEASE)
@@ -18,27 +20,26 @@ _FORGET_CALLS = id(do.FORGET_CALLS)
 
 def shortened(steps: list[Step]) -> list[Step]:
     """`steps` are those of one unit; parameters of theirs are changed in place."""
-    by_statement = {id(statement): values for statement, values in steps}
-    needless = {*_begun(by_statement), *_ended(by_statement)}
+    once: dict[int, Values | None] = {}
+    for statement, values in steps:
+        once[id(statement)] = None if id(statement) in once else values
+    needless = {*_begun(once), *_ended(once)}
     return [step for step in steps if id(step[0]) not in needless] if needless else steps
 
 
-def _begun(steps: dict[int, Values]) -> list[int]:
-    """A turn that is accepted and begins, on a thread that is perhaps as new."""
-    needless = []
+def _begun(steps: Once) -> list[int]:
+    """A turn that begins when it is accepted, on a thread that is as new: nobody can hold that, or wait there."""
     thread, lease = steps.get(_NEW_THREAD), steps.get(_TAKE_LEASE)
     turn, run = steps.get(_NEW_TURN), steps.get(_RUN_TURN)
-    if turn is not None and run is not None and run["turn"] == turn["turn"]:
-        turn["turn_status"], turn["base_generation"] = "running", run["base_generation"]
-        needless.append(_RUN_TURN)
-        if thread is not None and lease is not None and lease["generation"] == thread["generation"]:
-            thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
-            thread["generation"] = run["base_generation"]
-            needless.append(_TAKE_LEASE)
-    return needless
+    if thread is None or lease is None or turn is None or run is None:
+        return []
+    turn["turn_status"], turn["base_generation"] = "running", run["base_generation"]
+    thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
+    thread["generation"] = run["base_generation"]
+    return [_TAKE_LEASE, _RUN_TURN]
 
 
-def _ended(steps: dict[int, Values]) -> list[int]:
+def _ended(steps: Once) -> list[int]:
     """A service call that is over when its pending handle is written, or its turn ends."""
     call = steps.get(_CALL_COMPLETED) or steps.get(_CALL_FAILED)
     if call is None:

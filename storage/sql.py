@@ -11,6 +11,7 @@ from storage.tables import (
     Event,
     HistoryItem,
     Input,
+    Process,
     Secret,
     ServiceCall,
     Task,
@@ -23,6 +24,7 @@ from storage.tables import (
 context, thread, task, turn = table(Context), table(Thread), table(Task), table(Turn)
 input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
 history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
+process = table(Process)
 
 _DIALECT = sqlite.dialect(paramstyle="named")
 

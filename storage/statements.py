@@ -8,6 +8,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
     exists,
     func,
     insert,
@@ -29,6 +30,7 @@ from storage.sql import (
     given,
     history_item,
     input_,
+    process,
     secret,
     service_call,
     task,
@@ -133,7 +135,7 @@ NEW_TURN = Statement(
     "open a turn on the live thread of this context and agent",
     compiled(
         insert(turn).from_select(
-            ["id", "task", "thread", "number", "status", "base_generation", "accepted_at"],
+            ["id", "task", "thread", "number", "status", "base_generation", "process", "cancel_asked", "accepted_at"],
             select(
                 bindparam("turn"),
                 bindparam("task"),
@@ -141,6 +143,8 @@ NEW_TURN = Statement(
                 _next(turn.c.number, _is(turn.c.thread, "thread")),
                 bindparam("turn_status"),
                 bindparam("base_generation"),
+                bindparam("process"),
+                literal_column("0"),
                 bindparam("now"),
             ).where(
                 _is(thread.c.id, "thread"), _is(thread.c.context, "context"), _is(thread.c.agent, "agent"), text(LIVE)
@@ -218,11 +222,27 @@ KEEP_LEASE = Statement(
     ),
 )
 
+_earlier = turn.alias("earlier")
+
 RUN_TURN = Statement(
-    "run a turn that has not ended",
+    "run a turn that has not ended, behind all earlier ones of its thread",
     compiled(
         update(turn)
-        .where(_is(turn.c.id, "turn"), _is(turn.c.task, "task"), _is(turn.c.thread, "thread"), text(UNFINISHED))
+        .where(
+            _is(turn.c.id, "turn"),
+            _is(turn.c.task, "task"),
+            _is(turn.c.thread, "thread"),
+            text(UNFINISHED),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(_earlier)
+                .where(
+                    _is(_earlier.c.thread, "thread"),
+                    _earlier.c.ended_at.is_(None),
+                    _earlier.c.number < turn.c.number,
+                )
+            ),
+        )
         .values(status=word("running"), base_generation=bindparam("base_generation"))
     ),
 )
@@ -586,6 +606,40 @@ RELEASE_LEASE = Statement(
         update(thread)
         .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
         .values(lease_holder=null(), lease_until=null())
+    ),
+    rows=None,
+)
+
+FENCE_OFF = Statement(
+    "take an expired lease from its holder",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            _is(thread.c.generation, "generation"),
+            or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now")),
+        )
+        .values(lease_holder=null(), lease_until=null(), generation=thread.c.generation + literal_column("1"))
+    ),
+)
+
+BEAT = Statement(
+    "say that the process lives",
+    compiled(
+        sqlite.insert(process)
+        .values(**given("alive_until"), id=bindparam("process"))
+        .on_conflict_do_update(index_elements=["id"], set_={"alive_until": bindparam("alive_until")})
+    ),
+)
+
+FORGET_PROCESSES = Statement(
+    "forget the processes that died", compiled(delete(process).where(process.c.alive_until < bindparam("now"))), None
+)
+
+ASK_CANCEL = Statement(
+    "ask the process that runs the turn to cancel it",
+    compiled(
+        update(turn).where(_is(turn.c.id, "turn"), turn.c.ended_at.is_(None)).values(cancel_asked=literal_column("1"))
     ),
     rows=None,
 )

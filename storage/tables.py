@@ -165,17 +165,31 @@ class Task(Row, table=True):
     status_message: str | None = _text()
 
 
+class Process(Row, table=True):
+    """A process with turns that wait. Without a row, or behind `alive_until`, it counts as dead."""
+
+    __tablename__ = "process"
+    __table_args__ = (Index("ix_process_alive_until", "alive_until"), _STRICT)
+
+    id: str = _text(primary_key=True)
+    alive_until: int = _integer()
+
+
 class Turn(Row, table=True):
-    """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for."""
+    """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for.
+
+    `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end.
+    """
 
     __tablename__ = "turn"
     __table_args__ = (
         UniqueConstraint("thread", "number"),
         Index("ix_turn_task", "task"),
-        Index("ix_turn_open", "task", sqlite_where=text("ended_at IS NULL")),
+        Index("ix_turn_open", "thread", "number", sqlite_where=text("ended_at IS NULL")),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
+        _flag("cancel_asked"),
         _STRICT,
     )
 
@@ -186,6 +200,8 @@ class Turn(Row, table=True):
     base_generation: int | None = _integer()
     status: str = _text()
     failure_class: str | None = _text()
+    process: str = _text(sa_column_kwargs={"server_default": ""})
+    cancel_asked: int = _integer(sa_column_kwargs={"server_default": "0"})
     accepted_at: int = _integer()
     ended_at: int | None = _integer()
     last_event: int | None = _integer()

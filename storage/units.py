@@ -12,12 +12,15 @@ from gateway.commits import (
     Accept,
     Adopt,
     Append,
+    AskCancel,
+    Beat,
     BeginEpoch,
     Close,
     CommitPoint,
     Complete,
     EventRow,
     Fail,
+    Fence,
     Finish,
     Import,
     Lose,
@@ -72,8 +75,8 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _finish(point)
         case Close():
             return _close(point)
-        case Renew() | Release():
-            return _lease(point)
+        case Renew() | Release() | Fence() | Beat() | AskCancel():
+            return _leases(point)
         case Lose() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
         case Adopt() | Import():
@@ -82,13 +85,26 @@ def _steps(point: CommitPoint) -> list[Step]:
             return ending(point)
 
 
-def _lease(point: Renew | Release) -> list[Step]:
-    if isinstance(point, Release):
-        return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
-    return [
-        (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
-        for thread in point.threads
-    ]
+def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+    match point:
+        case Renew():
+            return [
+                (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
+                for thread in point.threads
+            ]
+        case Release():
+            return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
+        case Fence():
+            return [(do.FENCE_OFF, {"thread": point.thread, "generation": point.generation, "now": point.now})]
+        case Beat():
+            values: dict[str, Value] = {
+                "process": point.process,
+                "alive_until": point.alive_until,
+                "now": point.now,
+            }
+            return [(do.FORGET_PROCESSES, values), (do.BEAT, values)]
+        case AskCancel():
+            return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
 def _elsewhere(point: Lose | BeginEpoch | Rewind | Orphan) -> list[Step]:
@@ -155,6 +171,7 @@ def _accept(point: Accept) -> list[Step]:
         "visible": int(point.visible),
         "last_event": point.last_event,
         "turn": point.turn,
+        "process": point.process,
         "message_id": point.message.message_id,
         "message": _json(point.message),
         "weight": weight(items.UserItem(point.message)),

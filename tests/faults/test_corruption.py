@@ -38,20 +38,21 @@ async def _interrupted(directory: Path, *texts: str) -> list[Json]:
     return tasks
 
 
-async def test_a_poisoned_task_does_not_stop_the_recovery_of_others(tmp_path: Path) -> None:
+async def test_a_poisoned_task_ends_without_what_cannot_be_read_and_stops_no_other(tmp_path: Path) -> None:
     poisoned, fine = await _interrupted(tmp_path, f"hold {tmp_path} 1", f"hold {tmp_path} 2")
     _spoil(tmp_path, "UPDATE event SET payload = :words WHERE task = :task", poisoned["id"])
 
     async with local_gateway(_AGENT, tmp_path, clock=_later()) as gateway, a2a_http(gateway.url) as http:
         caller = A2A(http, "function")
-        assert why(await caller.get(fine["id"])) == failed(RESTARTED)
-        for work in (caller.get(poisoned["id"]), caller.send("hi", poisoned["contextId"], taskId=poisoned["id"])):
-            with pytest.raises(Refused) as refused:
-                await work
-            assert _WORDS not in str(refused.value.error)
+        for task in (fine, poisoned):
+            assert why(await caller.get(task["id"])) == failed(RESTARTED)
+        with pytest.raises(Refused):
+            async with caller.subscribe(poisoned["id"], after=0):
+                pass
         listed = (await caller.call("ListTasks"))["tasks"]
         other = await caller.send("hello")
 
+    assert _WORDS not in caller.seen.decode()
     assert {task["id"] for task in listed} == {poisoned["id"], fine["id"]}
     assert (why(other), text_of(other)) == (COMPLETED, knows("hello"))
 

@@ -184,6 +184,7 @@ async def test_two_processes_that_recover_at_once_end_a_turn_once(tmp_path: Path
     task_id = await left_behind(path, G, TextDelta("a"))
     async with running_core(path, prefix="two") as core:
         core.agent(ScriptedAdapter(G))
+        core.time.now = LATER
         [leftover] = await core.ledger.unfinished(LATER)
         async with asyncio.TaskGroup() as group:
             for _ in range(3):
@@ -209,9 +210,11 @@ async def test_a_log_that_cannot_be_read_stops_neither_the_start_nor_the_other_t
         database.execute("UPDATE event SET payload = ? WHERE task = ?", (payload, broken))
         database.commit()
     async with running_core(path, prefix="two", now=LATER) as core:
-        core.agent(ScriptedAdapter(G, says("fine")))
+        core.agent(ScriptedAdapter(G, says("fine"), says("here as well")))
         assert failed(await core.get(other))
         assert answer(await core.send("2", context="d")) == "fine"
+        assert failed(await core.get(broken))
+        assert answer(await core.send("3", context="c")) == "here as well"
 
 
 # --- ending a task that waits ---

@@ -62,6 +62,7 @@ ACCEPT = Accept(
     key=IdempotencyKey("header", "key-1"),
     event=EventRow("task-1", 1, 1, b'{"n":1}'),
     last_event=1,
+    process="process-1",
 )
 
 FOLLOW_UP = replace(

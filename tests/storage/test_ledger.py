@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Append, Conflict, EventRow, LedgerUnavailable
+from gateway.commits import Append, Conflict, EventRow, Fence, LedgerUnavailable, Renew
 from gateway.ports import LedgerFactory
 from storage.ledger import database_path, factory, open_ledger
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded, recorded
@@ -84,10 +84,37 @@ async def test_the_holder_that_lost_its_lease_cannot_complete(tmp_path: Path) ->
         taken = replace(
             PREPARE_WITHOUT_EVENT, generation=1, holder="process-2", turn="turn-2", service_call="call-2", now=9001
         )
+        with pytest.raises(Conflict, match="behind all earlier ones"):
+            await other.ledger.commit(taken)
+        ended = replace(FINISH, status="failed", state=None, events=EventRow("task-1", 3, 3, b"{}"), last_event=3)
+        await other.ledger.commit(Fence("thread-1", 1, 9001), ended)
+        with pytest.raises(Conflict):
+            await one.ledger.commit(COMPLETE)
+        taken = replace(taken, generation=2)
         await other.ledger.commit(taken)
         with pytest.raises(Conflict):
             await one.ledger.commit(COMPLETE)
-        await other.ledger.commit(replace(COMPLETE, generation=2, turn="turn-2", service_call="call-2"))
+        await other.ledger.commit(replace(COMPLETE, generation=3, turn="turn-2", service_call="call-2"))
+
+
+async def test_a_lease_that_was_renewed_is_not_taken_from_its_holder(tmp_path: Path) -> None:
+    async with recorded(tmp_path / "ledger.db") as database:
+        await database.ledger.commit(ACCEPT, PREPARE_WITHOUT_EVENT)
+        await database.ledger.commit(Renew(("thread-1",), "process-1", 9999))
+        with pytest.raises(Conflict):
+            await database.ledger.commit(Fence("thread-1", 1, 9001))
+
+
+async def test_its_version_changes_with_every_commit_of_any_process_and_with_nothing_else(tmp_path: Path) -> None:
+    async with recorded(tmp_path / "ledger.db") as one, recorded(tmp_path / "ledger.db") as other:
+        empty = await other.ledger.version()
+        await other.ledger.history("thread-1", unsent_only=False)
+        assert await other.ledger.version() == empty
+        await one.ledger.commit(ACCEPT)
+        accepted = await other.ledger.version()
+        assert accepted != empty
+        await other.ledger.commit(PREPARE_WITHOUT_EVENT)
+        assert await other.ledger.version() != accepted
 
 
 async def test_a_locked_database_can_be_read_and_is_written_again_later(tmp_path: Path) -> None:

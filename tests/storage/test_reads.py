@@ -8,6 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.commits import (
+    Append,
+    AskCancel,
+    Beat,
     Caller,
     CommitPoint,
     ContextRecord,
@@ -15,6 +18,7 @@ from gateway.commits import (
     EventRow,
     IdempotencyKey,
     NewItem,
+    OpenTurn,
     Release,
     Replay,
     StoredArtifact,
@@ -49,6 +53,7 @@ from tests.storage.conversation import (
     PREPARE,
     THREAD,
     Recorded,
+    rows,
     says,
 )
 
@@ -441,11 +446,16 @@ async def test_events_that_are_fewer_than_their_numbers_are_not_given_out(
 # --- recovery ---------------------------------------------------------------------------------------------------------
 
 
+ALIVE = Beat("process-1", 9000, 0)
+
 LEASED: list[tuple[str, tuple[CommitPoint, ...], int, list[str]]] = [
     ("nobody has prepared", (), 0, ["turn-1", "turn-2"]),
-    ("a holder lives", (PREPARE,), 9000, []),
-    ("a holder has died", (PREPARE,), 9001, ["turn-1", "turn-2"]),
-    ("a holder has given up", (PREPARE, Release("thread-1", "process-1")), 0, ["turn-1", "turn-2"]),
+    ("nobody has prepared, of a process that lives", (ALIVE,), 9000, []),
+    ("nobody has prepared, of a process that died", (ALIVE,), 9001, ["turn-1", "turn-2"]),
+    ("a holder lives", (PREPARE, ALIVE), 9000, []),
+    ("a holder has died", (PREPARE, ALIVE), 9001, ["turn-1", "turn-2"]),
+    ("a holder has died where others wait", (PREPARE, replace(ALIVE, alive_until=9999)), 9001, ["turn-1"]),
+    ("a holder has given up", (PREPARE, ALIVE, Release("thread-1", "process-1")), 0, ["turn-1"]),
     ("the first has ended", (PREPARE, COMPLETE, APPEND, replace(FINISH, state=None)), 9001, ["turn-2"]),
 ]
 
@@ -456,6 +466,40 @@ async def test_a_turn_that_nobody_runs_is_found(
 ) -> None:
     await ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), *after)
     assert [left.turn for left in await ledger.unfinished(now)] == found
+
+
+async def test_a_process_finds_its_own_turns_whoever_lives(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT, PREPARE, ALIVE)
+    assert [left.turn for left in await ledger.unfinished(0, "process-1")] == ["turn-1"]
+
+
+async def test_a_process_that_says_that_it_lives_forgets_those_that_do_not(
+    database: Recorded, ledger: SqliteLedger
+) -> None:
+    await ledger.commit(Beat("process-1", 9000, 0), Beat("process-2", 9500, 0))
+    await ledger.commit(Beat("process-2", 9900, 9001))
+    assert rows(database.path)["process"] == {("process-2",): {"id": "process-2", "alive_until": 9900}}
+
+
+async def test_open_turns_are_those_of_the_context_that_have_not_ended(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), PREPARE, APPEND, replace(FINISH, state=None))
+    assert await ledger.open_turns("context-1") == (OpenTurn("turn-2", "task-1", "thread-1"),)
+    assert await ledger.open_turns("context-2") == ()
+
+
+async def test_a_process_is_told_which_of_its_turns_it_is_asked_to_cancel(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT, PREPARE)
+    assert await ledger.cancels_asked("process-1") == ()
+    await ledger.commit(AskCancel(("turn-1", "turn-9")))
+    assert await ledger.cancels_asked("process-1") == ("task-1",)
+    assert await ledger.cancels_asked("process-2") == ()
+
+
+async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_out(ledger: SqliteLedger) -> None:
+    await ledger.commit(replace(ACCEPT, event=None))
+    assert await ledger.latest_events(("task-1", "task-2")) == {"task-1": 0}
+    await ledger.commit(Append(EventRow("task-1", 1, 3, b"{}\n{}\n{}")))
+    assert await ledger.latest_events(("task-1",)) == {"task-1": 3}
 
 
 async def test_a_turn_that_is_found_comes_with_its_task_and_caller(ledger: SqliteLedger) -> None:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from gateway.commits import CommitPoint, Complete, Fail, MeasuredCall, NewItem
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, Ownership, ReasoningItem, StorageOwner
-from gateway.model import Json, Part
+from gateway.model import Json, Part, TaskState
 from gateway.projection import project
 from gateway.reduction import Window
 from storage import queries
-from tests.storage.conversation import ACCEPT, COMPLETE, FOLLOW_UP, PREPARE, THREAD, Recorded, says
+from tests.storage.conversation import ACCEPT, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, says
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 KEPT = replace(THREAD, owner=StorageOwner.GATEWAY, handle_kind=HandleKind.NONE)
@@ -55,13 +55,15 @@ class Talk:
         )
         self._generation += 1
         said = tuple(NewItem(item, replayable=not fails) for item in items)
+        ends = replace(FINISH, turn=turn, task=f"task-{self._ran}", events=None, state=TaskState.COMPLETED)
         if fails:
             self.points.append(Fail("thread-1", self._generation, turn, call, "failed", "cut", said, 1))
+            self.points.append(ends)
             return
         done: Complete = replace(
             COMPLETE, turn=turn, service_call=call, generation=self._generation, handle_out=None, items=said, sent=()
         )
-        self.points.append(replace(done, tool_calls=(), usage=usage, weight=weight))
+        self.points += [replace(done, tool_calls=(), usage=usage, weight=weight), ends]
         self._generation += 1
 
     def turn(self, text: str, *items: Item) -> None:

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.commits import CommitPoint, Pending
+from gateway.model import TaskState
 from storage import compiled as do
 from storage import units
 from storage.ledger import SqliteLedger, open_ledger
@@ -19,13 +20,14 @@ AGAIN = (
     FOLLOW_UP,
     replace(PREPARE, turn="turn-2", service_call="call-2", generation=2, handle_in="resp-1", now=2100, event=None),
 )
+ASKS = replace(FINISH, state=TaskState.INPUT_REQUIRED, events=None)
 STARTED = Pending("call-1", "resp-1")
 ENDS = (COMPLETE, replace(FINISH, events=None))
 FAILS = (FAIL, replace(FINISH, status="failed", events=None))
 
 UNITS: dict[str, tuple[list[tuple[CommitPoint, ...]], list[int]]] = {
     "a first turn begins at once": ([BEGIN], [2]),
-    "a later turn begins at once": ([BEGIN, (*ENDS[:1],), AGAIN], [2, 0, 1]),
+    "a later turn begins at once": ([BEGIN, (*ENDS[:1], ASKS), AGAIN], [2, 1, 0]),
     "a call is named and completed": ([BEGIN, (STARTED, *ENDS)], [2, 2]),
     "a call is named and fails": ([BEGIN, (STARTED, *FAILS)], [2, 2]),
     "a call that was named completes": ([BEGIN, (STARTED,), ENDS], [2, 0, 1]),
@@ -62,3 +64,9 @@ def test_a_turn_that_only_waits_is_not_begun() -> None:
 def test_a_call_of_another_turn_does_not_settle_this_one() -> None:
     steps = whole([replace(COMPLETE, turn="turn-9"), FINISH])
     assert do.FORGET_CALLS in [statement for statement, _ in shortened(steps)]
+
+
+def test_several_turns_in_one_unit_are_left_as_they_are() -> None:
+    one = (*BEGIN, STARTED, *ENDS)
+    other = tuple(replace(point, turn="turn-2") if hasattr(point, "turn") else point for point in one)
+    assert shortened(whole([*one, *other])) == whole([*one, *other])

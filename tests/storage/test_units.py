@@ -92,6 +92,8 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
                 "thread": "thread-1",
                 "number": 1,
                 "status": "accepted",
+                "process": "process-1",
+                "cancel_asked": 0,
                 "accepted_at": 1000,
             }
         },
@@ -138,6 +140,8 @@ async def test_a_follow_up_sets_its_task_to_work_and_opens_the_next_turn(databas
                 "thread": "thread-1",
                 "number": 2,
                 "status": "accepted",
+                "process": "process-1",
+                "cancel_asked": 0,
                 "accepted_at": 2000,
             }
         },
@@ -248,7 +252,8 @@ async def test_a_later_preparation_keeps_the_lease_and_the_generation(
     ],
 )
 async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | None) -> None:
-    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []))
+    ended = replace(FINISH, state=None, events=None)
+    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []), ended)
     taken = replace(
         PREPARE,
         generation=1 if lease else 0,
@@ -260,6 +265,14 @@ async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | Non
     )
     changed = await database.changed_by(taken)
     assert changed["thread"]["thread-1"]["generation"] == (2 if lease else 1)
+
+
+async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_ended(database: Recorded) -> None:
+    await database.ledger.commit(ACCEPT, FOLLOW_UP)
+    second = replace(PREPARE, turn="turn-2", service_call="call-2", event=None)
+    with pytest.raises(Conflict, match="behind all earlier ones"):
+        await database.ledger.commit(second)
+    await database.ledger.commit(replace(FINISH, state=None, events=None), second)
 
 
 async def test_a_pending_handle_is_noted_without_moving_the_thread(database: Recorded) -> None:

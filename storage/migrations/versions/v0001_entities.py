@@ -39,6 +39,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_delete_job_due_at", "delete_job", ["due_at"], unique=False)
     op.create_table(
+        "process",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("alive_until", _INTEGER, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_process")),
+        sqlite_strict=True,
+    )
+    op.create_index("ix_process_alive_until", "process", ["alive_until"], unique=False)
+    op.create_table(
         "secret",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("value", sa.LargeBinary(), nullable=False),
@@ -140,6 +148,8 @@ def upgrade() -> None:
         sa.Column("base_generation", _INTEGER, nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("failure_class", sa.Text(), nullable=True),
+        sa.Column("process", sa.Text(), server_default="", nullable=False),
+        sa.Column("cancel_asked", _INTEGER, server_default="0", nullable=False),
         sa.Column("accepted_at", _INTEGER, nullable=False),
         sa.Column("ended_at", _INTEGER, nullable=True),
         sa.Column("last_event", _INTEGER, nullable=True),
@@ -155,13 +165,16 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name=op.f("ck_turn_record")
         ),
+        sa.CheckConstraint("cancel_asked IN (0, 1)", name=op.f("ck_turn_cancel_asked")),
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_turn_task")),
         sa.ForeignKeyConstraint(["thread"], ["thread.id"], name=op.f("fk_turn_thread")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_turn")),
         sa.UniqueConstraint("thread", "number", name=op.f("uq_turn_thread_number")),
         sqlite_strict=True,
     )
-    op.create_index("ix_turn_open", "turn", ["task"], unique=False, sqlite_where=sa.text("ended_at IS NULL"))
+    op.create_index(
+        "ix_turn_open", "turn", ["thread", "number"], unique=False, sqlite_where=sa.text("ended_at IS NULL")
+    )
     op.create_index("ix_turn_task", "turn", ["task"], unique=False)
     op.create_table(
         "input",

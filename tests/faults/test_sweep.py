@@ -1,0 +1,275 @@
+"""The process dies at every point, one after another: the K-th commit (before it, behind it, when it has been shown) and
+the K-th phase of a backend call. Then it starts again, and everything that must hold does.
+
+The points are not listed here: a run with K = 1, 2, 3, ... is made until one ends untouched.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from gateway.failpoints import VARIABLE
+from gateway.testing.responses_server import ResponsesServer
+from gateway.testing.scripts import Conversation, Pause, Say, Step
+from gateway.testing.serving import serve
+from tests.a2a_client import A2A, Json, Refused, a2a_http, text_of, user_message, why
+from tests.faults.zygote import Zygote, zygote
+from tests.invariants import violations
+
+_BOUND_SECONDS = 300
+_FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
+
+
+@dataclass(slots=True)
+class Backend:
+    """Answers with all that was said. To `two` it says the first word and waits until `go`."""
+
+    url: str = ""
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_at: str = ""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def script(self, conversation: Conversation) -> Iterator[Step]:
+        whole = " | ".join(conversation.user_texts)
+        if conversation.text == self.stop_at:
+            self.reached.set()
+            yield Pause(asyncio.Event())
+        if conversation.text == "two":
+            yield Say(whole[:1])
+            yield Pause(self.go)
+            yield Say(whole[1:])
+        else:
+            yield Say(whole)
+
+
+@asynccontextmanager
+async def _backend() -> AsyncIterator[Backend]:
+    backend = Backend()
+    async with serve(ResponsesServer(backend.script).app) as url:
+        backend.url = url
+        yield backend
+
+
+def _configure(folder: Path, backend: Backend, owner: str) -> Path:
+    folder.mkdir()
+    file = folder / "gateway.yaml"
+    file.write_text(
+        "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
+        f"  agent: {{type: openai-responses, model: m, base_url: '{backend.url}/v1', history: {{owner: {owner}}}}}\n"
+    )
+    return file
+
+
+@dataclass(slots=True)
+class Story:
+    """What the client knows. `tasks` are those that it was told of, as it saw them last; `whole`: nothing broke."""
+
+    tasks: dict[str, Json] = field(default_factory=dict)
+    deleted: bool = False
+    whole: bool = False
+
+
+async def _live_through(http: httpx2.AsyncClient, backend: Backend, story: Story) -> None:
+    """Two turns, the second with a third one behind it; then a context that is deleted."""
+    caller = A2A(http, "agent")
+    try:
+        story.tasks["one"] = await caller.send("one", "c")
+        http.headers["Idempotency-Key"] = "k"
+        async with caller.stream("two", "c") as stream:
+            del http.headers["Idempotency-Key"]
+            seen = await stream.read(1)
+            if not seen:
+                return
+            story.tasks["two"] = seen[0].event["task"]
+            await stream.read(2)
+            queued = {"returnImmediately": True}
+            message = user_message("three", "c")
+            story.tasks["three"] = (await caller.call("SendMessage", message=message, configuration=queued))["task"]
+            backend.go.set()
+            await stream.rest()
+            if stream.cut:
+                return
+        async with caller.subscribe(story.tasks["three"]["id"], after=0) as stream:
+            await stream.rest()
+        for text in ("two", "three"):
+            story.tasks[text] = await caller.get(story.tasks[text]["id"])
+        story.tasks["gone"] = await caller.send("gone", "d")
+        response = await http.delete("/admin/api/v1/contexts/d")
+        story.deleted = response.status_code == 204
+        story.whole = True
+    except httpx2.TransportError:
+        return
+    finally:
+        http.headers.pop("Idempotency-Key", None)
+        backend.go.set()
+
+
+def _time_passes(database: Path) -> None:
+    """Every lease has run out."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
+        connection.execute("UPDATE process SET alive_until = 0")
+        connection.commit()
+
+
+def _accepted(database: Path) -> list[str]:
+    """The texts of all messages of context c, in the order of their turns."""
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute(
+            "SELECT json_extract(payload, '$.parts[0].text') FROM input JOIN turn ON turn.id = turn"
+            " JOIN thread ON thread.id = turn.thread JOIN context ON context.id = thread.context"
+            " WHERE public_id = 'c' ORDER BY turn.number"
+        ).fetchall()
+    return [text for (text,) in rows]
+
+
+async def _check(http: httpx2.AsyncClient, database: Path, story: Story) -> None:
+    """What was acknowledged is there and has ended; a repeat runs once; the next turn knows all that was said."""
+    caller = A2A(http, "agent")
+    assert violations(database) == []
+    for text, seen in story.tasks.items():
+        if text == "gone":
+            continue
+        now = await caller.get(seen["id"])
+        assert now["status"]["state"] in _FINAL, text
+        assert now["history"][0]["parts"] == [{"text": text}]
+        if seen["status"]["state"] in _FINAL:
+            assert now == seen
+    accepted = _accepted(database)
+    assert sorted(set(accepted) | story.tasks.keys() - {"gone"}) == sorted(accepted)
+    await _check_deleted(http, database, story)
+
+    http.headers["Idempotency-Key"] = "k"
+    repeated = await caller.send("two", "c")
+    del http.headers["Idempotency-Key"]
+    if "two" in story.tasks:
+        assert repeated["id"] == story.tasks["two"]["id"]
+    if "two" not in accepted:
+        accepted.append("two")
+    assert _accepted(database) == accepted
+
+    following = await caller.send("next", "c")
+    assert why(following) == ("TASK_STATE_COMPLETED", "")
+    assert text_of(following) == " | ".join([*accepted, "next"])
+    assert violations(database) == []
+
+
+async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story) -> None:
+    """A deletion that was confirmed is one; another has happened as a whole or not at all."""
+    with closing(sqlite3.connect(database)) as connection:
+        state = connection.execute("SELECT state FROM context WHERE public_id = 'd'").fetchone()
+        turns = connection.execute(
+            "SELECT count(*) FROM turn JOIN thread ON thread.id = turn.thread JOIN context ON context.id = context"
+            " WHERE public_id = 'd'"
+        ).fetchone()[0]
+    assert turns == (1 if state == ("open",) else 0)
+    if story.deleted:
+        assert state == ("deleted",)
+    if state == ("deleted",):
+        with pytest.raises(Refused):
+            await A2A(http, "agent").send("more", "d")
+
+
+async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pattern: str) -> list[str]:
+    """The points that killed, in order: one in each run, until a run ends untouched."""
+    points: list[str] = []
+    for number in count(1):
+        file = _configure(folder, backend, owner)
+        backend.go = asyncio.Event()
+        story = Story()
+        child = await parent.fork(file, f"{pattern}:{number}")
+        if await child.ready():
+            async with a2a_http(child.url.result()) as http:
+                await _live_through(http, backend, story)
+        if story.whole:
+            assert {task["status"]["state"] for task in story.tasks.values()} == {"TASK_STATE_COMPLETED"}
+            assert set(story.tasks) == {"one", "two", "three", "gone"}
+            assert story.deleted
+            await child.kill()
+        else:
+            await child.dead()
+            points.append(child.point())
+        _time_passes(folder / "gateway.db")
+        again = await parent.serving(file)
+        async with a2a_http(again.url.result()) as http:
+            await _check(http, folder / "gateway.db", story)
+        await again.kill()
+        shutil.rmtree(folder)
+        if story.whole:
+            break
+    return points
+
+
+@pytest.mark.parametrize("owner", ["backend", "gateway"])
+async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
+    tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        # How the events are grouped, and so how many points there are, differs from run to run: the last ones apart.
+        points = await _sweep(tmp_path / "all", backend, parent, owner, "*")
+        points += await _sweep(tmp_path / "last", backend, parent, owner, "deletecontext*")
+    with capsys.disabled():
+        print(f"\n{len(points)} points of {VARIABLE} were tried with the history at the {owner}")  # noqa: T201
+    assert {point.rpartition(".")[0] for point in points} >= {"accept+prepare", "accept+beat", "prepare", "call"}
+    assert points[-2:] == ["deletecontext.before", "deletecontext.stored"]
+    assert {point.rpartition(".")[2] for point in points} == {
+        *("before", "stored", "shown"),
+        *("prepared", "first", "completed"),
+    }
+
+
+@pytest.mark.parametrize("owner", ["backend", "gateway"])
+async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_nothing(
+    tmp_path: Path, owner: str
+) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        file = _configure(tmp_path / "one", backend, owner)
+        child = await parent.serving(file)
+        story = Story()
+        backend.stop_at = "two"
+        async with a2a_http(child.url.result()) as http, asyncio.TaskGroup() as group:
+            living = group.create_task(_live_through(http, backend, story))
+            await backend.reached.wait()
+            await child.kill()
+            await living
+        backend.stop_at = ""
+        _time_passes(file.parent / "gateway.db")
+        again = await parent.serving(file)
+        async with a2a_http(again.url.result()) as http:
+            await _check(http, file.parent / "gateway.db", story)
+
+
+async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp_path: Path) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        story, file = Story(), _configure(tmp_path / "one", backend, "backend")
+        database = file.parent / "gateway.db"
+        child = await parent.serving(file)
+        backend.stop_at = "three"
+        async with a2a_http(child.url.result()) as http, asyncio.TaskGroup() as group:
+            living = group.create_task(_live_through(http, backend, story))
+            await backend.reached.wait()
+            await child.kill()
+            await living
+        backend.stop_at = ""
+        tried = 0
+        for number in count(1):
+            _time_passes(database)
+            child = await parent.fork(file, f"*finish*:{number}")
+            if await child.ready():
+                break
+            tried += 1
+            assert await child.dead() == -9
+            assert violations(database, settled=False) == []
+        assert tried >= 2
+        await child.kill()
+        again = await parent.serving(file)
+        async with a2a_http(again.url.result()) as http:
+            await _check(http, database, story)

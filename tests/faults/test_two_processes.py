@@ -1,0 +1,222 @@
+"""Two gateways on one database, many contexts, and one of the two is killed, or stands still, again and again: nothing that
+was acknowledged is lost, no chain is forked, every task ends.
+
+A short night by default. For a long one: `TORTURE_CONTEXTS=200 TORTURE_SECONDS=60`, and `TORTURE_SEED` to see one again.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from gateway.testing.responses_server import ResponsesServer
+from gateway.testing.scripts import Conversation, Delay, Say, Step
+from gateway.testing.serving import serve
+from tests.a2a_client import A2A, Json, Refused, text_of, user_message
+from tests.faults.zygote import Forked, Zygote, zygote
+from tests.invariants import violations
+
+pytestmark = pytest.mark.xdist_group("torture")
+
+CONTEXTS = int(os.environ.get("TORTURE_CONTEXTS", "24"))
+SECONDS = float(os.environ.get("TORTURE_SECONDS", "6"))
+SEED = int(os.environ.get("TORTURE_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+
+LEASE_SECONDS = 2.0
+_ENDS_WITHIN_SECONDS = 10 * LEASE_SECONDS
+"""A lease to run out, an upkeep to come round, and two busy cores: state of the task, not a promise of speed."""
+
+_FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
+
+AGENTS = ("chained", "kept")
+
+
+def _script(conversation: Conversation) -> Iterator[Step]:
+    yield Say(" | ".join(conversation.user_texts), chunks=3)
+    yield Delay(0.02)
+
+
+@dataclass(slots=True)
+class Night:
+    """`acked` are the tasks that a client was told of, by the message's text. Both gateways, as they are now."""
+
+    parent: Zygote
+    file: Path
+    chance: random.Random
+    gateways: list[Forked] = field(default_factory=list)
+    clients: list[httpx2.AsyncClient] = field(default_factory=list)
+    opened: list[httpx2.AsyncClient] = field(default_factory=list)
+    acked: dict[str, Json] = field(default_factory=dict)
+    ended: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    stops: int = 0
+    refused: int = 0
+    cut: int = 0
+    texts: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def caller(self, agent: str) -> A2A:
+        """At one gateway or the other."""
+        return A2A(self.chance.choice(self.clients), agent)
+
+
+def _context(number: int) -> tuple[str, str]:
+    return AGENTS[number % 2], f"context-{number}"
+
+
+async def _talk(night: Night, number: int, over: asyncio.Event) -> None:
+    """One client of one context: messages of all kinds, one after another, wherever they end up."""
+    agent, context = _context(number)
+    while not over.is_set():
+        text = f"{number}.{next(night.texts)}"
+        kind = night.chance.random()
+        caller = night.caller(agent)
+        try:
+            if kind < 0.5:
+                night.acked[text] = await caller.send(text, context)
+            elif kind < 0.8:
+                message = user_message(text, context)
+                result = await caller.call("SendMessage", message=message, configuration={"returnImmediately": True})
+                night.acked[text] = result["task"]
+                if kind < 0.6:
+                    await night.caller(agent).call("CancelTask", id=result["task"]["id"])
+            else:
+                await _stream(night, caller, agent, context, text)
+        except httpx2.TransportError:
+            night.cut += 1
+            await asyncio.sleep(0.05)
+        except Refused:
+            night.refused += 1
+            await asyncio.sleep(0.05)
+
+
+async def _stream(night: Night, caller: A2A, agent: str, context: str, text: str) -> None:
+    """And another stream on the same task, at any gateway: both must show the same events."""
+    async with caller.stream(text, context) as stream:
+        seen = await stream.read(1)
+        if not seen:
+            return
+        night.acked[text] = seen[0].event["task"]
+        async with night.caller(agent).subscribe(seen[0].event["task"]["id"], after=seen[0].number) as other:
+            await other.rest()
+        await stream.rest()
+    own, watched = seen[1:], other.frames[1:]
+    assert watched[: len(own)] == own[: len(watched)]
+
+
+async def _kill(night: Night, over: asyncio.Event) -> None:
+    """One of the two dies and another takes its place, or it stands still until its leases have run out. Never both."""
+    while not over.is_set():
+        await asyncio.sleep(night.chance.uniform(0.2, 1.5))
+        index = night.chance.randrange(2)
+        if night.chance.random() < 0.25:
+            night.gateways[index].signal(signal.SIGSTOP)
+            await asyncio.sleep(1.5 * LEASE_SECONDS)
+            night.gateways[index].signal(signal.SIGCONT)
+            night.stops += 1
+        else:
+            await night.gateways[index].kill()
+            night.kills += 1
+            await _start(night, index)
+
+
+async def _start(night: Night, index: int) -> None:
+    child = await night.parent.serving(night.file)
+    client = httpx2.AsyncClient(
+        base_url=child.url.result(), headers={"A2A-Version": "1.0"}, timeout=60, trust_env=False
+    )
+    night.opened.append(client)
+    if index < len(night.gateways):
+        night.gateways[index], night.clients[index] = child, client
+    else:
+        night.gateways.append(child)
+        night.clients.append(client)
+
+
+async def _settled(night: Night, database: Path) -> None:
+    async with asyncio.timeout(_ENDS_WITHIN_SECONDS):
+        while any("still" in violation for violation in violations(database)):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, file = tmp_path / "gateway.db", tmp_path / "gateway.yaml"
+    async with (
+        asyncio.timeout(240 + 5 * SECONDS),
+        serve(ResponsesServer(_script).app) as backend,
+        zygote() as parent,
+    ):
+        file.write_text(
+            "version: 1\nserver: {port: 0}\n"
+            f"storage: {{url: 'sqlite:///gateway.db', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\nagents:\n"
+            f"  chained: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}\n"
+            f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
+        )
+        night = Night(parent, file, random.Random(SEED))
+        for index in range(2):
+            await _start(night, index)
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for number in range(CONTEXTS):
+                group.create_task(_talk(night, number, over))
+            killing = group.create_task(_kill(night, over))
+            await asyncio.sleep(SECONDS)
+            over.set()
+            await killing
+        await _settled(night, database)
+
+        assert violations(database) == []
+        await _all_is_there(night)
+        await _every_context_goes_on(night)
+        assert violations(database) == []
+        for client in night.opened:
+            await client.aclose()
+    with capsys.disabled():
+        print(f"\nseed {SEED}: {CONTEXTS} contexts, {SECONDS:g} s, {night.kills} kills, {night.stops} stops")  # noqa: T201
+        print(f"{len(night.acked)} acknowledged, {dict(night.ended)}, {night.cut} cut, {night.refused} refused")  # noqa: T201
+    assert night.kills + night.stops >= 2
+    assert night.ended["TASK_STATE_COMPLETED"] > 0
+
+
+async def _all_is_there(night: Night) -> None:
+    for text, seen in night.acked.items():
+        agent, _ = _context(int(text.partition(".")[0]))
+        task = await night.caller(agent).get(seen["id"])
+        state = task["status"]["state"]
+        night.ended[state] += 1
+        assert state in _FINAL
+        assert task["history"][0]["parts"] == [{"text": text}]
+        if seen["status"]["state"] in _FINAL:
+            assert task == seen
+
+
+async def _every_context_goes_on(night: Night) -> None:
+    """The backend's answer is all that it was ever told in the conversation: every message once, in order."""
+    for number in range(CONTEXTS):
+        agent, context = _context(number)
+        told = text_of(await night.caller(agent).send(f"{number}.last", context)).split(" | ")
+        listed = [task["history"][0]["parts"][0]["text"] for task in await _tasks(night.caller(agent), context)]
+        assert len(told) == len(set(told))
+        assert sorted(told) == sorted(listed)
+        mine = [text for text in night.acked if text.startswith(f"{number}.")]
+        assert [text for text in told if text in mine] == [text for text in mine if text in told] == mine
+
+
+async def _tasks(caller: A2A, context: str) -> list[Json]:
+    found: list[Json] = []
+    token = ""
+    while True:
+        page = await caller.call("ListTasks", contextId=context, pageSize=100, pageToken=token)
+        found += page["tasks"]
+        token = page["nextPageToken"]
+        if not token:
+            return found

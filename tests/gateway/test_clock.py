@@ -1,6 +1,10 @@
 """Time as A2A writes it, and back."""
 
 import re
+import subprocess
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -49,3 +53,27 @@ def test_the_clock_of_a_process_gives_random_ids_and_the_time() -> None:
     assert clock.row_id()[16:] != clock.row_id()[16:]
     assert clock.now() > 1_700_000_000_000
     assert clock.monotonic() <= clock.monotonic()
+
+
+def test_ids_do_not_repeat_also_not_between_threads() -> None:
+    clock = Clock()
+    with ThreadPoolExecutor(4) as pool:
+        ids = [one for some in pool.map(lambda _: [clock.new_id() for _ in range(2000)], range(8)) for one in some]
+    assert len(set(ids)) == 16_000
+    assert {uuid.UUID(one).version for one in ids} == {4}
+    assert len({clock.row_id()[16:] for _ in range(2000)}) == 2000
+
+
+def test_a_forked_process_gives_out_other_ids() -> None:
+    script = """
+import os
+from gateway.clock import Clock
+clock = Clock()
+clock.new_id()
+child = os.fork()
+print(clock.new_id(), flush=True)
+if child:
+    os.waitpid(child, 0)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert len(set(told)) == 2

@@ -6,6 +6,7 @@ PYTHON ?=
 VENV ?= .venv
 CONFIG ?= gateway.yaml
 TESTS ?= tests
+ROUNDS ?= 2
 
 UV_VERSION := 0.13.8
 PRIVATE_UV := .uv/bin/uv
@@ -81,4 +82,4 @@ fmt: $(STAMP) ## format, and mend what ruff can mend
 bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
 	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
 	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,floor,a2a-sdk,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio \
-	  --scenarios all --rounds 2 --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json
+	  --scenarios all --rounds $(ROUNDS) --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json

@@ -1,6 +1,7 @@
 """Time and ids, injected wherever a decision needs them. Law: nothing else asks the system for either."""
 
 import os
+import secrets
 import time
 import uuid
 from collections import deque
@@ -61,4 +62,4 @@ class Clock:
     monotonic: Callable[[], float] = time.monotonic
     new_id: Callable[[], str] = lambda: str(uuid.UUID(bytes=_random(), version=4))
     row_id: Callable[[], str] = lambda: f"{time.time_ns():016x}{_random()[:8].hex()}"
-    correlation_id: Callable[[], str] = lambda: _random()[:8].hex()
+    correlation_id: Callable[[], str] = lambda: secrets.token_hex(8)

@@ -129,6 +129,8 @@ def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
     """Used by one thread at a time, which is not the one that opens it."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=busy_timeout_ms / 1000, check_same_thread=False)
     connection.execute("PRAGMA query_only = 1")
+    # 16 MB at most: what is read often should not be fetched from the file again and again.
+    connection.execute("PRAGMA cache_size = -16000")
     return connection
 
 

@@ -23,7 +23,7 @@ _GROUP = 256
 """Units in one transaction, so that none waits long for its neighbours."""
 
 _BUSY = 0.0005
-_LINGER = 0.002
+_LINGER = 0.003
 """Seconds. A unit that comes `_BUSY` after a commit is one of many: the group grows for `_LINGER` before it is written.
 
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. One that is idle

@@ -1,5 +1,6 @@
 """The gateway in front of OGX, which keeps conversations, with aimock as its model."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -128,6 +129,43 @@ async def test_a_lost_chain_is_an_error_and_never_a_fresh_start(
     assert lost in _handles(gateway)
     assert why(elsewhere) == COMPLETED
     assert lost.encode() not in chained.seen
+
+
+async def test_a_lost_chain_is_told_again_where_that_is_allowed(
+    ogx_proxy: RecordingProxy, ogx_peer: Peer, start_local: StartLocal
+) -> None:
+    agent = f"type: openai-responses, model: openai/gpt-4, base_url: '{ogx_proxy.url}', on_lost_handle: rebuild"
+    gateway = await start_local(f"chained: {{{agent}}}")
+    async with a2a_http(gateway.url) as http:
+        chained = A2A(http, "chained")
+        first = await chained.send("one")
+        lost = response_id(ogx_proxy.exchanges[0])
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            (await client.delete(f"{ogx_peer.url}/responses/{lost}")).raise_for_status()
+        second = await chained.send("two", first["contextId"])
+        third = await chained.send("three", first["contextId"])
+
+    assert [why(task) for task in (second, third)] == [COMPLETED, COMPLETED]
+    told_again = (None, [user("one"), assistant(_HELLO), user("two")])
+    assert steps(ogx_proxy)[-2:] == [told_again, (response_id(ogx_proxy.exchanges[-2]), [user("three")])]
+    assert {handle for handle, _ in steps(ogx_proxy)[1:-2]} == {lost}
+
+
+async def test_messages_that_come_together_run_one_after_another_in_their_order(
+    ogx_proxy: RecordingProxy, start_local: StartLocal
+) -> None:
+    gateway = await start_local(_agents(ogx_proxy.url))
+    async with a2a_http(gateway.url) as http:
+        chained = A2A(http, "chained")
+        context = (await chained.send("first"))["contextId"]
+        tasks = await asyncio.gather(*(chained.send(text, context) for text in ("slow", "two", "three")))
+
+    assert [why(task) for task in tasks] == [COMPLETED] * 3
+    sent = steps(ogx_proxy)
+    assert sorted(items[0]["content"][0]["text"] for _, items in sent[1:]) == ["slow", "three", "two"]
+    # Each goes on from the response before it: no two from the same one.
+    ids = [response_id(exchange) for exchange in ogx_proxy.exchanges]
+    assert [handle for handle, _ in sent] == [None, *ids[:-1]]
 
 
 async def test_a_rate_limit_that_ogx_hides_in_a_200_is_told_as_one(

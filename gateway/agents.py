@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
 from gateway.ports import Adapter
+from gateway.toolset import Toolset
 
 _RESERVED = "tasks"
 
@@ -32,6 +33,13 @@ class AgentPolicies:
     turn_timeout: float = 900.0
     history_messages: int | None = None
     history_tokens: int | None = None
+    tool_rounds: int = 20
+    parallel_tools: int = 8
+    unknown_tool: Literal["error_result", "fail"] = "error_result"
+    round_limit_action: Literal["final_call_without_tools", "fail"] = "final_call_without_tools"
+    mixed_batch: Literal["eager", "hold"] = "eager"
+    new_task_while_waiting: Literal["reject", "supersede"] = "reject"
+    approval_timeout: float = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class Agent:
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     policies: AgentPolicies = field(default_factory=AgentPolicies)
+    toolset: Toolset | None = None
 
 
 class Agents:

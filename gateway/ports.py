@@ -29,6 +29,7 @@ from gateway.commits import (
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
 from gateway.portable import ContextDocument
+from gateway.tool_port import ToolDeclaration
 
 # --- what an adapter is asked -----------------------------------------------------------------------------------------
 
@@ -37,8 +38,9 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     """One request to the backend, decided by the core.
 
     `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
-    whole view when it is GATEWAY. The last one is always a UserItem. `handle` is None on the first call of a chain and
-    for owner GATEWAY. `state` is the adapter's own JSON, as its last completed call left it. `context_id` is an opaque
+    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran.
+    `tools` are those that the model may call besides the backend's own; they go with every call, as instructions do.
+    `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last completed call left it. `context_id` is an opaque
     label. `deadline` is seconds of the monotonic clock. `owner` is who keeps this very conversation, where that is not
     who the adapter's `ownership` names: only for an adapter that says it can do `either`.
     """
@@ -54,6 +56,7 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     accepted_output_modes: tuple[str, ...]
     deadline: float
     owner: StorageOwner | None = None
+    tools: tuple[ToolDeclaration, ...] = ()
 
 
 # --- what an adapter answers ------------------------------------------------------------------------------------------

@@ -40,9 +40,10 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
     whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran.
     `tools` are those that the model may call besides the backend's own; they go with every call, as instructions do.
-    `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last completed call left it. `context_id` is an opaque
-    label. `deadline` is seconds of the monotonic clock. `owner` is who keeps this very conversation, where that is not
-    who the adapter's `ownership` names: only for an adapter that says it can do `either`.
+    `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last
+    completed call left it. `context_id` is an opaque label. `deadline` is seconds of the monotonic clock. `owner` is who
+    keeps this very conversation, where that is not who the adapter's `ownership` names: only for an adapter that says it
+    can do `either`.
     """
 
     handle: str | None

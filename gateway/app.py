@@ -176,7 +176,7 @@ async def running(
         fanout = Fanout(_stream_limits(config))
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
         if failpoints is not None:
-            runner.call = failpoints.call
+            runner.guard(failpoints.call)
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
         deletions = Deletions(ledger, lambda: front.agents, clock)

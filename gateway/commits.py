@@ -90,7 +90,10 @@ class NewItem(msgspec.Struct, frozen=True):
 
 
 class NewToolCall(msgspec.Struct, frozen=True):
-    """A tool call that the backend made itself, with its outcome. `id` is the public, gateway-made one."""
+    """A tool call of a completed service call; `outcome` is that of one that has ended. `id` is the public one.
+
+    `asked`: it needs a yes before it runs.
+    """
 
     id: str
     sequence: int
@@ -100,6 +103,7 @@ class NewToolCall(msgspec.Struct, frozen=True):
     executor: str
     status: str
     outcome: Json
+    asked: bool = False
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -186,6 +190,56 @@ class Fail(msgspec.Struct, frozen=True):
     error_class: str
     items: tuple[NewItem, ...]
     now: int
+
+
+class ToolStarts(msgspec.Struct, frozen=True):
+    """C4: a tool call is about to run. Its approval, where it needed one, is used up by this.
+
+    Hits no row when it runs already, has ended, or may not run.
+    """
+
+    thread: str
+    generation: int
+    tool_call: str
+    now: int
+
+
+class ToolEnds(msgspec.Struct, frozen=True):
+    """C5: a tool call has its outcome. Hits no row when it had one already."""
+
+    thread: str
+    generation: int
+    turn: str
+    service_call: str
+    tool_call: str
+    status: str
+    outcome: Json
+    item: NewItem
+
+
+class Suspend(msgspec.Struct, frozen=True):
+    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so."""
+
+    task: str
+    turn: str
+    thread: str
+    state: TaskState
+    message: Message
+    events: EventRow | None
+    now: int
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A turn that waited goes on, on the holder's lease. `process` runs it."""
+
+    thread: str
+    generation: int
+    holder: str
+    lease_until: int
+    turn: str
+    task: str
+    now: int
+    event: EventRow | None
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -381,6 +435,10 @@ CommitPoint = (
     | Pending
     | Complete
     | Fail
+    | ToolStarts
+    | ToolEnds
+    | Suspend
+    | Resume
     | Finish
     | Close
     | Append
@@ -442,6 +500,21 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     task: TaskRecord
     caller: Caller
     expired: bool = True
+
+
+class ToolCallRecord(msgspec.Struct, frozen=True):
+    """A tool call of a turn. `round` is the number of its service call, `at` when that was complete."""
+
+    id: str
+    service_call: str
+    round: int
+    at: int
+    sequence: int
+    external_id: str
+    name: str
+    arguments: str
+    executor: str
+    status: str
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

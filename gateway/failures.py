@@ -8,6 +8,10 @@ INTERNAL = "internal"
 HANDLE_MISSING = "backend-state-lost"
 UNKNOWN_TOOL = "unknown-tool"
 OWNER_CONFLICT = "owner-conflict"
+ROUND_LIMIT = "tool-round-limit"
+TOOLS_FAILING = "tools-failing"
+TOOLS_UNAVAILABLE = "tools-unavailable"
+TOOL_OUTCOME_UNKNOWN = "tool-outcome-unknown"
 
 _TEXTS: dict[str, str] = {
     ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
@@ -29,6 +33,10 @@ _TEXTS: dict[str, str] = {
     INTERNAL: "The gateway failed to finish this.",
     HANDLE_MISSING: "The agent's backend answered but did not say how to continue the conversation.",
     OWNER_CONFLICT: "The agent's backend kept a conversation that is not its to keep; the agent's settings need a look.",
+    ROUND_LIMIT: "The agent called tools more often than it may.",
+    TOOLS_FAILING: "All tools that the agent called failed, several times in a row.",
+    TOOLS_UNAVAILABLE: "The agent's tools could not be reached.",
+    TOOL_OUTCOME_UNKNOWN: "The gateway stopped while a tool ran; whether the tool did its work is not known.",
     UNKNOWN_TOOL: "The agent asked for a tool that is not attached to it.",
 }
 

@@ -28,12 +28,16 @@ class ReasoningItem(msgspec.Struct, frozen=True, tag_field="kind", tag="reasonin
     opaque: Json = None
 
 
-class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call"):
-    """`arguments` is the raw text that the model wrote, JSON or not. `call_id` is the backend's."""
+class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_defaults=True):
+    """`arguments` is the raw text that the model wrote, JSON or not. `call_id` is the backend's.
+
+    `handled`: the backend said that it runs it (True) or does not (False); None: it did not say.
+    """
 
     call_id: str
     name: str
     arguments: str
+    handled: bool | None = None
 
 
 class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
@@ -120,6 +124,7 @@ class Ownership:
 class HistoryRecord(msgspec.Struct, frozen=True):
     """One stored item. `position` grows within the thread; `turn` is the number of its turn, `turn_id` that turn.
 
+    `service_call` is the one that it came with, `sequence` the number there of the tool call that it belongs to.
     `sent_in` is the completed service call whose request (or response) carried it, None while the backend's chain does
     not hold it. `replayable` is False for what must never be shown to the model again, as the text of a cut stream.
     """
@@ -132,3 +137,5 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     replayable: bool = True
     turn_id: str = ""
     failed: bool = False
+    service_call: str | None = None
+    sequence: int | None = None

@@ -10,6 +10,7 @@ from gateway.commits import Caller, ThreadRecord
 from gateway.journal import Journal
 from gateway.model import Message, Task, TaskState, TaskStatus
 from gateway.record import TurnOutput, assemble
+from gateway.tools import ToolCall
 
 
 @dataclass(slots=True)
@@ -34,8 +35,9 @@ class LiveTask:
 class Work:
     """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
 
-    `prepared`: `service_call` is stored; C2 may come in the same unit as C1. `begun`: its code runs, so that cancelling
-    `task` reaches it.
+    `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `resumed`: the turn waited for
+    its caller, and goes on with these tool calls of that service call; `base` is the handle at which it began. `begun`:
+    its code runs, so that cancelling `task` reaches it.
     """
 
     turn: str
@@ -50,6 +52,8 @@ class Work:
     done: asyncio.Future[None]
     service_call: str = ""
     prepared: bool = False
+    resumed: tuple[ToolCall, ...] = ()
+    base: str | None = None
     task: asyncio.Task[None] | None = None
     begun: bool = False
     cancel_asked: bool = False

@@ -23,6 +23,7 @@ from gateway.commits import (
     TaskOwner,
     TaskRecord,
     ThreadRecord,
+    ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
 )
@@ -435,6 +436,10 @@ class Ledger(Protocol):
 
     async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
         """The turns of a context (its row) that have not ended, of all agents and processes."""
+        ...
+
+    async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
+        """Those of a turn that have no outcome, in the order in which they were made."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

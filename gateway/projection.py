@@ -3,6 +3,7 @@ call without its output, an output without its call, or half of what belongs to 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from gateway.items import (
     AssistantItem,
@@ -53,7 +54,8 @@ def project(
         )
     unsent = [r for r in due if r.sent_in is None]
     positions = tuple(r.position for r in unsent)
-    outputs = [r.item for r in unsent if isinstance(r.item, OutputItem)]
+    answers = [r for r in unsent if isinstance(r.item, OutputItem)]
+    outputs = [r.item for r in sorted(answers, key=lambda r: (r.turn, r.sequence or 0))]
     users = [r.item for r in unsent if isinstance(r.item, UserItem)]
     return View((*outputs, *users), positions)
 
@@ -92,7 +94,18 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Hist
         in_calls = isinstance(item, CallItem)
         if stays:
             kept.append(records[index])
-    return tuple(reversed(kept))
+    return tuple(_outputs_in_order(kept[::-1]))
+
+
+def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
+    """Outputs are stored as they come; the model gets those of one round in the order of their calls.
+
+    Source: state-model, scenario 90.
+    """
+    ordered: list[HistoryRecord] = []
+    for (_, are_outputs), run in groupby(records, lambda r: (r.service_call, isinstance(r.item, OutputItem))):
+        ordered += sorted(run, key=lambda r: r.sequence or 0) if are_outputs else run
+    return ordered
 
 
 def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:

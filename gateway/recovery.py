@@ -3,6 +3,7 @@ its log already showed."""
 
 import structlog
 
+from gateway import tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Close,
@@ -12,11 +13,16 @@ from gateway.commits import (
     EventRow,
     Fence,
     Finish,
+    NewItem,
     TaskRecord,
+    ThreadRecord,
+    ToolCallRecord,
+    ToolEnds,
     UnfinishedTurn,
 )
-from gateway.failures import RESTARTED, safe_text
+from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.fanout import Fanout
+from gateway.items import OutputItem, StorageOwner
 from gateway.journal import Journal
 from gateway.live import status
 from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
@@ -34,23 +40,30 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
     """
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
+    thread, left = await _left_open(leftover, ledger)
     output, number = await _shown(TurnOutput(turns[-1].message), task, ledger)
     now = clock.now()
     correlation_id = clock.correlation_id()
-    final = status(TaskState.FAILED, timestamp(now), _why(task.id, task.context_id, clock.new_id(), correlation_id))
+    ran = any(call.status == "running" for call in left)
+    failure = TOOL_OUTCOME_UNKNOWN if ran else RESTARTED
+    why = _why(failure, task.id, task.context_id, clock.new_id(), correlation_id)
+    final = status(TaskState.FAILED, timestamp(now), why)
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
 
     fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
 
+    ends = _ends(thread, left, leftover) if thread is not None else ()
+
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         return (
             *fence,
+            *ends,
             Finish(
                 task=task.id,
                 turn=leftover.turn,
                 thread=leftover.thread,
                 status="failed",
-                failure_class=RESTARTED,
+                failure_class=failure,
                 state=TaskState.FAILED,
                 message=final.message,
                 events=row,
@@ -71,6 +84,38 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
     finally:
         fanout.release(task.id)
     log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id)
+
+
+async def _left_open(
+    leftover: UnfinishedTurn, ledger: Ledger
+) -> tuple[ThreadRecord | None, tuple[ToolCallRecord, ...]]:
+    """The tool calls of the turn that have no outcome; the thread where there are any."""
+    left = await ledger.open_tool_calls(leftover.turn)
+    return (await ledger.thread(leftover.thread) if left else None), left
+
+
+def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn) -> tuple[ToolEnds, ...]:
+    """None of them is run again: what ran may have done its work. Source: state-model, scenarios 50 and 87."""
+    generation = leftover.generation + leftover.expired
+    gateway = thread.owner is StorageOwner.GATEWAY
+    ends = []
+    for call in left:
+        settled = tools.unfinished(call.status)
+        item = OutputItem(call.external_id, settled.output, error=True)
+        told = NewItem(item, None, call.id, replayable=not (gateway and settled.status == "cancelled"), unsent=True)
+        ends.append(
+            ToolEnds(
+                thread=thread.id,
+                generation=generation,
+                turn=leftover.turn,
+                service_call=call.service_call,
+                tool_call=call.id,
+                status=settled.status,
+                outcome=settled.output,
+                item=told,
+            )
+        )
+    return tuple(ends)
 
 
 async def _shown(output: TurnOutput, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
@@ -105,12 +150,12 @@ async def close_task(task: TaskRecord, state: TaskState, ledger: Ledger, fanout:
     return True
 
 
-def _why(task_id: str, context_id: str, message_id: str, correlation_id: str) -> Message:
+def _why(failure: str, task_id: str, context_id: str, message_id: str, correlation_id: str) -> Message:
     return Message(
         message_id=message_id,
         context_id=context_id,
         task_id=task_id,
         role=Role.AGENT,
-        parts=(Part(text=safe_text(RESTARTED, correlation_id)),),
-        metadata={"correlationId": correlation_id, "errorClass": RESTARTED},
+        parts=(Part(text=safe_text(failure, correlation_id)),),
+        metadata={"correlationId": correlation_id, "errorClass": failure},
     )

@@ -56,7 +56,7 @@ def requested(call: CallFacts, arguments: str) -> Part:
 
 
 def answered(call: CallFacts, output: Json, phase: str) -> Part:
-    """The part of a terminal phase: `succeeded`, `failed` or `interrupted`."""
+    """The part of a terminal phase: `succeeded`, `failed`, `rejected`, `cancelled` or `interrupted`."""
     response = _response(output) if phase == "succeeded" else {"error": {"code": phase, "message": _text(output)}}
     return _part("function_response", {"id": call.id, "name": call.name, "response": response}, metadata(call, phase))
 

@@ -1,13 +1,11 @@
 """One turn, sans IO: adapter events in, commands out. Law: nothing here waits, stores or sends; the runner does."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import msgspec
-
-from gateway import tool_calls
+from gateway import tool_calls, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import NewItem, NewToolCall
-from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, UNKNOWN_TOOL, safe_text
+from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
 from gateway.items import AssistantItem, CallItem, OutputItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import (
     Artifact,
@@ -39,11 +37,25 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.tools import Settled, ToolCall, ToolPolicy
+from gateway.turn_commands import (
+    CloseCall,
+    Command,
+    Conflicting,
+    DropCall,
+    EndTool,
+    EndTurn,
+    GoOn,
+    NotePending,
+    Publish,
+    Reply,
+    StartTool,
+    StrayResult,
+    Wait,
+)
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
 _THOUGHT = {"adk_thought": True}
-_NO_SUCH_TOOL = "This tool is not available."
-_OUTCOME_UNKNOWN = "The outcome of this call is unknown."
 _REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
 _ENDINGS = {
@@ -52,65 +64,6 @@ _ENDINGS = {
     Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
     Ending.REJECTED: TaskState.REJECTED,
 }
-
-
-class Publish(msgspec.Struct, frozen=True):
-    """An update for the task's log and its streams."""
-
-    update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-
-
-class NotePending(msgspec.Struct, frozen=True):
-    """The handle that the running call may lead to; to be stored before anything later is shown."""
-
-    handle: str
-
-
-class CloseCall(msgspec.Struct, frozen=True):
-    """The service call counts: items and handle belong to one commit. `handle` None leaves the thread's as it is."""
-
-    handle: str | None
-    state: Json
-    usage: Json
-    items: tuple[NewItem, ...]
-    tool_calls: tuple[NewToolCall, ...]
-
-
-class DropCall(msgspec.Struct, frozen=True):
-    """The service call does not count; what was said is kept but never shown to the model again."""
-
-    status: str
-    error_class: str
-    items: tuple[NewItem, ...]
-
-
-class Conflicting(msgspec.Struct, frozen=True):
-    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread goes on from its handle."""
-
-    handle: str | None
-    adopts: bool
-
-
-class EndTurn(msgspec.Struct, frozen=True):
-    """`state` is the task's; `message` goes with it. `metadata` is the final event's.
-
-    `failure` with a turn that did not fail is its gap: why the backend does not know what was said in it.
-    """
-
-    status: str
-    state: TaskState
-    message: Message | None = None
-    failure: str | None = None
-    metadata: dict[str, Json] | None = None
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """The answer is this message, without a task."""
-
-    message: Message
-
-
-Command = Publish | NotePending | CloseCall | DropCall | Conflicting | EndTurn | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +77,16 @@ class TurnFacts:
     tolerate_missing_handle: bool = False
     shadow: str = "items"
     on_owner_conflict: str = "fail"
-
-
-@dataclass(slots=True)
-class _Call:
-    """One tool call of the running service call."""
-
-    facts: tool_calls.CallFacts
-    external_id: str
-    arguments: str | None = None
-    handled: bool | None = None
-    item: int | None = None
-    outcome: Json = None
-    status: str | None = None
+    tools: ToolPolicy = field(default_factory=ToolPolicy)
 
 
 @dataclass(slots=True)
 class Turn:
-    """Feed it every event of the adapter, then at most one of `fail` and `cancel`. It ends with an EndTurn."""
+    """Feed it every event of the adapter. Behind GoOn its tool calls are started and settled, then `next_call` begins the
+    next service call. `fail` or `cancel` may come at any time, once. It ends with an EndTurn.
+
+    `round` is the number of the service call. `calls` are the tool calls of the last one that was complete.
+    """
 
     facts: TurnFacts
     clock: Clock
@@ -150,14 +95,19 @@ class Turn:
     _said: list[Part] = field(default_factory=list)
     _thought: list[str] = field(default_factory=list)
     _items: list[NewItem] = field(default_factory=list)
-    _calls: dict[str, _Call] = field(default_factory=dict)
+    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _unnamed: str = ""
+    _early: dict[str, ToolResultReady] = field(default_factory=dict)
     _shown: bool = False
     _out: list[Command] = field(default_factory=list)
+    round: int = 0
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    between_calls: bool = False
     ended: bool = False
 
     def receive(self, event: AdapterEvent) -> list[Command]:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
-        if self.ended:
+        if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
         out = self._out = []
         match event:
@@ -190,12 +140,8 @@ class Turn:
     def fail(self, failure: str, correlation_id: str) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table."""
         out = self._interrupt()
-        message = self._message(
-            (Part(text=safe_text(failure, correlation_id)),),
-            {"correlationId": correlation_id, "errorClass": str(failure)},
-        )
         drop = DropCall("failed", failure, self._unreplayable())
-        return [*out, drop, EndTurn("failed", TaskState.FAILED, message, failure)]
+        return [*out, drop, self._failed(failure, correlation_id)]
 
     def rebuilt(self, kind: str) -> list[Command]:
         """The backend has lost the conversation and gets it whole once more: its caller is told."""
@@ -209,17 +155,76 @@ class Turn:
         drop = DropCall("failed", "cancelled", self._unreplayable())
         return [*out, drop, EndTurn("cancelled", TaskState.CANCELED)]
 
+    def _failed(self, failure: str, correlation_id: str) -> EndTurn:
+        message = self._message(
+            (Part(text=safe_text(failure, correlation_id)),),
+            {"correlationId": correlation_id, "errorClass": str(failure)},
+        )
+        return EndTurn("failed", TaskState.FAILED, message, failure)
+
     def _interrupt(self) -> list[Command]:
-        """Ends the call before its end: a tool call that nobody answered is shown as interrupted."""
+        """Ends the turn before its end: a tool call that nobody answered is shown as interrupted, and one of a completed
+        service call gets its outcome."""
         before, self._out = self._out, []
         self.ended = True
         self._flush()
         for call in self._calls.values():
             if call.arguments is not None and call.status is None:
                 call.status = "interrupted"
-                self._show_interrupted(call)
+                self._show_answer(call, tools.OUTCOME_UNKNOWN)
+        for call in self.calls.values():
+            if call.is_open:
+                self._end_tool(call, tools.unfinished(call.status))
         out, self._out = self._out, before
         return out
+
+    # --- the tool calls of a service call that is complete
+
+    def start_tool(self, call: ToolCall) -> list[Command]:
+        call.status = "running"
+        self._out = [StartTool(call.facts.id)]
+        self._show_phase(call, "executing")
+        return self._out
+
+    def progress(self, call: ToolCall, text: str) -> list[Command]:
+        self._out = []
+        self._show_phase(call, "progress", text=text)
+        return self._out
+
+    def settle_tool(self, call: ToolCall, settled: Settled) -> list[Command]:
+        self._out = []
+        self._end_tool(call, settled)
+        return self._out
+
+    @property
+    def waiting(self) -> bool:
+        """Some of the calls need their caller: a decision, or a result."""
+        return any(call.waits for call in self.calls.values())
+
+    def wait(self) -> list[Command]:
+        """The turn has to be told something about its open calls before it can go on."""
+        names = ", ".join(call.facts.name for call in self.calls.values() if call.waits)
+        return [Wait(TaskState.INPUT_REQUIRED, self._message((Part(text=f"May these tools be run: {names}?"),)))]
+
+    def go_on(self, calls: tuple[ToolCall, ...]) -> None:
+        """The turn waited, and these calls of its last service call are still open."""
+        self.calls = {call.facts.id: call for call in calls}
+        self.round = calls[0].facts.round
+        self.between_calls = True
+
+    def next_call(self) -> None:
+        self.round += 1
+        self.between_calls = False
+        self.calls = {}
+
+    def _end_tool(self, call: ToolCall, settled: Settled) -> None:
+        # What never ran need not be told where the model can be shown a conversation without the call.
+        never_ran = settled.status == "cancelled" and call.status != "running"
+        gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
+        call.status, call.outcome = settled.status, settled.output
+        item = self._output_item(call, replayable=not (never_ran and gateway), unsent=True)
+        self._out.append(EndTool(call.facts.id, settled.status, settled.output, item))
+        self._show_answer(call, settled.output)
 
     # --- text, parts, artifacts
 
@@ -289,7 +294,7 @@ class Turn:
             self._show_thought(text)
             self._items.append(NewItem(ReasoningItem(text)))
 
-    # --- tool calls of the backend
+    # --- tool calls as the backend tells them
 
     def _tool(self, event: AdapterEvent) -> None:
         match event:
@@ -304,67 +309,93 @@ class Turn:
             case _:
                 raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{event!r} is not an event of the port")
 
-    def _open_call(self, call_id: str, name: str, server: str | None) -> _Call:
+    def _open_call(self, call_id: str, name: str, server: str | None) -> ToolCall:
         if call_id in self._calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"tool call {call_id!r} was announced twice")
+        policy = self.facts.tools
         facts = tool_calls.CallFacts(
             id=f"call_{self.clock.new_id()}",
             name=name,
-            round=0,
+            round=self.round,
             index=len(self._calls),
-            origin="backend",
-            server=server,
+            origin=policy.origin(name),
+            server=server or policy.server(name),
             started_at=timestamp(self.clock.now()),
         )
-        call = self._calls[call_id] = _Call(facts, call_id)
+        # A call that its backend did not name is known by our own name for it, there too.
+        external_id = call_id or facts.id
+        if not call_id:
+            self._unnamed = external_id
+        call = self._calls[external_id] = ToolCall(facts, external_id)
         return call
 
-    def _known(self, call_id: str) -> _Call:
-        call = self._calls.get(call_id)
+    def _find(self, call_id: str) -> ToolCall | None:
+        return self._calls.get(call_id or self._unnamed)
+
+    def _known(self, call_id: str) -> ToolCall:
+        call = self._find(call_id)
         if call is None:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"nobody announced tool call {call_id!r}")
         return call
 
-    def _args_delta(self, call: _Call, delta: str) -> None:
-        self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, "args-delta", delta=delta)})
+    def _args_delta(self, call: ToolCall, delta: str) -> None:
+        self._show_phase(call, "args-delta", delta=delta)
 
     def _call_ready(self, event: ToolCallReady) -> None:
-        call = self._calls.get(event.call_id) or self._open_call(event.call_id, event.name, event.server)
+        known = self._find(event.call_id)
+        if known is not None and not event.call_id and known.arguments is not None:
+            known = None
+        call = known or self._open_call(event.call_id, event.name, event.server)
         if call.arguments is not None:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"the arguments of tool call {event.call_id!r} came twice")
-        if event.server is not None and call.facts.server is None:
-            call.facts = tool_calls.CallFacts(
-                call.facts.id, event.name, 0, call.facts.index, "backend", event.server, call.facts.started_at
-            )
+        if event.handled:
+            call.facts = replace(call.facts, name=event.name, origin="backend", server=event.server)
+        elif event.server is not None and call.facts.server is None:
+            call.facts = replace(call.facts, name=event.name, server=event.server)
         self._flush_said()
         self._flush_thought()
-        call.arguments, call.handled, call.item = event.arguments, event.handled, len(self._items)
-        self._items.append(
-            NewItem(CallItem(event.call_id, event.name, event.arguments), event.provider_id, call.facts.id)
-        )
-        self._status(self._message((tool_calls.requested(call.facts, event.arguments),)))
+        call.arguments, call.handled = event.arguments, event.handled
+        item = CallItem(call.external_id, event.name, event.arguments, event.handled)
+        self._items.append(NewItem(item, event.provider_id, call.facts.id))
+        self._show_call(call)
         if event.handled:
-            self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, "executing")})
+            self._show_phase(call, "executing")
+        early = self._early.pop(event.call_id, None)
+        if early is not None:
+            self._call_answered(early)
 
     def _call_answered(self, event: ToolResultReady) -> None:
-        call = self._known(event.call_id)
-        if call.arguments is None:
-            raise AdapterError(
-                ErrorClass.CONTRACT_BROKEN, f"tool call {event.call_id!r} was answered before it was made"
-            )
+        call = self._find(event.call_id)
+        if call is None or call.arguments is None:
+            # Some say the result before the call; whether this one does is known when the service call is complete.
+            if event.call_id in self._early:
+                raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"tool call {event.call_id!r} was answered twice")
+            self._early[event.call_id] = event
+            return
         if call.status is not None:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"tool call {event.call_id!r} was answered twice")
-        self._answer_call(call, event.output, "failed" if event.error else "completed")
+        self._answer_call(call, Settled("failed" if event.error else "completed", event.output))
 
-    def _answer_call(self, call: _Call, output: Json, status: str, *, unsent: bool = False) -> None:
-        call.status, call.outcome = status, output
-        phase = "succeeded" if status == "completed" else "failed"
-        item = OutputItem(call.external_id, output, phase == "failed")
-        self._items.append(NewItem(item, None, call.facts.id, unsent=unsent))
+    def _answer_call(self, call: ToolCall, settled: Settled, *, unsent: bool = False) -> None:
+        call.status, call.outcome = settled.status, settled.output
+        self._items.append(self._output_item(call, unsent=unsent))
+        self._show_answer(call, settled.output)
+
+    def _output_item(self, call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:
+        item = OutputItem(call.external_id, call.outcome, call.status != "completed")
+        return NewItem(item, None, call.facts.id, replayable=replayable, unsent=unsent)
+
+    # --- how callers see tool calls
+
+    def _show_call(self, call: ToolCall) -> None:
+        self._status(self._message((tool_calls.requested(call.facts, call.arguments or ""),)))
+
+    def _show_answer(self, call: ToolCall, output: Json) -> None:
+        phase = tools.PHASES[call.status or "interrupted"]
         self._status(self._message((tool_calls.answered(call.facts, output, phase),)))
 
-    def _show_interrupted(self, call: _Call) -> None:
-        self._status(self._message((tool_calls.answered(call.facts, _OUTCOME_UNKNOWN, "interrupted"),)))
+    def _show_phase(self, call: ToolCall, phase: str, **more: Json) -> None:
+        self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, phase, **more)})
 
     # --- the end
 
@@ -382,22 +413,19 @@ class Turn:
             return
         unanswered = [call for call in self._calls.values() if call.status is None]
         on_chain = event.handle is not None and (backend or (conflict is not None and conflict.adopts))
+        goes_on = event.ending is Ending.COMPLETED and (on_chain or not backend)
         for call in unanswered:
-            self._close_open_call(call, on_chain=on_chain)
-        self.ended = True
+            self._decide(call, goes_on=goes_on, on_chain=on_chain)
+        self._keep_strays()
         handle = event.handle if backend else None
         self._out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), tuple(self._tool_rows())))
         if conflict is not None:
             self._out.append(conflict)
-        refused = [call for call in unanswered if call.status == "not_found"]
-        if refused and event.ending is Ending.COMPLETED:
-            correlation_id = self.clock.correlation_id()
-            message = self._message(
-                (Part(text=safe_text(UNKNOWN_TOOL, correlation_id)),),
-                {"correlationId": correlation_id, "errorClass": UNKNOWN_TOOL},
-            )
-            self._out.append(EndTurn("failed", TaskState.FAILED, message, UNKNOWN_TOOL))
+        asked = [call for call in unanswered if call.executor != "backend"]
+        if asked and goes_on:
+            self._out.extend(self._behind(asked))
             return
+        self.ended = True
         said = self._message(event.message) if event.message else None
         metadata: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
         if missing:
@@ -412,15 +440,44 @@ class Turn:
             return None
         return Conflicting(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
 
-    def _close_open_call(self, call: _Call, *, on_chain: bool) -> None:
-        """A call that nobody answered when its service call was complete: what it is told is decided here, once."""
+    def _decide(self, call: ToolCall, *, goes_on: bool, on_chain: bool) -> None:
+        """A call that nobody answered when its service call was complete: what becomes of it is decided here, once."""
         if call.arguments is None:
             call.status, call.outcome = "cancelled", None
-        elif call.handled:
+            return
+        if call.handled:
             call.status, call.outcome = "external", None
-            self._show_interrupted(call)
-        else:
-            self._answer_call(call, _NO_SUCH_TOOL, "not_found", unsent=on_chain)
+            self._show_answer(call, tools.OUTCOME_UNKNOWN)
+            return
+        settled = tools.decide(call, self.facts.tools)
+        if settled is None and not goes_on:
+            settled = Settled("cancelled", tools.NOT_RUN)
+        if settled is not None:
+            self._answer_call(call, settled, unsent=on_chain)
+
+    def _keep_strays(self) -> None:
+        """Results of calls that nobody made: kept, and never shown to the model."""
+        for event in self._early.values():
+            self._out.append(StrayResult(event.call_id))
+            self._items.append(NewItem(OutputItem(event.call_id, event.output, event.error), replayable=False))
+        self._early.clear()
+
+    def _behind(self, asked: list[ToolCall]) -> list[Command]:
+        """What follows a complete service call that asked for tools."""
+        policy = self.facts.tools
+        self.calls = {call.facts.id: call for call in asked}
+        if policy.exhausted:
+            return self._broken_off(ROUND_LIMIT)
+        if policy.unknown_fails and any(call.status == "not_found" for call in asked):
+            return self._broken_off(UNKNOWN_TOOL)
+        self.between_calls = True
+        self._items, self._calls, self._unnamed = [], {}, ""
+        return [GoOn()]
+
+    def _broken_off(self, failure: str) -> list[Command]:
+        """The service call counts, and the turn fails behind it: calls that were to run are closed."""
+        self._items, self._calls = [], {}
+        return [*self._interrupt(), self._failed(failure, self.clock.correlation_id())]
 
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
         if self._shown or self._items or not self.facts.direct_replies:
@@ -441,9 +498,10 @@ class Turn:
                 external_id=call.external_id,
                 name=call.facts.name,
                 arguments=call.arguments or "",
-                executor="backend" if call.status != "not_found" else "gateway",
+                executor=call.executor,
                 status=call.status or "external",
                 outcome=call.outcome,
+                asked=call.asked,
             )
             for call in self._calls.values()
         ]
@@ -455,7 +513,7 @@ class Turn:
         """
         if self.facts.ownership.owner is StorageOwner.GATEWAY or self.facts.shadow == "items":
             return self._items
-        due = {call.external_id for call in self._calls.values() if call.status == "not_found"}
+        due = {call.external_id for call in self._calls.values() if call.executor != "backend"}
         kept = AssistantItem if self.facts.shadow == "text" else ()
         return [
             new

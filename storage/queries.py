@@ -30,6 +30,7 @@ from storage.sql import (
     service_call,
     task,
     thread,
+    tool_call,
     turn,
     word,
 )
@@ -169,11 +170,13 @@ _ITEMS = (
         history_item.c.sent_in,
         history_item.c.replayable,
         (turn.c.status == word("failed")).label("failed"),
+        history_item.c.service_call,
+        tool_call.c.sequence,
     )
     .select_from(
-        history_item.join(turn, turn.c.id == history_item.c.turn).outerjoin(
-            input_, and_(input_.c.turn == history_item.c.turn, input_.c.ordinal == history_item.c.input)
-        )
+        history_item.join(turn, turn.c.id == history_item.c.turn)
+        .outerjoin(input_, and_(input_.c.turn == history_item.c.turn, input_.c.ordinal == history_item.c.input))
+        .outerjoin(tool_call, tool_call.c.id == history_item.c.tool_call)
     )
     .where(history_item.c.thread == bindparam("thread"))
     .order_by(turn.c.number, history_item.c.position)
@@ -287,6 +290,24 @@ OPEN_TURNS = compiled(
     select(turn.c.id, turn.c.task, turn.c.thread)
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
     .where(turn.c.ended_at.is_(None), thread.c.context == bindparam("context"))
+)
+
+OPEN_TOOL_CALLS = compiled(
+    select(
+        tool_call.c.id,
+        tool_call.c.service_call,
+        service_call.c.round,
+        service_call.c.ended_at,
+        tool_call.c.sequence,
+        tool_call.c.external_id,
+        tool_call.c.name,
+        tool_call.c.arguments,
+        tool_call.c.executor,
+        tool_call.c.status,
+    )
+    .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
+    .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
+    .order_by(service_call.c.round, tool_call.c.sequence)
 )
 
 CANCELS_ASKED = compiled(

@@ -25,6 +25,7 @@ from gateway.commits import (
     TaskOwner,
     TaskRecord,
     ThreadRecord,
+    ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
 )
@@ -223,6 +224,10 @@ class Reads:
         rows = await self._readers.fetch(queries.OPEN_TURNS, {"context": context})
         return tuple(OpenTurn(*row) for row in rows)
 
+    async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
+        rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
+        return tuple(ToolCallRecord(*row) for row in rows)
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})
         return tuple(task for (task,) in rows)
@@ -315,7 +320,7 @@ def _lines(task_id: str, payload: str, expected: int) -> list[bytes]:
 
 
 def _item(thread_id: str, row: Row) -> HistoryRecord:
-    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed = row
+    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed, service_call, sequence = row
     owner = f"thread {thread_id!r}"
     if payload is None:
         item: items.Item = UserItem(_readable(_message.decode, message, owner))
@@ -330,4 +335,6 @@ def _item(thread_id: str, row: Row) -> HistoryRecord:
         replayable=bool(replayable),
         turn_id=turn_id,
         failed=bool(failed),
+        service_call=service_call,
+        sequence=sequence,
     )

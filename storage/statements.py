@@ -40,7 +40,7 @@ from storage.sql import (
     word,
 )
 from storage.statement import Statement
-from storage.tables import GOING, LIVE, UNFINISHED, WAITING
+from storage.tables import GOING, LIVE, SETTLED, UNFINISHED, WAITING
 
 _UNDER_WAY = "status IN ('prepared', 'sent', 'started', 'emitting')"
 _UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
@@ -317,18 +317,17 @@ CALL_COMPLETED = Statement(
     ),
 )
 
+_THREAD_IN_GENERATION = exists(
+    select(literal_column("1"))
+    .select_from(thread)
+    .where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
+)
+
 CALL_FAILED = Statement(
     "fail the service call, in the thread's generation",
     compiled(
         update(service_call)
-        .where(
-            _THE_CALL,
-            exists(
-                select(literal_column("1"))
-                .select_from(thread)
-                .where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
-            ),
-        )
+        .where(_THE_CALL, _THREAD_IN_GENERATION)
         .values(ended_at=bindparam("now"), **given("status", "error_class"), **_PENDING)
     ),
 )
@@ -337,9 +336,17 @@ NEW_TOOL_CALL = Statement(
     "record the tool call",
     compiled(
         insert(tool_call).values(
-            approval_required=literal_column("0"),
             **given(
-                "id", "service_call", "sequence", "external_id", "name", "arguments", "executor", "status", "outcome"
+                "id",
+                "service_call",
+                "sequence",
+                "external_id",
+                "name",
+                "arguments",
+                "executor",
+                "status",
+                "outcome",
+                "approval_required",
             ),
         )
     ),
@@ -383,6 +390,70 @@ ITEMS_SENT = Statement(
         .values(sent_in=bindparam("service_call"))
     ),
     rows=None,
+)
+
+# --- the tools between two service calls ------------------------------------------------------------------------------
+
+START_TOOL = Statement(
+    "start a tool call that may run, in the thread's generation",
+    compiled(
+        update(tool_call)
+        .where(
+            _is(tool_call.c.id, "tool_call"),
+            tool_call.c.status.in_([word("announced"), word("approved")]),
+            _THREAD_IN_GENERATION,
+        )
+        .values(
+            status=word("running"),
+            approval_consumed_at=case((tool_call.c.approval_decision.is_not(None), bindparam("now"))),
+        )
+    ),
+)
+
+END_TOOL = Statement(
+    "give an open tool call its outcome, in the thread's generation",
+    compiled(
+        update(tool_call)
+        .where(
+            _is(tool_call.c.id, "tool_call"),
+            _is(tool_call.c.service_call, "service_call"),
+            text(f"NOT ({SETTLED})"),
+            _THREAD_IN_GENERATION,
+        )
+        .values(**given("status", "outcome"))
+    ),
+)
+
+SUSPEND_TURN = Statement(
+    "let a turn wait that runs",
+    compiled(
+        update(turn)
+        .where(_is(turn.c.id, "turn"), _is(turn.c.task, "task"), turn.c.status == word("running"))
+        .values(status=word("waiting"))
+    ),
+)
+
+ASK_CALLER = Statement(
+    "let a task wait for its caller that has not ended",
+    compiled(
+        update(task)
+        .where(_is(task.c.id, "task"), text(GOING))
+        .values(status_at=bindparam("now"), **given("state", "status_message"))
+    ),
+)
+
+RESUME_TURN = Statement(
+    "go on with a turn that waited",
+    compiled(
+        update(turn)
+        .where(
+            _is(turn.c.id, "turn"),
+            _is(turn.c.task, "task"),
+            _is(turn.c.thread, "thread"),
+            turn.c.status == word("waiting"),
+        )
+        .values(status=word("running"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
+    ),
 )
 
 # --- a turn ends ------------------------------------------------------------------------------------------------------

@@ -31,7 +31,11 @@ from gateway.commits import (
     Prepare,
     Release,
     Renew,
+    Resume,
     Rewind,
+    Suspend,
+    ToolEnds,
+    ToolStarts,
 )
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
@@ -59,22 +63,22 @@ def new_secret(name: str, value: bytes) -> list[Step]:
 
 def _steps(point: CommitPoint) -> list[Step]:
     match point:
-        case Append():
-            return _events(point.events)
         case Accept():
             return _accept(point)
         case Prepare():
             return _prepare(point)
         case Pending():
             return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
-        case Complete():
-            return _complete(point)
-        case Fail():
-            return _fail(point)
+        case Complete() | Fail():
+            return _complete(point) if isinstance(point, Complete) else _fail(point)
+        case ToolStarts() | ToolEnds() | Suspend() | Resume():
+            return _tools(point)
         case Finish():
             return _finish(point)
         case Close():
             return _close(point)
+        case Append():
+            return _events(point.events)
         case Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
         case Lose() | BeginEpoch() | Rewind() | Orphan():
@@ -268,11 +272,52 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         "status": call.status,
         # A settled call has an outcome even where that is null.
         "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
+        "approval_required": int(call.asked),
     }
     return do.NEW_TOOL_CALL, values
 
 
-def _item(new: NewItem, point: Complete | Fail, *, sent_in: str | None) -> Step:
+def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
+    """Between two service calls of a turn."""
+    match point:
+        case ToolStarts():
+            values: dict[str, Value] = {"tool_call": point.tool_call, "now": point.now}
+            return [(do.START_TOOL, values | {"thread": point.thread, "generation": point.generation})]
+        case ToolEnds():
+            values = {
+                "thread": point.thread,
+                "generation": point.generation,
+                "service_call": point.service_call,
+                "tool_call": point.tool_call,
+                "status": point.status,
+                "outcome": _json(point.outcome),
+            }
+            return [(do.END_TOOL, values), _item(point.item, point, sent_in=None)]
+        case Suspend():
+            values = {
+                "task": point.task,
+                "turn": point.turn,
+                "state": point.state.value,
+                "status_message": _json(point.message),
+                "now": point.now,
+            }
+            return [(do.SUSPEND_TURN, values), (do.ASK_CALLER, values), *_events(point.events)]
+        case Resume():
+            values = {
+                "thread": point.thread,
+                "generation": point.generation,
+                "base_generation": point.generation + 1,
+                "holder": point.holder,
+                "lease_until": point.lease_until,
+                "turn": point.turn,
+                "task": point.task,
+                "now": point.now,
+            }
+            steps: list[Step] = [(do.TAKE_LEASE, values), (do.RESUME_TURN, values), (do.START_TASK, values)]
+            return steps + _events(point.event)
+
+
+def _item(new: NewItem, point: Complete | Fail | ToolEnds, *, sent_in: str | None) -> Step:
     values: dict[str, Value] = {
         "thread": point.thread,
         "turn": point.turn,

@@ -60,7 +60,7 @@ class Names(Failpoints):
 async def test_every_commit_and_every_phase_of_a_call_is_a_point(core: Core) -> None:
     points = Names()
     guarded: Any = points.ledger(core.ledger)
-    core.runner.call = points.call
+    core.runner.guard(points.call)
     core.agent(ScriptedAdapter(G, [TextDelta("a"), TextDelta("b"), CallCompleted()]))
     await core.send("1", context="c")
     assert points.names == ["call.prepared", "call.first", "call.completed"]

@@ -129,6 +129,7 @@ ROWS = [
         ],
         br=[(None, ["U 1"]), ("r1", ["O c1 This tool is not available.", "U 2"])],
         bs=[(None, ["U 1"]), ("c", ["O c1 This tool is not available.", "U 2"])],
+        unknown_tool="fail",
     ),
     both(
         "call 1 fails, known rejected, new message",
@@ -327,6 +328,7 @@ ROWS = [
         g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 3"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 3"])],
         persistence="per_turn",
+        unknown_tool="fail",
     ),
     both(
         "cancelled, per_turn",

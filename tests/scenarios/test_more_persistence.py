@@ -69,7 +69,7 @@ async def test_53_an_output_that_no_call_carried_yet_is_marked_unsent_and_goes_w
 ) -> None:
     called: Script = [ToolCallReady("c1", "add", "{}"), CallCompleted("r1")]
     adapter = ScriptedAdapter(ownership, called, otherwise=echo)
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     assert (await core.send("1", context="c")).status.state is TaskState.FAILED
     unsent = "SELECT kind FROM history_item WHERE sent_in IS NULL"
     assert query(core.path, unsent) == ([("output",)] if ownership is BR else [])

@@ -306,7 +306,7 @@ async def test_41_a_rebuilt_conversation_is_told_whole_once_in_a_new_epoch_and_t
     handled: Script = [ToolCallReady("c1", "add", "{}"), *says("A1", "r1")]
     tries = 2 if kind is ErrorClass.HANDLE_NOT_FOUND else 1
     adapter = ScriptedAdapter(BR, handled, *[fails(kind)] * tries, says("A2", "q1"), says("A3", "q2"))
-    core.agent(adapter, on_lost_handle="rebuild")
+    core.agent(adapter, on_lost_handle="rebuild", unknown_tool="fail")
     await core.send("1", context="c")
     read = events(await frames(await core.stream("2", context="c")))
     told = [event.status_update for event in read if event.status_update and event.status_update.metadata]

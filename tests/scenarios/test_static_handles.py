@@ -153,7 +153,7 @@ async def test_35_a_failure_in_a_known_conversation_leaves_it_where_it_is(core: 
 async def test_38_open_calls_are_answered_in_the_conversation_together_with_the_next_message(core: Core) -> None:
     open_calls = [ToolCallReady("c1", "add", "{}"), ToolCallReady("c2", "add", "{}")]
     adapter = ScriptedAdapter(BS, [*open_calls, CallCompleted("c")], says("A2", "c"), says("A3", "c"))
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     for text in "123":
         await core.send(text, context="x")
     refused = "This tool is not available."

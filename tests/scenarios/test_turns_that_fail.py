@@ -24,7 +24,7 @@ from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
-PER_TURN = {"persistence": "per_turn"}
+PER_TURN = {"persistence": "per_turn", "unknown_tool": "fail"}
 JOBS = "SELECT adapter, handle FROM delete_job ORDER BY handle"
 HANDLED: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", "3")]
 NOT_AVAILABLE = "This tool is not available."
@@ -47,7 +47,7 @@ OPEN: Script = [ToolCallReady("c1", "book", "{}"), ToolCallReady("c2", "pay", "{
 
 async def test_37_the_next_message_on_a_handle_with_open_calls_brings_an_output_for_each(core: Core) -> None:
     adapter = ScriptedAdapter(BR, says("A1", "r1"), OPEN, says("A3", "r3"), says("A4", "r4"))
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     await core.send("1", context="c")
     assert failed(await core.send("2", context="c")) == UNKNOWN_TOOL
     for text in "34":
@@ -60,7 +60,7 @@ async def test_37_the_next_message_on_a_handle_with_open_calls_brings_an_output_
 
 async def test_37_the_outputs_of_open_calls_are_sent_until_the_backend_has_them(core: Core) -> None:
     adapter = ScriptedAdapter(BR, OPEN, [rejected()], says("A3", "r3"))
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     for text in "123":
         await core.send(text, context="c")
     outputs = [f"O c1 {NOT_AVAILABLE}", f"O c2 {NOT_AVAILABLE}"]
@@ -79,7 +79,7 @@ async def test_37_an_open_call_that_the_chain_does_not_hold_is_not_answered_ther
 async def test_38_open_calls_of_a_static_conversation_are_repaired_forward(core: Core) -> None:
     fails: Script = [CallStarted("c1"), AdapterError(ErrorClass.BACKEND_FAILED, "")]
     adapter = ScriptedAdapter(BS, says("A1", "c1"), [*OPEN[:2], CallCompleted("c1")], fails, says("A4", "c1"))
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     for text in "1234":
         await core.send(text, context="c")
     outputs = [f"O c1 {NOT_AVAILABLE}", f"O c2 {NOT_AVAILABLE}"]
@@ -90,7 +90,7 @@ async def test_38_open_calls_of_a_static_conversation_are_repaired_forward(core:
 @BOTH
 async def test_53_trailing_results_are_stored_and_shown_first_by_either_owner(core: Core, ownership: Ownership) -> None:
     adapter = ScriptedAdapter(ownership, OPEN, says("A2", "r3"))
-    core.agent(adapter)
+    core.agent(adapter, unknown_tool="fail")
     await core.send("1", context="c")
     unsent = query(core.path, "SELECT count(*) FROM history_item WHERE kind = 'output' AND sent_in IS NULL")
     assert unsent == [(2 if ownership is BR else 0,)]

@@ -327,9 +327,22 @@ async def test_history_is_in_order_of_turns_whatever_was_stored_first(ledger: Sq
     await ledger.commit(ACCEPT, FOLLOW_UP, replace(PREPARE, event=None), COMPLETE)
     assert await ledger.history("thread-1", unsent_only=False) == (
         HistoryRecord(1, 1, UserItem(says("hi")), sent_in="call-1", turn_id="turn-1"),
-        HistoryRecord(3, 1, CallItem("fc-1", "add", "{}"), provider_id="item-1", sent_in="call-1", turn_id="turn-1"),
-        HistoryRecord(4, 1, OutputItem("fc-1", ""), sent_in="call-1", turn_id="turn-1"),
-        HistoryRecord(5, 1, AssistantItem((Part(text="hello"),)), sent_in="call-1", turn_id="turn-1"),
+        HistoryRecord(
+            3,
+            1,
+            CallItem("fc-1", "add", "{}"),
+            provider_id="item-1",
+            sent_in="call-1",
+            turn_id="turn-1",
+            service_call="call-1",
+            sequence=0,
+        ),
+        HistoryRecord(
+            4, 1, OutputItem("fc-1", ""), sent_in="call-1", turn_id="turn-1", service_call="call-1", sequence=0
+        ),
+        HistoryRecord(
+            5, 1, AssistantItem((Part(text="hello"),)), sent_in="call-1", turn_id="turn-1", service_call="call-1"
+        ),
         HistoryRecord(2, 2, UserItem(says("more")), turn_id="turn-2"),
     )
 
@@ -340,7 +353,7 @@ async def test_unsent_are_messages_and_outputs_that_no_completed_call_carried(le
     await ledger.commit(ACCEPT, PREPARE, replace(FAIL, items=kept))
     assert await ledger.history("thread-1", unsent_only=True) == (
         HistoryRecord(1, 1, UserItem(says("hi")), turn_id="turn-1"),
-        HistoryRecord(3, 1, OutputItem("c", 1), turn_id="turn-1"),
+        HistoryRecord(3, 1, OutputItem("c", 1), turn_id="turn-1", service_call="call-1"),
     )
     again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
     await ledger.commit(again, replace(COMPLETE, service_call="call-2", sent=(1, 3)))

@@ -1,0 +1,144 @@
+"""The life of one tool call: who runs it, what becomes of it, and what its model is told. Law: decided when its service
+call is complete, once; every call ends with exactly one outcome.
+
+Source: state-model, sections 6 and 13 E.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gateway.model import Json
+from gateway.tool_calls import CallFacts
+from gateway.tool_port import ToolDeclaration
+from gateway.toolset import OfferedTool
+
+NO_SUCH_TOOL = "This tool is not available."
+NOT_RUN = "This call was not run."
+OUTCOME_UNKNOWN = "The outcome of this call is unknown."
+TIMED_OUT = "The tool did not answer in time; whether it did its work is not known."
+FAILED = "The tool failed."
+NO_OBJECT = "The arguments are not a JSON object."
+LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
+
+OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
+"""The states of a call that has no outcome yet, in the ledger's words."""
+
+PHASES = {
+    "completed": "succeeded",
+    "failed": "failed",
+    "not_found": "failed",
+    "rejected": "rejected",
+    "cancelled": "cancelled",
+    "interrupted": "interrupted",
+    "external": "interrupted",
+}
+"""How callers see the outcome."""
+
+Gate = Callable[[str, dict[str, Json]], bool]
+"""Does a call of the tool with this identity and these arguments need a yes?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """`output` is what the model is told. `status` is one of `PHASES`."""
+
+    status: str
+    output: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """What one service call may lead to. `exhausted`: no more tools may be run in this turn."""
+
+    offered: Mapping[str, OfferedTool] = field(default_factory=dict)
+    client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
+    asks: Gate = lambda _identity, _arguments: False
+    unknown_fails: bool = False
+    exhausted: bool = False
+
+    def origin(self, name: str) -> str:
+        """Who is going to run a call of this name, as far as the name tells."""
+        return "gateway" if name in self.offered else "client" if name in self.client else "backend"
+
+    def declarations(self) -> tuple[ToolDeclaration, ...]:
+        """What the model is told of."""
+        return (*(tool.declaration for tool in self.offered.values()), *self.client.values())
+
+    def server(self, name: str) -> str | None:
+        tool = self.offered.get(name)
+        return tool.server if tool is not None else None
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One tool call of a turn. `status` is None while its service call goes on, unless the backend has answered it.
+
+    `inputs` are its arguments where they are an object and it is ours to run.
+    """
+
+    facts: CallFacts
+    external_id: str
+    arguments: str | None = None
+    handled: bool | None = None
+    status: str | None = None
+    outcome: Json = None
+    executor: str = "backend"
+    inputs: dict[str, Json] = field(default_factory=dict)
+    asked: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    @property
+    def to_run(self) -> bool:
+        return self.executor == "gateway" and self.status in ("announced", "approved")
+
+    @property
+    def waits(self) -> bool:
+        """For its caller: a decision, or the result."""
+        return self.status == "pending_approval" or (self.executor == "client" and self.is_open)
+
+
+def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
+    """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
+    name, arguments = call.facts.name, call.arguments or ""
+    if policy.exhausted:
+        call.executor = "gateway"
+        return Settled("cancelled", LIMIT_REACHED)
+    tool = policy.offered.get(name)
+    if tool is None and name not in policy.client:
+        call.executor = "gateway"
+        return Settled("not_found", NO_SUCH_TOOL)
+    call.executor = "gateway" if tool is not None else "client"
+    inputs = parsed(arguments)
+    if inputs is None:
+        return Settled("failed", NO_OBJECT)
+    call.inputs = inputs
+    if tool is not None:
+        complaint = tool.complaint(inputs)
+        if complaint is not None:
+            return Settled("failed", f"The arguments do not fit: {complaint}")
+        call.asked = policy.asks(tool.identity, inputs)
+    call.status = "pending_approval" if call.asked else "announced"
+    return None
+
+
+def parsed(arguments: str) -> dict[str, Json] | None:
+    """A model that calls a tool without arguments may write none at all."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def unfinished(status: str | None) -> Settled:
+    """What a call of this status gets whose turn ends before it has an outcome."""
+    if status == "running":
+        return Settled("interrupted", OUTCOME_UNKNOWN)
+    return Settled("cancelled", NOT_RUN)

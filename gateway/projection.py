@@ -104,7 +104,8 @@ def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
     """
     ordered: list[HistoryRecord] = []
     for (_, are_outputs), run in groupby(records, lambda r: (r.service_call, isinstance(r.item, OutputItem))):
-        ordered += sorted(run, key=lambda r: r.sequence or 0) if are_outputs else run
+        together = list(run)
+        ordered += sorted(together, key=lambda r: r.sequence or 0) if are_outputs else together
     return ordered
 
 

@@ -517,6 +517,15 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     status: str
 
 
+class EarlierToolCall(msgspec.Struct, frozen=True):
+    """What a tool call of the same external id was, and what came of it."""
+
+    name: str
+    arguments: str
+    status: str
+    outcome: Json
+
+
 class OpenTurn(msgspec.Struct, frozen=True):
     """A turn that has not ended, wherever it runs or waits."""
 

@@ -3,6 +3,7 @@ wire spells it; ids that a backend gave are kept apart (`HistoryRecord.provider_
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -103,6 +104,7 @@ class Ownership:
     the backend then keeps nothing that a second request could spoil. `either`: the adapter can also serve conversations
     of the other owner, as each request says.
     `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
+    `call_ids`: how long the backend's id of a tool call means that call and no other: one response, or the whole thread.
     """
 
     owner: StorageOwner
@@ -111,6 +113,7 @@ class Ownership:
     repeatable: bool | None = None
     either: bool = False
     state_version: int = 1
+    call_ids: Literal["response", "thread"] = "response"
 
     def __post_init__(self) -> None:
         if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):

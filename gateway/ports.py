@@ -14,6 +14,7 @@ from gateway.commits import (
     CommitPoint,
     ContextRecord,
     Deletion,
+    EarlierToolCall,
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
@@ -440,6 +441,10 @@ class Ledger(Protocol):
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         """Those of a turn that have no outcome, in the order in which they were made."""
+        ...
+
+    async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
+        """The latest one of this thread with that external id which has ended, but for the call `than`."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ from gateway.recall import recall
 from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
-from gateway.tools import ToolCall, ToolPolicy
+from gateway.tools import Settled, ToolCall, ToolPolicy
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import (
     CloseCall,
@@ -297,6 +297,9 @@ class Serving:
         async with limit:
             work, machine = self.work, self.machine
             tool = self.tools.offered[call.facts.name]
+            known = await self._known(call)
+            if known is not None:
+                return await self._perform(machine.settle_tool(call, known))
             await self._perform(machine.start_tool(call))
 
             def progress(text: str) -> None:
@@ -306,7 +309,24 @@ class Serving:
                             self._publish(command.update)
 
             settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
-            await self._perform(machine.settle_tool(call, settled))
+            return await self._perform(machine.settle_tool(call, settled))
+
+    async def _known(self, call: ToolCall) -> Settled | None:
+        """What came of this very call before, from a backend whose ids stay the same in the whole thread.
+
+        Source: state-model, scenario 82. Raises: AdapterError when the id meant another call.
+        """
+        if self.work.agent.adapter.ownership.call_ids == "response":
+            return None
+        thread = self.lane.thread.id
+        earlier = await self._means.ledger.earlier_tool_call(thread, call.external_id, call.facts.id)
+        if earlier is None:
+            return None
+        if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
+            raise AdapterError(
+                ErrorClass.CONTRACT_BROKEN, f"the id of tool call {call.external_id!r} meant another one"
+            )
+        return Settled(earlier.status, earlier.outcome)
 
     def _count_failures(self) -> None:
         """Raises: TurnFailed for a model that goes on calling what does not work."""

@@ -310,6 +310,24 @@ OPEN_TOOL_CALLS = compiled(
     .order_by(service_call.c.round, tool_call.c.sequence)
 )
 
+EARLIER_TOOL_CALL = compiled(
+    select(tool_call.c.name, tool_call.c.arguments, tool_call.c.status, tool_call.c.outcome)
+    .select_from(
+        turn.join(service_call, service_call.c.turn == turn.c.id).join(
+            tool_call, tool_call.c.service_call == service_call.c.id
+        )
+    )
+    .where(
+        turn.c.thread == bindparam("thread"),
+        tool_call.c.external_id == bindparam("external_id"),
+        tool_call.c.id != bindparam("than"),
+        tool_call.c.outcome.is_not(None),
+    )
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
 CANCELS_ASKED = compiled(
     select(turn.c.task).where(
         turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")

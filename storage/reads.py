@@ -15,6 +15,7 @@ from gateway.commits import (
     ContextRecord,
     CorruptRecord,
     Deletion,
+    EarlierToolCall,
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
@@ -227,6 +228,14 @@ class Reads:
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(ToolCallRecord(*row) for row in rows)
+
+    async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
+        values = {"thread": thread_id, "external_id": external_id, "than": than}
+        rows = await self._readers.fetch(queries.EARLIER_TOOL_CALL, values)
+        if not rows:
+            return None
+        name, arguments, status, outcome = rows[0]
+        return EarlierToolCall(name, arguments, status, _readable(_value.decode, outcome, f"thread {thread_id!r}"))
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})

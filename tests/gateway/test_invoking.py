@@ -15,8 +15,8 @@ from tests.gateway.scripted import Pause
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 
 
-async def run(answer: Answer, timeout: float = 60.0, **inputs: Any) -> tuple[Settled, ScriptedTools]:
-    box = ScriptedTools({"one": answer}, timeout=timeout)
+async def run(answer: Answer, seconds: float = 60.0, **inputs: Any) -> tuple[Settled, ScriptedTools]:
+    box = ScriptedTools({"one": answer}, timeout=seconds)
     made = ToolCall(CallFacts("call_1", "one", 0, 0, "gateway", "test:box", "now"), "c1", "{}", inputs=inputs)
     settled = await invoke((await box.offered())["one"], made, "ctx", "ada", lambda _text: None)
     return settled, box
@@ -50,7 +50,7 @@ async def test_what_a_tool_does_wrong_is_an_outcome(answer: Answer, settled: Set
 
 
 async def test_a_tool_has_so_much_time_and_no_more() -> None:
-    assert (await run(Pause(), timeout=0.01))[0] == Settled("cancelled", tools.TIMED_OUT)
+    assert (await run(Pause(), seconds=0.01))[0] == Settled("cancelled", tools.TIMED_OUT)
 
 
 async def test_a_cancelled_run_is_cancelled_and_not_an_outcome() -> None:

@@ -255,7 +255,6 @@ NOT_YET: dict[str, str] = {
     **dict.fromkeys(
         ("73", "110", "111", "112", "113", "114", "115", "116", "117", "118", "118b", "119", "120"), _WAITING
     ),
-    "124": "no test yet of a window over rounds of tools",
 }
 """Numbers of the first release without a test, and why. Their test takes them out of here."""
 

@@ -1,7 +1,7 @@
 """Scenarios E and F of the state model, and those of C and D that need tools of the gateway: rounds of service call, tools,
 service call; each tool once, each outcome to the model once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -507,6 +507,33 @@ async def test_82_an_external_id_that_comes_again_in_another_response_is_another
     assert len({run.key for run in box.runs}) == 2
 
 
+THREAD_IDS = {name: replace(owned, call_ids="thread") for name, owned in (("G", G), ("BR", BR), ("BS", BS))}
+
+
+@pytest.mark.parametrize("ownership", THREAD_IDS.values(), ids=THREAD_IDS)
+async def test_82_where_ids_hold_for_the_thread_the_same_call_is_run_once_and_its_result_used_again(
+    core: Core, ownership: Ownership
+) -> None:
+    box = ScriptedTools({"one": "O"})
+    adapter = adapter_of(ownership, asks("r1", C1), says("A1", "r2"), asks("r3", C1), says("A2", "r4"))
+    core.agent(adapter, toolset=box)
+    await core.send("1", context="c")
+    await core.send("2", context="c")
+    assert box.ran == ["one"]
+    assert adapter.sent[3][1][-1] == "O c1 O"
+
+
+@pytest.mark.parametrize("ownership", THREAD_IDS.values(), ids=THREAD_IDS)
+async def test_82_where_ids_hold_for_the_thread_another_call_of_the_same_id_is_refused_before_it_runs(
+    core: Core, ownership: Ownership
+) -> None:
+    box = ScriptedTools({"one": "O"})
+    other = call("c1", "one", '{"n":2}')
+    core.agent(adapter_of(ownership, asks("r1", C1), asks("r2", other)), toolset=box)
+    assert failure(await core.send("1", context="c")) == ErrorClass.CONTRACT_BROKEN
+    assert (box.ran, query(core.path, OPEN)) == (["one"], [(0,)])
+
+
 @ALL
 async def test_83_calls_without_an_id_are_known_by_one_of_ours_on_both_sides(core: Core, ownership: Ownership) -> None:
     scripts = [asks("r1", call("", "one"), call("", "two")), says("A1", "r2"), says("A2", "r3")]
@@ -721,6 +748,21 @@ async def test_86_a_round_none_of_whose_calls_ran_is_left_out_of_a_history_of_ou
     await core.send("2", context="c")
     assert set(statuses) <= {("cancelled",), ("interrupted",)}
     assert query(core.path, OPEN) == [(0,)]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("window", [{"history_messages": 1}, {"history_messages": 2}, {"history_tokens": 1}])
+async def test_124_a_window_never_cuts_a_round_nor_the_turn_that_runs(
+    core: Core, window: dict[str, Any], streaming: bool
+) -> None:
+    scripts = [asks("r1", C1), says("A1"), asks("r2", C1, C2), [TextDelta("so"), *asks("r3", C2)], says("A2")]
+    adapter = adapter_of(G, *scripts)
+    core.agent(adapter, toolset=ScriptedTools({"one": "O", "two": "P"}), **window)
+    await say(core, "1", streaming=streaming)
+    await say(core, "2", streaming=streaming)
+    second = ["U 2", "C c1 one", "C c2 two", "O c1 O", "O c2 P"]
+    assert adapter.sent[3][1][-5:] == second
+    assert adapter.sent[4][1] == [*second, "A so", "C c2 two", "O c2 P"]
 
 
 @pytest.mark.parametrize("empty", ["", [], 0, False, None, {}])

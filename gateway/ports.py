@@ -40,7 +40,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     """One request to the backend, decided by the core.
 
     `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
-    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran.
+    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran;
+    outputs of open calls may come with a UserItem behind them.
     `tools` are those that the model may call besides the backend's own; they go with every call, as instructions do.
     `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last
     completed call left it. `context_id` is an opaque label. `deadline` is seconds of the monotonic clock. `owner` is who
@@ -115,7 +116,9 @@ class ToolCallArguments(msgspec.Struct, frozen=True):
 class ToolCallReady(msgspec.Struct, frozen=True):
     """All arguments are there (raw text). `handled`: the backend runs it or already answered it; None: not said.
 
-    `server` names who runs it where that is known, as `mcp:weather` or `web_search`.
+    Without `handled` and without a ToolResultReady before CallCompleted the call is the gateway's to answer.
+    `server` names who runs it where that is known, as `mcp:weather` or `web_search`. `question` is the `call_id` of the
+    ApprovalAsked that was answered with a yes.
     """
 
     call_id: str
@@ -124,14 +127,37 @@ class ToolCallReady(msgspec.Struct, frozen=True):
     handled: bool | None = None
     server: str | None = None
     provider_id: str | None = None
+    question: str | None = None
 
 
 class ToolResultReady(msgspec.Struct, frozen=True):
-    """The outcome of a call that the backend ran. An empty output is one."""
+    """The outcome of a call that the backend ran. An empty output is one.
+
+    It comes behind its ToolCallReady, in whatever order the backend gave the two. One whose `call_id` nobody called
+    comes last, right before CallCompleted.
+    """
 
     call_id: str
     output: Json
     error: bool = False
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True):
+    """The backend asks whether it may run a tool of its own (`server` names whose, as `wx`), and ends its answer with it.
+
+    To be remembered as `CallItem(call_id, name, arguments, asking=server)`, a call with executor `backend` that is open
+    until somebody decides. The decision is its outcome: `OutputItem(call_id, reason, approved=...)` among the items of
+    the next request, which the adapter says in the backend's own form. A request on that handle brings a decision on
+    every question that is open there; what is not wanted any more is a no. What an approved tool does then comes as a
+    call of its own, of a new id: ToolCallReady with `handled` and `question` = this `call_id` where the backend says so,
+    and its ToolResultReady. A backend may ask again, under a new id.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    server: str
+    provider_id: str | None = None
 
 
 class ItemReady(msgspec.Struct, frozen=True):
@@ -191,6 +217,7 @@ AdapterEvent = (
     | ToolCallArguments
     | ToolCallReady
     | ToolResultReady
+    | ApprovalAsked
     | ItemReady
     | DirectReply
     | CallCompleted

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapters._chat_calls import Calls, Fragment
+from adapters._chat_calls import Calls, Fragment, Function
 from adapters._failures import Failures
 from adapters._sse import DONE
 from gateway.items import ReasoningItem
@@ -24,6 +24,7 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[Fragment] | None = None
+    function_call: Function | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -97,6 +98,9 @@ class Reading:
                 yield from self._reasoned()
                 for fragment in delta.tool_calls:
                     yield from self._calls.receive(fragment)
+            elif delta.function_call:
+                yield from self._reasoned()
+                yield from self._calls.receive_old(delta.function_call)
         if choice.finish_reason:
             if choice.finish_reason == _FAILED:
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend finished with an error")

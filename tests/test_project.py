@@ -14,7 +14,6 @@ PACKAGES = ("gateway", "adapters", "storage")
 
 # Modules without a test file at the mirrored place, and where they are tested instead.
 TESTED_ELSEWHERE: dict[str, str] = {
-    "adapters/_chat_calls.py": "tests/adapters/test_openai_chat.py",
     "adapters/_chat_messages.py": "tests/adapters/test_openai_chat.py",
     "adapters/_chat_reading.py": "tests/adapters/test_openai_chat.py",
     "adapters/_content.py": "tests/adapters/test_responses_input.py",

@@ -268,7 +268,6 @@ async def test_a_call_id_longer_than_the_wire_takes_is_replaced_by_the_same_one_
         ({"tools": [{"type": "function", "name": "f"}]}, "tools of type 'function' run at the client"),
         ({"tools": [{"type": "local_shell"}]}, "tools of type 'local_shell' run at the client"),
         ({"tools": [{"name": "f"}]}, "a tool needs a `type`"),
-        ({"tools": [{"type": "mcp", "server_label": "wx"}]}, "needs `require_approval: never`"),
         ({"extra_body": {"stream": False}}, "extra_body must not set 'stream'"),
         ({"extra_body": {"model": "x"}}, "extra_body must not set 'model'"),
         ({"base_url": "https://x.example/v1?a=b"}, "must have no query"),

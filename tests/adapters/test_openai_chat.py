@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -62,7 +62,21 @@ from gateway.testing.scripts import (
     rate_limited,
 )
 from gateway.testing.serving import serve
-from tests.adapters.openai_talk import KEY, Build, Start, finished, judge, parts, plays, said_in, settings, trickling
+from gateway.tool_port import ToolDeclaration
+from tests.adapters.openai_talk import (
+    KEY,
+    Build,
+    Start,
+    calls_in,
+    finished,
+    judge,
+    parts,
+    plays,
+    said_in,
+    settings,
+    tool_of,
+    trickling,
+)
 from tests.openapi import openai_validator
 
 
@@ -142,6 +156,17 @@ class TestConformance(AdapterSuite):
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
         return [said_in(body["messages"]) for body in self.server.requests]
+
+    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self.server.script = calls_in(*rounds)
+
+    async def backend_offered(self) -> list[list[ToolDeclaration]]:
+        offered = [[tool["function"] for tool in body.get("tools", ())] for body in self.server.requests]
+        return [[ToolDeclaration(**tool) for tool in tools] for tools in offered]
+
+    async def backend_outputs(self) -> list[list[tuple[str, str]]]:
+        messages = [[each for each in body["messages"] if each["role"] == "tool"] for body in self.server.requests]
+        return [[(tool_of(each["tool_call_id"]), each["content"]) for each in answers] for answers in messages]
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------------

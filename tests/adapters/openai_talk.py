@@ -85,6 +85,9 @@ def trickling(app: ASGIApp, wanted: Callable[[], bool]) -> ASGIApp:
     return answer
 
 
+_MISSING: dict[str, dict[str, str]] = {"reasoning": {"id": "rs_1"}, "mcp_approval_response": {"request_id": ""}}
+
+
 def judge() -> Validator | None:
     """Judges requests by the vendor's API description where that lies beside the repository."""
     try:
@@ -94,10 +97,10 @@ def judge() -> Validator | None:
 
     def lenient(schema: str, body: object) -> list[str]:
         # The description wants an id of every reasoning item. The service does not: it takes the encrypted content
-        # without, and refuses an id that it did not give.
+        # without, and refuses an id that it did not give. Of an answer to a question it wants a second id that it does
+        # not describe.
         if isinstance(body, dict) and isinstance(body.get("input"), list):
-            named = [{"id": "rs_1"} | item if item.get("type") == "reasoning" else item for item in body["input"]]
-            body = body | {"input": named}
+            body = body | {"input": [_MISSING.get(item.get("type"), {}) | item for item in body["input"]]}
         return validate(schema, body)
 
     return lenient

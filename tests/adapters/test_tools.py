@@ -4,14 +4,19 @@ import json
 
 import pytest
 
+from adapters import openai_chat, openai_responses
 from adapters._chat_messages import encode_tool as chat_tool
 from adapters._failures import Failures
 from adapters._responses_input import encode_tool as responses_tool
 from adapters._tools import CallIds, Offer, arguments_text, function_name, output_text
-from gateway.items import OutputItem
+from gateway.items import CallItem, OutputItem, UserItem
 from gateway.model import Json
 from gateway.ports import AdapterError, ErrorClass
+from gateway.testing.adapter_calls import collect, completed, message, request, text
+from gateway.testing.chat_server import ChatServer
+from gateway.testing.responses_server import ResponsesServer
 from gateway.tool_port import ToolDeclaration
+from tests.adapters.openai_talk import Build, Start, calls_in, judge
 
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = ToolDeclaration("weather", "The weather of a city.", SCHEMA)
@@ -58,6 +63,24 @@ def test_a_name_that_two_tools_have_is_an_error_before_anything_is_sent(own: Jso
     with pytest.raises(AdapterError, match="two tools are called 'weather'") as caught:
         offer(tools=own).fields(tools)
     assert caught.value.kind is ErrorClass.REJECTED
+
+
+async def test_the_vendor_describes_them_like_this(start: Start, build: Build) -> None:
+    """Both servers refuse what violates the API description, where that is at hand."""
+    script = calls_in([("weather", {"city": "Oslo"})])
+    chat, responses = ChatServer(script, validator=judge()), ResponsesServer(script, validator=judge())
+    for factory, server in ((openai_chat.factory, chat), (openai_responses.factory, responses)):
+        adapter = build(factory, await start(server), extra_body={"parallel_tool_calls": False})
+        first = completed(await collect(adapter, request("Hi", tools=(WEATHER, CLOCK))))
+        whole = first.handle is None
+        made = (UserItem(message("Hi")), CallItem("call_0_0_weather", "weather", "{}")) if whole else ()
+        answered = (*made, OutputItem("call_0_0_weather", {"degrees": 3}))
+        last = await collect(adapter, request("Hi", items=answered, handle=first.handle))
+        assert text(last) == "Done"
+        assert [body.keys() & {"tools", "parallel_tool_calls"} for body in server.requests] == [
+            {"tools", "parallel_tool_calls"},
+            set(),
+        ]
 
 
 def test_every_call_has_an_id_of_its_own_and_its_output_has_the_same() -> None:

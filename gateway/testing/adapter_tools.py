@@ -6,19 +6,26 @@ from typing import NoReturn
 
 import pytest
 
-from gateway.items import CallItem, Item, OutputItem, StorageOwner, UserItem
+from gateway.items import Item, StorageOwner, UserItem
 from gateway.model import Json
 from gateway.ports import (
     Adapter,
-    AdapterEvent,
-    CallCompleted,
-    ServiceRequest,
     ToolCallAnnounced,
     ToolCallArguments,
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.testing.adapter_calls import collect, completed, message, of_type, request, require, require_json, text
+from gateway.testing.adapter_calls import (
+    after_calls,
+    collect,
+    completed,
+    message,
+    of_type,
+    request,
+    require,
+    require_json,
+    text,
+)
 from gateway.tool_port import ToolDeclaration
 
 _TOOLS = tuple(
@@ -46,8 +53,8 @@ class ToolTests:
     async def test_tools_are_offered_with_every_call_that_has_them_and_with_no_other(self, adapter: Adapter) -> None:
         await self.backend_calls([("weather", _OSLO)])
         first = await collect(adapter, request("Hi", tools=_TOOLS))
-        last = await collect(adapter, _after(adapter, first, ["3C"], tools=_TOOLS))
-        await collect(adapter, _after(adapter, last, [], words="And now?"))
+        last = await collect(adapter, after_calls(adapter, first, ["3C"], tools=_TOOLS))
+        await collect(adapter, after_calls(adapter, last, [], words="And now?"))
         offered = await self.backend_offered()
         wanted = [list(_TOOLS), list(_TOOLS), []]
         require(offered == wanted, f"the backend must be offered {wanted!r}; it was offered {offered!r}")
@@ -84,7 +91,7 @@ class ToolTests:
     async def test_outputs_go_back_in_one_request_each_to_its_call(self, adapter: Adapter) -> None:
         await self.backend_calls(_TWO_CALLS)
         first = await collect(adapter, request("Hi", tools=_TOOLS))
-        events = await collect(adapter, _after(adapter, first, [{"degrees": 3}, ""], tools=_TOOLS))
+        events = await collect(adapter, after_calls(adapter, first, [{"degrees": 3}, ""], tools=_TOOLS))
         answer = text(events)
         require(answer == "Done", f"the answer behind the outputs is {answer!r}, not 'Done'")
         outputs = (await self.backend_outputs())[-1]
@@ -97,7 +104,7 @@ class ToolTests:
     async def test_a_tool_that_failed_is_told_to_the_model(self, adapter: Adapter) -> None:
         await self.backend_calls([("weather", _OSLO)])
         first = await collect(adapter, request("Hi", tools=_TOOLS))
-        await collect(adapter, _after(adapter, first, ["no such city"], error=True))
+        await collect(adapter, after_calls(adapter, first, ["no such city"], error=True))
         outputs = (await self.backend_outputs())[-1]
         told = outputs[0][1] if outputs else ""
         require("no such city" in told, f"of a tool that failed with 'no such city' the backend got {outputs!r}")
@@ -108,7 +115,7 @@ class ToolTests:
         events = await collect(adapter, request("Hi", tools=_TOOLS))
         for output in ("first", "second"):
             given = [output] * len(of_type(events, ToolCallReady))
-            asked = _after(adapter, events, given, before=items, tools=_TOOLS)
+            asked = after_calls(adapter, events, given, before=items, tools=_TOOLS)
             items = asked.items
             events = await collect(adapter, asked)
         require(text(events) == "Done", f"the answer behind two rounds is {text(events)!r}, not 'Done'")
@@ -120,7 +127,7 @@ class ToolTests:
     async def test_outputs_and_a_message_behind_them_go_together(self, adapter: Adapter) -> None:
         await self.backend_calls(_TWO_CALLS)
         first = await collect(adapter, request("Hi", tools=_TOOLS))
-        completed(await collect(adapter, _after(adapter, first, ["not run", "not run"], words="Never mind")))
+        completed(await collect(adapter, after_calls(adapter, first, ["not run", "not run"], words="Never mind")))
         outputs = (await self.backend_outputs())[-1]
         wanted = [("weather", "not run"), ("height", "not run")]
         require(outputs == wanted, f"with the message came the outputs {outputs!r}, not {wanted!r}")
@@ -128,30 +135,8 @@ class ToolTests:
     async def test_behind_tools_a_last_call_without_any_is_answered(self, adapter: Adapter) -> None:
         await self.backend_calls([("weather", _OSLO)])
         first = await collect(adapter, request("Hi", tools=_TOOLS))
-        answer = text(await collect(adapter, _after(adapter, first, ["3C"])))
+        answer = text(await collect(adapter, after_calls(adapter, first, ["3C"])))
         require(answer == "Done", f"the answer of the last call is {answer!r}, not 'Done'")
-
-
-def _after(
-    adapter: Adapter,
-    events: Sequence[AdapterEvent],
-    outputs: Sequence[Json],
-    *,
-    before: tuple[Item, ...] = (),
-    words: str = "",
-    error: bool = False,
-    tools: tuple[ToolDeclaration, ...] = (),
-) -> ServiceRequest:
-    """The request that brings the outputs of a call's tools, and `words` of the user. `before` is what that call had."""
-    done: CallCompleted = completed(events)
-    calls = of_type(events, ToolCallReady)
-    answers = [OutputItem(call.call_id, output, error) for call, output in zip(calls, outputs, strict=False)]
-    said = message(words) if words else message("Hi")
-    new: tuple[Item, ...] = (*answers, UserItem(said)) if words else tuple(answers)
-    if adapter.ownership.owner is StorageOwner.GATEWAY:
-        made = tuple(CallItem(call.call_id, call.name, call.arguments) for call in calls)
-        new = (*(before or (UserItem(message("Hi")),)), *made, *new)
-    return request(words or "Hi", handle=done.handle, state=done.state, items=new, message=said, tools=tools)
 
 
 def skip(hook: str, *_unused: object) -> NoReturn:

@@ -182,7 +182,7 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
     # The emulator, as the real service, refuses a request that leaves a call without an output.
     assert text_of(third) == "one call three"
     outputs = [
-        {"type": "function_call_output", "call_id": call, "output": "This tool is not available."}
+        {"type": "function_call_output", "call_id": call, "output": "Error: This tool is not available."}
         for call in ("call_1", "call_2")
     ]
     assert server.requests[2]["input"][:2] == outputs

@@ -94,6 +94,18 @@ def ogx(directory: Path, aimock_url: str) -> Iterator[Peer]:
 
 
 @contextmanager
+def mcp_server(directory: Path) -> Iterator[Peer]:
+    """Runs an MCP server with the tool `get_weather`, which OGX can call; its `url` is the one of the protocol."""
+    program = _installed("ogx", "venv/ogx/bin/python")
+    port = _free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("mcp", origin, f"{origin}/mcp", directory / "mcp.log")
+    script = _SOURCES / "ogx" / "mcp_server.py"
+    with _child(peer, [program, script], directory, ready="/health", environment={"MCP_PORT": str(port)}):
+        yield peer
+
+
+@contextmanager
 def agentserver(directory: Path, mode: str = "plain") -> Iterator[Peer]:
     """Runs a Foundry hosted agent; `mode` is a key of MODES in peers/agentserver/app.py."""
     program = _installed("agentserver", "venv/agentserver/bin/hypercorn")

@@ -103,7 +103,7 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
     ids = [response_id(exchange) for exchange in agentserver_proxy.exchanges]
     assert steps(agentserver_proxy) == [
         (None, [user("weather")]),
-        (ids[0], [output("call_1", "This tool is not available."), user("two")]),
+        (ids[0], [output("call_1", "Error: This tool is not available."), user("two")]),
         (ids[1], [user("three")]),
     ]
 

@@ -114,7 +114,9 @@ async def test_a_tool_that_is_not_attached_fails_the_task_and_its_calls_are_answ
         {"id": f"call_w{number}", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
         for number, arguments in ((1, '{"city":"Oslo"}'), (2, '{"city":"Rome"}'))
     ]
-    answers = [{"role": "tool", "tool_call_id": call["id"], "content": "This tool is not available."} for call in calls]
+    answers = [
+        {"role": "tool", "tool_call_id": call["id"], "content": "Error: This tool is not available."} for call in calls
+    ]
     assert _messages(aimock_peer, 1) == [
         [_BRIEF, _user("weather"), {"role": "assistant", "content": None, "tool_calls": calls}, *answers, _user("two")]
     ]

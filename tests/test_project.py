@@ -39,6 +39,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/server.py": "tests/faults/test_drain.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
+    "gateway/testing/adapter_tools.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/testing/chat_reply.py": "tests/gateway/testing/test_chat_server.py",
     "gateway/testing/emulator.py": "tests/gateway/testing/test_responses_server.py",
     "gateway/testing/responses_chain.py": "tests/gateway/testing/test_responses_server.py",

@@ -101,7 +101,9 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
     ends = []
     for call in left:
         settled = tools.unfinished(call.status)
-        item = OutputItem(call.external_id, settled.output, error=True)
+        # Of the backend's own calls only its questions are ever left open.
+        approved = False if call.executor == "backend" else None
+        item = OutputItem(call.external_id, settled.output, True, approved)
         told = NewItem(item, None, call.id, replayable=not (gateway and settled.status == "cancelled"), unsent=True)
         ends.append(
             ToolEnds(

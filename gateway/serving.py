@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, handles, ownership
+from gateway import call_points, handles, ownership, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Append,
@@ -281,7 +281,11 @@ class Serving:
     # --- the tools between two service calls
 
     async def _run_tools(self) -> None:
-        """Those that may run, beside each other; each outcome is stored when it is there."""
+        """Those that may run, beside each other; each outcome is stored when it is there. What the backend may run has
+        only to be told to it."""
+        for call in self.machine.calls.values():
+            if call.question and call.status == "approved":
+                await self._perform(self.machine.settle_tool(call, Settled("completed", tools.ALLOWED)))
         due = [call for call in self.machine.calls.values() if call.to_run]
         if not due or self.machine.ended:
             return

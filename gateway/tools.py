@@ -36,6 +36,9 @@ PHASES = {
 }
 """How callers see the outcome."""
 
+ALLOWED: dict[str, Json] = {"approved": True}
+"""The outcome of a backend's question that was answered with a yes."""
+
 Gate = Callable[[str, dict[str, Json]], bool]
 """Does a call of the tool with this identity and these arguments need a yes?"""
 
@@ -75,7 +78,8 @@ class ToolPolicy:
 class ToolCall:
     """One tool call of a turn. `status` is None while its service call goes on, unless the backend has answered it.
 
-    `inputs` are its arguments where they are an object and it is ours to run.
+    `inputs` are its arguments where they are an object and it is ours to run. `question`: it is none, but the backend's
+    question whether it may run it; the decision is its outcome.
     """
 
     facts: CallFacts
@@ -87,6 +91,7 @@ class ToolCall:
     executor: str = "backend"
     inputs: dict[str, Json] = field(default_factory=dict)
     asked: bool = False
+    question: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -105,6 +110,9 @@ class ToolCall:
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
     name, arguments = call.facts.name, call.arguments or ""
+    if call.question:
+        call.inputs, call.asked, call.status = parsed(arguments) or {}, True, "pending_approval"
+        return None
     if policy.exhausted:
         call.executor = "gateway"
         return Settled("cancelled", LIMIT_REACHED)

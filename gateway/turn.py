@@ -21,6 +21,7 @@ from gateway.model import (
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
+    ApprovalAsked,
     ArtifactReady,
     CallCompleted,
     CallStarted,
@@ -209,6 +210,9 @@ class Turn:
     def go_on(self, calls: tuple[ToolCall, ...]) -> None:
         """The turn waited, and these calls of its last service call are still open."""
         self.calls = {call.facts.id: call for call in calls}
+        for call in calls:
+            # Of the backend's own calls only its questions are ever left open.
+            call.question = call.executor == "backend"
         self.round = calls[0].facts.round
         self.between_calls = True
 
@@ -306,6 +310,8 @@ class Turn:
                 self._call_ready(event)
             case ToolResultReady():
                 self._call_answered(event)
+            case ApprovalAsked():
+                self._question(event)
             case _:
                 raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{event!r} is not an event of the port")
 
@@ -364,6 +370,16 @@ class Turn:
         if early is not None:
             self._call_answered(early)
 
+    def _question(self, event: ApprovalAsked) -> None:
+        call = self._open_call(event.call_id, event.name, f"mcp:{event.server}")
+        call.facts = replace(call.facts, origin="backend", server=f"mcp:{event.server}")
+        self._flush_said()
+        self._flush_thought()
+        call.arguments, call.question = event.arguments, True
+        item = CallItem(call.external_id, event.name, event.arguments, asking=event.server)
+        self._items.append(NewItem(item, event.provider_id, call.facts.id))
+        self._show_call(call)
+
     def _call_answered(self, event: ToolResultReady) -> None:
         call = self._find(event.call_id)
         if call is None or call.arguments is None:
@@ -382,7 +398,8 @@ class Turn:
         self._show_answer(call, settled.output)
 
     def _output_item(self, call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:
-        item = OutputItem(call.external_id, call.outcome, call.status != "completed")
+        approved = call.status == "completed" if call.question else None
+        item = OutputItem(call.external_id, call.outcome, call.status != "completed", approved)
         return NewItem(item, None, call.facts.id, replayable=replayable, unsent=unsent)
 
     # --- how callers see tool calls
@@ -421,7 +438,7 @@ class Turn:
         self._out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), tuple(self._tool_rows())))
         if conflict is not None:
             self._out.append(conflict)
-        asked = [call for call in unanswered if call.executor != "backend"]
+        asked = [call for call in unanswered if call.executor != "backend" or call.question]
         if asked and goes_on:
             self._out.extend(self._behind(asked))
             return
@@ -513,7 +530,7 @@ class Turn:
         """
         if self.facts.ownership.owner is StorageOwner.GATEWAY or self.facts.shadow == "items":
             return self._items
-        due = {call.external_id for call in self._calls.values() if call.executor != "backend"}
+        due = {call.external_id for call in self._calls.values() if call.executor != "backend" or call.question}
         kept = AssistantItem if self.facts.shadow == "text" else ()
         return [
             new

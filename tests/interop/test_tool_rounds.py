@@ -3,16 +3,21 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adapters import openai_chat, openai_responses
+from gateway.agents import Agent
 from gateway.items import CallItem, Item, OutputItem, StorageOwner, UserItem
-from gateway.model import Json
+from gateway.model import Json, Task
 from gateway.ports import Adapter, AdapterEvent, AdapterFactory, ToolCallReady
 from gateway.testing.adapter_calls import after_calls, collect, completed, message, of_type, request, text
 from gateway.tool_port import ToolDeclaration
+from tests.gateway.core import CARD, running_core
+from tests.gateway.core import answer as shown
+from tests.gateway.scripted_tools import ScriptedTools
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, steps, user
@@ -120,3 +125,32 @@ async def test_outputs_and_a_message_go_together_and_a_last_call_needs_no_tools(
         events = await collect(adapter, request("Never mind", items=items, handle=completed(first).handle))
     assert text(events) == "Hello from aimock, a longer reply so that several chunks are streamed."
     assert "tools" not in ogx_proxy.exchanges[-1].body
+
+
+# --- the core's own loop ----------------------------------------------------------------------------------------------
+
+
+async def _turn(path: Path, adapter: Adapter) -> tuple[Task, list[str]]:
+    """A whole turn, and the tools that ran in it."""
+    box = ScriptedTools({"route": {"hours": 7}, "day": "Monday"})
+    async with running_core(path) as core:
+        core.default = Agent(name="travel", card=CARD, adapter=adapter, toolset=box)
+        core.agents.append(core.default)
+        return await core.send("trip"), box.ran
+
+
+@pytest.mark.parametrize("values", [{}, {"history": {"owner": "gateway"}}, {"conversation": True}], ids=str)
+async def test_a_turn_with_rounds_ends_with_its_answer_on_responses(
+    ogx_peer: Peer, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    async with _built(openai_responses.factory, ogx_peer.url, model="openai/gpt-4", **values) as adapter:
+        task, ran = await _turn(tmp_path / "ledger.db", adapter)
+    assert (shown(task), sorted(ran)) == ("And when?By train, on Monday.", ["day", "route", "route"])
+
+
+async def test_a_turn_with_rounds_ends_with_its_answer_on_chat_completions(aimock_peer: Aimock, tmp_path: Path) -> None:
+    async with _built(openai_chat.factory, aimock_peer.url) as adapter:
+        task, ran = await _turn(tmp_path / "ledger.db", adapter)
+    assert (shown(task), sorted(ran)) == ("And when?By train, on Monday.", ["day", "route", "route"])
+    answers = [each["content"] for each in aimock_peer.journal()[-1]["body"]["messages"] if each["role"] == "tool"]
+    assert answers == ['{"hours":7}', '{"hours":7}', "Monday"]

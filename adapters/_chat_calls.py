@@ -74,8 +74,12 @@ class Calls:
         if not any(call.given or call.index is not None for call in self._in_order):
             yield from self.receive(Fragment(function=function))
 
-    def finish(self) -> Iterator[AdapterEvent]:
+    def finish(self, *, cut: bool) -> Iterator[AdapterEvent]:
+        """`cut`: the answer is not whole. A call whose arguments had not begun was never made: it must not run."""
+        last = self._in_order[-1] if self._in_order else None
         for call in self._in_order:
+            if cut and call is last and not "".join(call.arguments).strip():
+                return
             yield ToolCallReady(call.call_id, call.name, "".join(call.arguments))
 
     def _call(self, fragment: Fragment, function: Function) -> _Call:

@@ -82,7 +82,11 @@ class Reading:
         if reason is None:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
         finish = None if reason in _WHOLE_ANSWERS else reason
-        return (*self._reasoned(), *self._calls.finish(), CallCompleted(usage=self._usage, finish=finish))
+        return (
+            *self._reasoned(),
+            *self._calls.finish(cut=finish is not None),
+            CallCompleted(usage=self._usage, finish=finish),
+        )
 
     def _choice(self, choice: _Choice) -> Iterator[AdapterEvent]:
         delta = choice.delta

@@ -233,6 +233,8 @@ class Reading:
     def _only_in_the_end(self, response: _Response) -> Iterator[AdapterEvent]:
         """A server that streams no items shows them in the finished response alone, as it does the end of a call that
         was cut: its chain waits for an output of that, too."""
+        if self._items_done and not self._calls:
+            return
         for raw in response.output or ():
             item = _decode_item(raw)
             if not self._items_done or (item.type in OPEN_CALLS and _key(item) in self._calls):
@@ -352,6 +354,8 @@ class Reading:
     def _open_call(self, item: OutputItem) -> Iterator[AdapterEvent]:
         call = self._calls.pop(_key(item), None) or _Call(self._new_call_id(item), item)
         arguments = item.arguments if item.arguments is not None else item.input or ""
+        if item.status == "incomplete" and not arguments.strip():
+            arguments = "{"  # cut before they began; blank ones would be taken for none, and the tool would run
         yield ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
         early = next((output for output in self._unclaimed if output.call_id == item.call_id), None)

@@ -167,3 +167,14 @@ def test_whatever_the_end_is_called_calls_are_calls(reason: str) -> None:
 def test_an_answer_that_is_cut_in_the_middle_of_a_call_says_so() -> None:
     *_, made, end = read(fragment(0, "a", name="f", arguments='{"x'), chunk("length"))
     assert (made, end) == (ToolCallReady("a", "f", '{"x'), CallCompleted(finish="length"))
+
+
+def test_a_call_that_is_cut_before_its_arguments_is_only_announced() -> None:
+    first = fragment(0, "a", name="f", arguments="")
+    assert read(first, fragment(1, "b", name="g", arguments=" "), chunk("length")) == [
+        ToolCallAnnounced("a", "f"),
+        ToolCallAnnounced("b", "g"),
+        ToolCallArguments("b", " "),
+        ToolCallReady("a", "f", ""),
+        CallCompleted(finish="length"),
+    ]

@@ -564,3 +564,9 @@ def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same
         ToolCallArguments("call_1", '{"x'),
         ToolCallReady("call_1", "f", '{"x', provider_id="fc_1"),
     ]
+
+
+@pytest.mark.parametrize(("status", "arguments"), [("completed", ""), ("incomplete", "{")])
+def test_arguments_that_were_cut_before_they_began_are_not_taken_for_none(status: str, arguments: str) -> None:
+    call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "", "status": status}
+    assert between(done("function_call", **call)) == [ToolCallReady("call_1", "f", arguments, provider_id="fc_1")]

@@ -42,6 +42,5 @@ _GRAVITY = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVAL
 
 
 def print_schema() -> int:
-    registry = Registry()
-    sys.stdout.write(f"{json_text(schema(registry, registry.known_types()), indent=2)}\n")
+    sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
     return ExitCode.OK

@@ -22,7 +22,7 @@ agents:
     model: gpt-5.5
     api_key: sk-secret
     instructions: "Say $${NAME}.\\nBe brief."
-    tools:
+    service_tools:
       - {type: web_search}
       - type: mcp
         server_label: github

@@ -23,6 +23,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "adapters/_settings.py": "tests/adapters/test_openai_responses.py",
     "adapters/_sse.py": "tests/adapters/test_http.py",
     "gateway/app.py": "tests/faults/test_drain.py",
+    "gateway/attaching.py": "tests/gateway/test_offering.py",
     "gateway/bindings/common.py": "tests/interaction/test_service_parameters.py",
     "gateway/bindings/jsonrpc.py": "tests/interaction/test_bad_input.py",
     "gateway/bindings/routes.py": "tests/interaction/test_addresses.py",

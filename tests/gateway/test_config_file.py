@@ -126,7 +126,10 @@ WRONG = {
     ),
     "key of a later section": (
         f"{FILE}push: {{enabled: true}}",
-        "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, cards, tools, agents",
+        (
+            "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, "
+            "cards, tools, agents"
+        ),
     ),
     "key one level too high": (
         f"{FILE}    skills: []",
@@ -479,8 +482,10 @@ def test_a_variable_reaches_into_tools() -> None:
 WRONG_TOOLS = {
     "unknown source": (
         f"{FILE}    tools: [github, githb]\n{TOOLS}",
-        "gateway.yaml:6:21: agents.support.tools[1]: "
-        "there is no 'githb' under `tools`; did you mean 'github'? There: github",
+        (
+            "gateway.yaml:6:21: agents.support.tools[1]: "
+            "there is no 'githb' under `tools`; did you mean 'github'? There: github"
+        ),
     ),
     "no tools at all": (
         f"{FILE}    tools: [github]\n",
@@ -500,19 +505,22 @@ WRONG_TOOLS = {
     ),
     "misspelled keys of both models, and what is missing": (
         f"{FILE}tools: {{github: {{type: mcp, ur: u, timout: 5s}}}}\n",
-        "gateway.yaml:6:9: tools.github.url: is required, but missing\n"
-        "gateway.yaml:6:29: tools.github.ur: unknown key; did you mean 'url'?\n"
-        "gateway.yaml:6:36: tools.github.timout: unknown key; did you mean 'timeout'?",
+        (
+            "gateway.yaml:6:9: tools.github.url: is required, but missing\n"
+            "gateway.yaml:6:29: tools.github.ur: unknown key; did you mean 'url'?\n"
+            "gateway.yaml:6:36: tools.github.timout: unknown key; did you mean 'timeout'?"
+        ),
     ),
     "bad values": (
         f"{FILE}{TOOLS}    timeout: 5\n    max_result: 0B\n",
-        "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
-        "gateway.yaml:11:17: tools.github.max_result: must be more than 0, not '0B'",
+        (
+            "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
+            "gateway.yaml:11:17: tools.github.max_result: must be more than 0, not '0B'"
+        ),
     ),
     "a bad name": (
         f"{FILE}tools: {{Git Hub: {{type: mcp, url: u}}}}\n",
-        "gateway.yaml:6:9: tools['Git Hub']: "
-        "a source's name has 1 to 63 of a-z, 0-9 and -, and does not begin with -",
+        "gateway.yaml:6:9: tools['Git Hub']: a source's name has 1 to 63 of a-z, 0-9 and -, and does not begin with -",
     ),
 }
 

@@ -162,7 +162,7 @@ class _Loading:
         self._document = document
         self._resolver = resolver
         self._shape = Shape(resolver, document.data)
-        self._context = {"base_dir": base_dir}
+        self._base_dir = base_dir
 
     def config(self) -> GatewayConfig | None:
         data = self._document.data
@@ -224,7 +224,7 @@ class _Loading:
         # A type that declares a common key, as `history`, gets it too.
         own_keys = fields(model)
         theirs = {key: data[key] for key in data if key not in common_keys or key in own_keys}
-        settings = self._fit(model, theirs, path)
+        settings = self._fit(model, theirs, path, name)
         if common is None or settings is None or not is_name:
             return None
         given = common.model_fields_set | {"name", "settings"}
@@ -242,11 +242,15 @@ class _Loading:
             hint = f"did you mean {meant!r}? " if meant else ""
             self._complain(path, f"unknown type {shown(kind)}; {hint}Known types: {', '.join(sorted(known))}")
 
-    def _fit(self, model: type[M], data: dict[str, object], path: KeyPath) -> M | None:
-        """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted."""
+    def _fit(self, model: type[M], data: dict[str, object], path: KeyPath, name: str = "") -> M | None:
+        """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted.
+
+        What a type's own model finds in the context: `base_dir`, and the `name` of the entry.
+        """
+        context = {"base_dir": self._base_dir, "name": name}
         while True:
             try:
-                return model.model_validate_json(json.dumps(data), strict=True, context=self._context)
+                return model.model_validate_json(json.dumps(data), strict=True, context=context)
             except ValidationError as invalid:
                 misfits = [self._misfit(error, data, path) for error in invalid.errors(include_url=False)]
             if not _read_as_text(misfits, data, path):

@@ -7,6 +7,7 @@ Import it only where it is used: the `mcp` package is an extra, and takes most o
 import asyncio
 import contextvars
 import math
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -49,8 +50,12 @@ _statuses: ContextVar[list[int]] = ContextVar("statuses")
 
 
 def over_stdio(command: list[str], env: dict[str, str], cwd: Path | None) -> Transport:
-    """The server gets this environment and the few variables that programs need, none of the gateway's secrets."""
-    return stdio_client(StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=cwd))
+    """The server gets this environment and the few variables that programs need, none of the gateway's secrets.
+
+    What it writes to stderr goes where the gateway's goes.
+    """
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=cwd)
+    return stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
 
 
 @asynccontextmanager

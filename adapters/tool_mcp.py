@@ -37,7 +37,7 @@ class McpSettings(Settings):
             raise ValueError("needs either `url` or `command`")
         given, others = ("url", ("env", "cwd")) if self.command is None else ("command", ("headers",))
         for name in others:
-            if name in self.model_fields_set:
+            if getattr(self, name):
                 raise ValueError(f"`{name}` cannot be used with `{given}`")
         return self
 

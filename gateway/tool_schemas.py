@@ -68,6 +68,6 @@ def _refuse_strangers(parameters: dict[str, Json]) -> None:
             if isinstance(target, str):
                 try:
                     resolver.lookup(target)
-                except (referencing.exceptions.Unresolvable, ValueError) as error:
+                except referencing.exceptions.Unresolvable as error:
                     raise SchemaRefused(f"its parameters refer to {_short(target)!r}, which is not in them") from error
         waiting += [(below, resolver.in_subresource(below)) for below in inside.subresources()]

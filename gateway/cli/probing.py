@@ -61,8 +61,8 @@ async def probe_all(config: GatewayConfig) -> tuple[Finding, ...]:
 async def _listing(path: str, attached: Attached) -> Finding:
     """Which tools of this source a model would get; the log says why one is left out."""
     try:
-        offered = await AttachedTools([attached]).offered()
         total = len(await attached.tools())
+        offered = await AttachedTools([attached]).offered()
     except ToolError as error:
         return Finding(path, ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail))
     finally:

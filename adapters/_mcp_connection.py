@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -45,8 +46,21 @@ _Message = SessionMessage | Exception
 _Streams = tuple[Any, Any]
 Transport = AbstractAsyncContextManager[_Streams]
 
-_statuses: ContextVar[list[int]] = ContextVar("statuses")
-"""Of the HTTP answers to what one call sends: its library keeps them for itself."""
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An HTTP answer, and whether the request named a session."""
+
+    status: int
+    in_session: bool
+
+
+_answers: ContextVar[list[_Answer]] = ContextVar("answers")
+"""Those to what one call sends: its library keeps them for itself."""
+
+# Most servers answer 404 for a session that they do not know, as the specification asks. Many were made from an example
+# that answers 400, with an error of no call in particular.
+_FORGOTTEN = {404: None, 400: frozenset({types.CONNECTION_CLOSED, types.INTERNAL_ERROR})}
 
 
 def over_stdio(command: list[str], env: dict[str, str], cwd: Path | None) -> Transport:
@@ -66,15 +80,15 @@ async def over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[_Stream
             # A tool may be silent for as long as a call may take.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
             trust_env=False,
-            event_hooks={"response": [_note_status]},
+            event_hooks={"response": [_note]},
         ) as http,
         streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_LIMIT) as streams,
     ):
         yield streams
 
 
-async def _note_status(response: httpx2.Response) -> None:
-    _statuses.get([]).append(response.status_code)
+async def _note(response: httpx2.Response) -> None:
+    _answers.get([]).append(_Answer(response.status_code, "mcp-session-id" in response.request.headers))
 
 
 class Connection:
@@ -115,27 +129,27 @@ class Connection:
             return self._listed
 
     async def _asked_for_tools(self, client: Client) -> tuple[SourceTool, ...]:
-        with self._exchange() as statuses, _mapped(statuses):
+        with self._exchange() as answers, _mapped(answers):
             return tuple([tool async for tool in _all_tools(client)])
 
     async def call(self, run: ToolRun) -> ToolOutput:
         """Raises: ToolError; SessionForgotten when the call was not carried out and can be made on another connection."""
         client = await asyncio.shield(self._opened)
-        with self._exchange() as statuses, _mapped(statuses):
+        with self._exchange() as answers, _mapped(answers):
             return await _called(client, run)
 
     @contextmanager
-    def _exchange(self) -> Iterator[list[int]]:
-        """The statuses of what is sent within. A session that the server has forgotten ends the connection."""
-        statuses: list[int] = []
-        token = _statuses.set(statuses)
+    def _exchange(self) -> Iterator[list[_Answer]]:
+        """The answers to what is sent within. A session that the server has forgotten ends the connection."""
+        answers: list[_Answer] = []
+        token = _answers.set(answers)
         try:
-            yield statuses
+            yield answers
         except SessionForgotten:
             self._ending.set()
             raise
         finally:
-            _statuses.reset(token)
+            _answers.reset(token)
 
     async def aclose(self) -> None:
         self._ending.set()
@@ -144,8 +158,8 @@ class Connection:
         await asyncio.wait({self._task})
 
     async def _live(self) -> None:
-        statuses: list[int] = []
-        _statuses.set(statuses)
+        answers: list[_Answer] = []
+        _answers.set(answers)
         why = "it was closed"
         try:
             with self._scope:
@@ -161,7 +175,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._ending.is_set():
                 why = f"it did not open within {_OPEN_SECONDS} s"
         except Exception as error:  # noqa: BLE001  # a library's, a server's: told to whoever waits
-            why = _told(error, statuses)
+            why = _told(error, answers)
         finally:
             self._ending.set()
             if not self._opened.done():
@@ -251,25 +265,29 @@ class _Watched:
 
 
 @contextmanager
-def _mapped(statuses: Sequence[int] = ()) -> Iterator[None]:
+def _mapped(answers: Sequence[_Answer] = ()) -> Iterator[None]:
     """Raises: ToolError and SessionForgotten for whatever the library raises."""
     try:
         yield
     except MCPError as error:
-        if statuses and (statuses[-1] == 404 or (statuses[-1] == 400 and error.code == types.CONNECTION_CLOSED)):
-            # Most servers answer 404 as the specification asks, some 400 as the example that they were made from.
-            raise SessionForgotten(_told(error, statuses)) from error
-        raise ToolError(_told(error, statuses)) from error
+        if answers and _is_forgotten(answers[-1], error.code):
+            raise SessionForgotten(_told(error, answers)) from error
+        raise ToolError(_told(error, answers)) from error
     except Exception as error:  # noqa: BLE001  # a library's, a server's
         # It may hold the request, and so the headers: not chained.
-        failed = ToolError(_told(error, statuses))
+        failed = ToolError(_told(error, answers))
     else:
         return
     raise failed
 
 
-def _told(error: BaseException, statuses: Sequence[int]) -> str:
-    status = f"HTTP {statuses[-1]}: " if statuses and statuses[-1] >= 400 else ""
+def _is_forgotten(answer: _Answer, code: int) -> bool:
+    codes = _FORGOTTEN.get(answer.status, frozenset())
+    return answer.in_session and (codes is None or code in codes)
+
+
+def _told(error: BaseException, answers: Sequence[_Answer]) -> str:
+    status = f"HTTP {answers[-1].status}: " if answers and answers[-1].status >= 400 else ""
     return status + "; ".join(dict.fromkeys(_leaves(error)))
 
 

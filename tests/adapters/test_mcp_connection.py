@@ -92,9 +92,10 @@ NO_SESSION = {"code": -32000, "message": "Bad Request: No valid session ID provi
 REFUSALS = {
     "as specified": JSONResponse({"detail": "no"}, status_code=404),
     "with a word": JSONResponse(
-        {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Session not found"}}, status_code=404
+        {"jsonrpc": "2.0", "id": "x", "error": {"code": -32001, "message": "Session not found"}}, status_code=404
     ),
-    "as the example does": JSONResponse({"jsonrpc": "2.0", "id": 1, "error": NO_SESSION}, status_code=400),
+    "as an example does": JSONResponse({"jsonrpc": "2.0", "id": None, "error": NO_SESSION}, status_code=400),
+    "as another does": JSONResponse({"jsonrpc": "2.0", "error": NO_SESSION}, status_code=400),
 }
 
 
@@ -107,6 +108,25 @@ async def test_a_call_of_a_forgotten_session_is_made_in_a_new_one_once(
     old.forget()
     assert await source.run(run("a")) == ToolOutput("session-2")
     assert len(old.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        JSONResponse({"jsonrpc": "2.0", "id": 3, "error": {"code": -32600, "message": "Bad"}}, status_code=400),
+        JSONResponse({}, status_code=500),
+        JSONResponse({}, status_code=403),
+    ],
+)
+async def test_a_call_that_may_have_been_looked_at_is_not_made_again(
+    refusal: Response, old: Old, source: McpServer
+) -> None:
+    await source.run(run("a"))
+    old.refusal = refusal
+    old.forget()
+    with pytest.raises(ToolError):
+        await source.run(run("a"))
+    assert old.session == "nobody's"
 
 
 async def test_a_list_of_a_forgotten_session_is_asked_for_in_a_new_one(old: Old, source: McpServer) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from gateway.app import build_agents
 from gateway.attaching import build_sources
 from gateway.config import GatewayConfig
 from gateway.config_file import load
@@ -183,6 +184,14 @@ async def test_each_entry_is_one_source_as_the_file_says(tmp_path: Path) -> None
         ("now", "python:clock"),
     ]
     assert await offered["now"].run(ToolRun("now", {}, "k", "c", "p")) == ToolOutput("12:00")
+
+
+async def test_an_agent_has_the_tools_that_it_names_and_another_has_none(tmp_path: Path) -> None:
+    config = loaded(tmp_path, FILE + "  b: {type: openai-chat, model: m}\n")
+    agents = build_agents(config, Registry(), build_sources(config, Registry())).by_name
+    assert (toolset := agents["a"].toolset) is not None
+    assert list(await toolset.offered()) == ["orders", "now"]
+    assert agents["b"].toolset is None
 
 
 def test_an_entry_that_cannot_work_is_named(tmp_path: Path) -> None:

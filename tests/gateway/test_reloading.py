@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from adapters.tool_http import HttpToolSettings
 from gateway.agents import Agent, Agents
 from gateway.bindings.card import CardSettings, build_card
 from gateway.config import GatewayConfig
@@ -20,7 +22,7 @@ from gateway.reloading import Generation, Succession
 from gateway.testing.chat_server import ChatServer
 from gateway.testing.scripts import Pause, Say
 from gateway.testing.serving import serve
-from gateway.tool_port import SourceTool, ToolOutput, ToolRun
+from gateway.tool_port import SourceTool, ToolOutput, ToolRun, ToolSource
 from tests.a2a_client import A2A, a2a_http, streamed_text, text_of, user_message
 from tests.gateway.core import soon, until
 from tests.gateway.scripted import G, ScriptedAdapter
@@ -203,6 +205,27 @@ def test_a_limit_of_streams_holds_from_now_on() -> None:
     fanout.limit(StreamLimits(streams=0))
     with pytest.raises(Busy):
         fanout.check_room()
+
+
+async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_closed(tmp_path: Path) -> None:
+    tools = {name: Tools() for name in ("before", "after")}
+
+    class Sources(Registry):
+        def tool_source(self, tool_type: str, settings: BaseModel) -> ToolSource:
+            assert isinstance(settings, HttpToolSettings)
+            return tools[settings.description]
+
+    source = "{type: http, url: 'http://localhost', description: DESCRIPTION}"
+    agent = "a: {type: python, ref: 'gateway.demo_agent:reply', tools: [t]}"
+    section = f"tools: {{t: {source}}}\n"
+    async with local_gateway(
+        agent, tmp_path, settings=section.replace("DESCRIPTION", "before"), registry=Sources()
+    ) as local:
+        following = configuration(local.url, tmp_path, f"{agent}\n{section.replace('DESCRIPTION', 'after')}")
+        local.gateway.reload(following)
+        await until(lambda: tools["before"].closed)
+        assert not tools["after"].closed
+    assert tools["after"].closed
 
 
 async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -186,14 +185,17 @@ class Connection:
         async with anyio.create_task_group() as group:
             tools = client.server_capabilities.tools
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.list_changed:
+                self._tells_changes = False
                 group.start_soon(self._listen, client)
             await self._ending.wait()
             group.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Servers of 2026 tell changes only to those who listen; without that the list is asked for every time."""
+        """Servers of 2026 tell changes only to those who listen; until they do, the list is asked for every time."""
         try:
             async with client.listen(tools_list_changed=True) as changes:
+                self._tells_changes = bool(changes.honored.tools_list_changed)
+                self._forget_list()  # what was listed before may have changed unheard
                 async for _ in changes:
                     self._forget_list()
         except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
@@ -326,17 +328,20 @@ async def _all_tools(client: Client) -> AsyncIterator[SourceTool]:
 async def _called(client: Client, run: ToolRun) -> ToolOutput:
     # Its type has only the keys that the library itself sends.
     meta = cast("types.RequestParamsMeta", {_KEY: run.key})
-    report = partial(_progress, run)
+    is_over = False
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        if not is_over:  # the library may still be busy with one when the result is there
+            run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+
     try:
         return _output(await client.call_tool(run.name, run.arguments, progress_callback=report, meta=meta))
     except MCPError as error:
         if error.code == types.INVALID_PARAMS:
             return ToolOutput(error.message, error=True)
         raise
-
-
-async def _progress(run: ToolRun, progress: float, total: float | None, message: str | None) -> None:
-    run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+    finally:
+        is_over = True
 
 
 def _output(result: types.CallToolResult) -> ToolOutput:

@@ -60,7 +60,7 @@ async def test_it_lists_tools_as_they_are_declared_until_they_change(source: Mcp
     assert by_name["echo"].parameters["required"] == ["text"]
     assert [name for name, tool in by_name.items() if tool.idempotent] == ["echo", "add"]
     assert await source.tools() is tools
-    await source.run(run("grow", name="parrot"))
+    assert await source.run(run("grow", name="parrot")) == ToolOutput("grown")
 
     async def has_changed() -> bool:
         return await source.tools() is not tools
@@ -114,7 +114,7 @@ async def test_a_server_that_dies_in_a_call_fails_the_call_and_is_used_again_whe
             await hanging.wait()
             await served.kill()
         assert refused.result()
-        assert await _refusal(source.run(run("echo", text="lost"))) == "Connection closed"
+        assert await _refusal(source.run(run("echo", text="lost")))
         await served.start()
         assert await source.run(run("echo", text="found")) == ToolOutput("found")
     finally:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
+from gateway.attaching import build_sources
 from gateway.auth import NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
@@ -27,6 +28,7 @@ from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
+from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
 from gateway.registry import Registry
@@ -53,14 +55,16 @@ class Gateway:
     reload: Callable[[GatewayConfig], None]
 
 
-def build_agents(config: GatewayConfig, registry: Registry) -> Agents:
-    """Raises: ValueError for an agent whose settings cannot work, naming it."""
-    agents = tuple(_agent(name, agent, config, registry) for name, agent in config.agents.items())
+def build_agents(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+    """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
+    agents = tuple(_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)
 
 
-def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry) -> Agent:
+def _agent(
+    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached]
+) -> Agent:
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
@@ -97,6 +101,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         input_modes=input_modes,
         output_modes=output_modes,
         policies=policies,
+        toolset=AttachedTools([sources[each] for each in agent.tools]) if agent.tools else None,
     )
 
 
@@ -167,7 +172,8 @@ async def running(
 ) -> AsyncIterator[Gateway]:
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
-    agents = build_agents(config, registry)
+    sources = build_sources(config, registry)
+    agents = build_agents(config, registry, sources)
     drain = Drain()
     ledgers = registry.ledger(config.storage.url)
     failpoints = armed()
@@ -185,15 +191,17 @@ async def running(
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
 
-        def generation(config: GatewayConfig, agents: Agents) -> Generation:
-            return Generation(_application(config, agents, operations, contexts, transfer, health, clock), agents)
+        def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, Attached]) -> Generation:
+            app = _application(config, agents, operations, contexts, transfer, health, clock)
+            return Generation(app, agents, tuple(each.source for each in sources.values()))
 
         def reload(config: GatewayConfig) -> None:
-            front.succeed(generation(config, build_agents(config, registry)))
+            sources = build_sources(config, registry)
+            front.succeed(generation(config, build_agents(config, registry, sources), sources))
             fanout.limit(_stream_limits(config))
             retention.lifetimes = _lifetimes(config)
 
-        front = Succession(generation(config, agents), runner.idle)
+        front = Succession(generation(config, agents, sources), runner.idle)
         async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
             yield Gateway(front, runner, drain, reload)
 

@@ -44,6 +44,8 @@ __all__ = [
     "SkillConfig",
     "StorageConfig",
     "TextOrFile",
+    "ToolCommon",
+    "ToolConfig",
     "WebUrl",
     "base_dir",
     "refuse_open_listen",
@@ -298,6 +300,9 @@ class AgentCommon(Settings):
     shadow_history: Literal["items", "text", "none"] = Field(
         "items", description="What the gateway keeps of a conversation that the backend owns."
     )
+    tools: tuple[str, ...] = Field(
+        (), description="Names under `tools`: what its model may call, and the gateway then runs."
+    )
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:
@@ -316,8 +321,30 @@ class AgentConfig(AgentCommon):
     settings: SerializeAsAny[BaseModel]
 
 
+class ToolCommon(Settings):
+    """The keys that every source of tools may have, whatever its type. The others belong to its type."""
+
+    type: _Text = Field(description="Kind of source.")
+    allow: tuple[_Text, ...] | None = Field(
+        None, description="Which of its tools may be used, by name or pattern (`search_*`); all when not given."
+    )
+    timeout: Duration = Field(duration("60s"), gt=0, description="Longest time that one call may take.")
+    required: bool = Field(
+        True,
+        description="A turn fails when the source cannot be reached; with `false` it goes on without these tools.",
+    )
+    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; more of it is cut off, and says so.")
+
+
+class ToolConfig(ToolCommon):
+    """One source of tools: the common keys, and `settings`, the model of its type."""
+
+    name: _Name
+    settings: SerializeAsAny[BaseModel]
+
+
 class GatewaySections(Settings):
-    """Everything but the agents."""
+    """Everything but the agents and the tools."""
 
     version: Literal[1] = Field(description="Version of this file's format: 1.")
     server: ServerConfig = Field(ServerConfig(), description="Where the gateway listens.")
@@ -331,6 +358,7 @@ class GatewaySections(Settings):
 class GatewayConfig(GatewaySections):
     """The configuration of a gateway: where it listens, where it keeps state, and its agents."""
 
+    tools: Mapping[str, ToolConfig] = Field({}, description="Sources of tools, by the name that agents use.")
     agents: Mapping[str, AgentConfig] = Field(
         min_length=1, description="The agents, by the name that their URLs carry."
     )

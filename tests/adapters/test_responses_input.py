@@ -305,5 +305,5 @@ def test_who_keeps_the_conversation_is_declared() -> None:
 def test_a_request_may_be_repeated_on_its_handle_where_that_was_asked_for_and_no_tool_runs() -> None:
     asked = {"model": "m", "repeat_unknown": True}
     assert factory.build(factory.settings.model_validate(asked)).ownership.may_repeat
-    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'tools' exclude each other"):
+    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'service_tools' exclude each other"):
         factory.settings.model_validate(asked | {"tools": [{"type": "web_search"}]})

@@ -69,10 +69,7 @@ class Llmock(Peer):
 @contextmanager
 def aimock(directory: Path, latency_ms: int = 0) -> Iterator[Aimock]:
     """Runs aimock with `latency_ms` between the chunks of a stream; a "slow" answer keeps its own latency."""
-    node = shutil.which("node")
-    script = _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
-    if node is None:
-        _absent("node, which aimock runs on, is not on PATH")
+    node, script = _node(), _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
     port = _free_port()
     peer = Aimock("aimock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "aimock.log")
     fixtures = _SOURCES / "aimock" / "fixtures.json"
@@ -133,6 +130,16 @@ def llmock(directory: Path) -> Iterator[Llmock]:
     peer = Llmock("llmock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "llmock.log")
     with _child(peer, [program, "serve", "--host", "127.0.0.1", "--port", port], directory, ready="/health"):
         yield peer
+
+
+def mcp_everything() -> tuple[str, str]:
+    """The command of MCP's own test server: `stdio` or `streamableHttp` comes behind it."""
+    script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    return _node(), str(_installed("mcp-everything", script))
+
+
+def _node() -> str:
+    return shutil.which("node") or _absent("node, which peers run on, is not on PATH")
 
 
 def _installed(name: str, path: str) -> Path:

@@ -12,7 +12,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
-from gateway.auth import NoAuthentication
+from gateway.auth import Authenticator, KeyAuthentication, NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
 from gateway.bindings.health import Health
@@ -29,6 +29,7 @@ from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.quotas import QuotaLimits, Quotas
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
@@ -84,6 +85,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         tenant=card.tenant,
+        api_keys=config.auth.api_keys.enabled,
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -130,6 +132,8 @@ def _application(
     transfer: Transfer,
     health: Health,
     clock: Clock,
+    auth: Authenticator,
+    quotas: Quotas,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -149,13 +153,14 @@ def _application(
     served = routes(
         operations,
         agents,
-        NoAuthentication(),
+        auth,
         public_url=public_url,
         drain=operations.drain,
         settings=settings,
         clock=clock,
         contexts=contexts,
         transfer=transfer,
+        quotas=quotas,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -177,8 +182,10 @@ async def running(
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
         if failpoints is not None:
             runner.call = failpoints.call
+        quotas = Quotas(clock, _quota_limits(config))
+        keys = KeyAuthentication(ledger, clock)
         secret = await ledger.secret("page-token")
-        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
+        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas)
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
@@ -186,11 +193,14 @@ async def running(
         health = Health(ledger, drain)
 
         def generation(config: GatewayConfig, agents: Agents) -> Generation:
-            return Generation(_application(config, agents, operations, contexts, transfer, health, clock), agents)
+            auth = keys if config.auth.api_keys.enabled else NoAuthentication()
+            app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas)
+            return Generation(app, agents)
 
         def reload(config: GatewayConfig) -> None:
             front.succeed(generation(config, build_agents(config, registry)))
             fanout.limit(_stream_limits(config))
+            quotas.limit(_quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
@@ -213,6 +223,16 @@ async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None
 def _lifetimes(config: GatewayConfig) -> Lifetimes:
     retention = config.retention
     return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)
+
+
+_STREAMS_OF_ONE = 100
+
+
+def _quota_limits(config: GatewayConfig) -> QuotaLimits:
+    limits, streams = config.limits, config.limits.streams_per_principal
+    if streams is None:
+        streams = 0 if config.auth.mode == "none" else _STREAMS_OF_ONE
+    return QuotaLimits(limits.requests_per_minute, streams, limits.runs_per_principal)
 
 
 def _stream_limits(config: GatewayConfig) -> StreamLimits:

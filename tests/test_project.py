@@ -50,6 +50,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/ending_units.py": "tests/storage/test_ending.py",
     "storage/exporting.py": "tests/storage/test_portable.py",
     "storage/importing.py": "tests/storage/test_portable.py",
+    "storage/key_units.py": "tests/storage/test_keys.py",
     "storage/migrate.py": "tests/storage/test_schema.py",
     "storage/statement.py": "tests/storage/test_statements.py",
 }

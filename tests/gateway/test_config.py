@@ -1,5 +1,6 @@
 """The settings themselves: their defaults, the texts they are written as, and the address that must not be open."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gateway.config import (
     AgentConfig,
+    ApiKeysConfig,
+    AuthConfig,
     Duration,
     GatewayConfig,
     LimitsConfig,
@@ -106,9 +109,24 @@ def test_an_open_address_without_authentication_is_refused(host: str) -> None:
     problem = refuse_open_listen(gateway(host), insecure=False)
     assert str(problem) == (
         f"server.host: '{host}' can be reached from other machines and auth.mode is none, "
-        "so anyone could use the agents; listen on 127.0.0.1, or start with --insecure if that is what you want"
+        "so anyone could use the agents; ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), "
+        "listen on 127.0.0.1, or start with --insecure if that is what you want"
     )
     assert refuse_open_listen(gateway(host), insecure=True) is None
+    keys = AuthConfig(mode="any_of", api_keys=ApiKeysConfig(enabled=True))
+    assert refuse_open_listen(gateway(host).model_copy(update={"auth": keys}), insecure=False) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "enabled", "message"),
+    [
+        ("none", True, "api_keys are enabled, but nobody is asked for one: set `mode: any_of`"),
+        ("any_of", False, "mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`"),
+    ],
+)
+def test_authentication_that_would_not_do_what_it_seems_to_is_refused(mode: Any, enabled: bool, message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        AuthConfig(mode=mode, api_keys=ApiKeysConfig(enabled=enabled))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

@@ -28,6 +28,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/bindings/routes.py": "tests/interaction/test_addresses.py",
     "gateway/calls.py": "tests/interaction/scripted.py",
     "gateway/commits.py": "tests/storage/test_units.py",
+    "gateway/cli/key_commands.py": "tests/gateway/cli/test_keys.py",
     "gateway/config_problem.py": "tests/gateway/test_config_file.py",
     "gateway/config_text.py": "tests/gateway/test_config_file.py",
     "gateway/config_words.py": "tests/gateway/test_config_file.py",

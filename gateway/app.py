@@ -182,7 +182,7 @@ async def running(
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
         if failpoints is not None:
             runner.call = failpoints.call
-        quotas = Quotas(clock, _quota_limits(config))
+        quotas = Quotas(clock, quota_limits(config))
         keys = KeyAuthentication(ledger, clock)
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas)
@@ -200,7 +200,7 @@ async def running(
         def reload(config: GatewayConfig) -> None:
             front.succeed(generation(config, build_agents(config, registry)))
             fanout.limit(_stream_limits(config))
-            quotas.limit(_quota_limits(config))
+            quotas.limit(quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
@@ -228,7 +228,8 @@ def _lifetimes(config: GatewayConfig) -> Lifetimes:
 _STREAMS_OF_ONE = 100
 
 
-def _quota_limits(config: GatewayConfig) -> QuotaLimits:
+def quota_limits(config: GatewayConfig) -> QuotaLimits:
+    """Where all callers are one, the streams of one are not limited unless somebody says so."""
     limits, streams = config.limits, config.limits.streams_per_principal
     if streams is None:
         streams = 0 if config.auth.mode == "none" else _STREAMS_OF_ONE

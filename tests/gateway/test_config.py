@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from gateway.app import quota_limits
 from gateway.config import (
     AgentConfig,
     ApiKeysConfig,
@@ -23,6 +24,7 @@ from gateway.config import (
     refuse_open_listen,
 )
 from gateway.config_text import duration, duration_text, size, size_text
+from gateway.quotas import QuotaLimits
 
 
 class NoSettings(BaseModel):
@@ -224,3 +226,15 @@ def test_a_printed_configuration_has_its_durations_and_sizes_as_the_file_writes_
         "turn_timeout": "15m",
         "metadata": "64KiB",
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "streams"), [("none", None, 0), ("any_of", None, 100), ("none", 5, 5), ("any_of", 0, 0)]
+)
+def test_streams_are_limited_by_default_where_principals_are_told_apart(
+    mode: Any, given: int | None, streams: int
+) -> None:
+    auth = AuthConfig(mode=mode, api_keys=ApiKeysConfig(enabled=mode != "none"))
+    limits = LimitsConfig(streams_per_principal=given)
+    config = gateway("127.0.0.1").model_copy(update={"auth": auth, "limits": limits})
+    assert quota_limits(config) == QuotaLimits(streams=streams)

@@ -30,10 +30,12 @@ NO_KEY = Refusal(
 BAD_KEY = Refusal(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED", "the API key is not valid", rpc_http=401)
 
 
-async def issue(gateway: Local, principal: str, *, admin: bool = False) -> str:
+async def issue(
+    gateway: Local, principal: str, *, name: str | None = None, tenant: str = "", admin: bool = False
+) -> str:
     """As another process does."""
     secret = new_key()
-    key = ApiKey(digest_of(secret), principal, shown(secret), principal, "", admin, 1)
+    key = ApiKey(digest_of(secret), name or principal, shown(secret), principal, tenant, admin, 1)
     async with open_ledger(f"sqlite:///{gateway.database}", False) as ledger:
         await ledger.commit(IssueKey(key))
     return secret

@@ -42,9 +42,9 @@ class Starting:
         settings = f"{auth}\nlimits: {limits}"
         return await self._stack.enter_async_context(local_gateway(AGENTS, self._folder, settings=settings))
 
-    async def caller(self, gateway: Local, principal: str) -> httpx2.AsyncClient:
+    async def caller(self, gateway: Local, principal: str, name: str | None = None) -> httpx2.AsyncClient:
         http = await self._stack.enter_async_context(a2a_http(gateway.url))
-        http.headers["X-API-Key"] = await issue(gateway, principal)
+        http.headers["X-API-Key"] = await issue(gateway, principal, name=name)
         return http
 
 
@@ -87,9 +87,9 @@ async def test_requests_over_the_limit_are_refused_for_this_principal_alone(
 
 async def test_a_second_key_of_the_same_principal_brings_no_more(starting: Starting, binding: Binding) -> None:
     gateway = await starting.start("{requests_per_minute: 1}")
-    ada = await starting.caller(gateway, "ada")
+    ada, again = await starting.caller(gateway, "ada"), await starting.caller(gateway, "ada", "ada-2")
     assert (await ask_held(ada, binding, "ListTasks", {})).status_code == 200
-    assert (await ask_held(ada, binding, "ListTasks", {})).status_code == 429
+    assert (await ask_held(again, binding, "ListTasks", {})).status_code == 429
 
 
 async def test_streams_over_the_limit_are_refused_before_anything_is_stored(

@@ -6,6 +6,7 @@ Source: uvicorn has no time-outs for what it reads, and its parser keeps a head 
 
 import asyncio
 from asyncio import TimerHandle
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -62,14 +63,14 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._wait(self.body_seconds, self.transport.close)
+        self._wait(self.body_seconds, self._body_is_late)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._stop()
         super().on_message_complete()
 
-    def _wait(self, seconds: float, then: Any) -> None:
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop()
         self._timer = self.loop.call_later(seconds, then)
 
@@ -80,6 +81,13 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._refuse(408, "DEADLINE_EXCEEDED", f"the head of the request did not arrive within {self.head_seconds:g} s")
+
+    def _body_is_late(self) -> None:
+        if self.pipeline:
+            # Nothing of it is read before the request in front of it is answered.
+            self._wait(self.body_seconds, self._body_is_late)
+        else:
+            self.transport.close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
         """Where an earlier request of the connection is still being answered, the connection just ends."""

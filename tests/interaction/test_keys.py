@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from storage.ledger import open_ledger
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.gateway.core import BOUND
 from tests.interaction.harness import Binding, Refusal
-from tests.running import Local, local_gateway
+from tests.running import Local, child_gateways, local_gateway
 
 AGENTS = 'echo: {type: python, ref: "gateway.demo_agent:reply", card: {tenant: acme}}'
 ASKED = "auth: {mode: any_of, api_keys: {enabled: true}}"
@@ -30,8 +31,15 @@ NO_KEY = Refusal(
 BAD_KEY = Refusal(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED", "the API key is not valid", rpc_http=401)
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The database of a gateway that another process runs."""
+
+    database: Path
+
+
 async def issue(
-    gateway: Local, principal: str, *, name: str | None = None, tenant: str = "", admin: bool = False
+    gateway: Local | Stored, principal: str, *, name: str | None = None, tenant: str = "", admin: bool = False
 ) -> str:
     """As another process does."""
     secret = new_key()
@@ -41,7 +49,7 @@ async def issue(
     return secret
 
 
-async def revoke(gateway: Local, name: str) -> None:
+async def revoke(gateway: Local | Stored, name: str) -> None:
     async with open_ledger(f"sqlite:///{gateway.database}", False) as ledger:
         await ledger.commit(RevokeKey(name, 2))
 
@@ -207,3 +215,23 @@ async def test_authentication_can_be_turned_on_by_a_reload(tmp_path: Path) -> No
         gateway.gateway.reload(asked)
         assert (await http.get("/a2a/echo/tasks")).status_code == 401
         assert "securitySchemes" in (await http.get("/.well-known/agent-card.json")).json()
+
+
+async def test_no_key_is_left_in_a_log_or_in_the_database(tmp_path: Path) -> None:
+    async with child_gateways(AGENTS, tmp_path, settings=f"{ASKED}\nserver: {{port: 0}}") as start:
+        child = await start()
+        stored = Stored(tmp_path / "gateway.db")
+        good, revoked = await issue(stored, "ada"), await issue(stored, "bob")
+        await revoke(stored, "bob")
+        wrong = [revoked, new_key(), good + "x", "hunter2-hunter2-hunter2"]
+        async with a2a_http(child.url) as http:
+            headers = {"Authorization": f"Bearer {good}"}
+            sent = await http.post("/a2a/echo/message:send", json={"message": user_message("Hello")}, headers=headers)
+            assert sent.status_code == 200
+            for key in wrong:
+                assert (await http.get("/a2a/echo/tasks", headers={"X-API-Key": key})).status_code == 401
+        await child.kill()
+        written = b"".join([bytes(child.output), *(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())])
+    assert written.count(b"auth.failed") == len(wrong)
+    assert revoked[:12].encode() in child.output
+    assert [key for key in (good, *wrong) if key[12:].encode() in written] == []

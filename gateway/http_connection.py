@@ -7,6 +7,7 @@ Source: uvicorn has no time-outs for what it reads, and its parser keeps a head 
 import asyncio
 from asyncio import TimerHandle
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -22,8 +23,19 @@ _HEAD_BYTES = 64 * 1024
 """Of a head that is not complete. Whether a complete one is too large is the application's to say."""
 
 
+class _Part(Enum):
+    """What is read of a connection."""
+
+    NOTHING = auto()  # it is idle, or an answer is on its way
+    HEAD = auto()
+    BODY = auto()
+
+
 class Connection(HttpToolsProtocol):
-    """`head_seconds` is for the head of a request, from its first byte, or from the beginning of the connection."""
+    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing.
+
+    A request that comes in one piece, as nearly all do, sets no timer.
+    """
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
@@ -36,14 +48,14 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._part = _Part.NOTHING
+        self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None
-        self._in_head = False
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Who connects and says nothing gets no answer either.
-        self._wait(self.head_seconds, transport.close)
+        self._wait(self.head_seconds, self._is_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -51,24 +63,42 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._in_head:
+        if self._part is not self._timed:
+            self._timed = self._part
+            self._time()
+        elif self._part is _Part.NOTHING and self._timer is None and not self._answers:
+            # Empty lines between two requests: they have ended the wait for the next one.
+            self._wait(self.head_seconds, self._is_silent)
+        if self._part is _Part.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", "the head of the request is too large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
-        self._wait(self.head_seconds, self._too_slow)
+        self._part, self._timed, self._head_bytes = _Part.HEAD, None, 0
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._wait(self.body_seconds, self._body_is_late)
+        self._part = _Part.BODY
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._stop()
+        self._part = _Part.NOTHING
         super().on_message_complete()
+
+    @property
+    def _answers(self) -> bool:
+        # There is no cycle before the first request, whatever its type says.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _time(self) -> None:
+        match self._part:
+            case _Part.HEAD:
+                self._wait(self.head_seconds, self._head_is_late)
+            case _Part.BODY:
+                self._wait(self.body_seconds, self._body_is_late)
+            case _Part.NOTHING:
+                self._stop()
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop()
@@ -79,7 +109,11 @@ class Connection(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _too_slow(self) -> None:
+    def _is_silent(self) -> None:
+        """Who connects and says nothing gets no answer either."""
+        self.transport.close()
+
+    def _head_is_late(self) -> None:
         self._refuse(408, "DEADLINE_EXCEEDED", f"the head of the request did not arrive within {self.head_seconds:g} s")
 
     def _body_is_late(self) -> None:
@@ -91,11 +125,8 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, name: str, message: str) -> None:
         """Where an earlier request of the connection is still being answered, the connection just ends."""
-        self._in_head = False
         self._stop()
-        # There is no cycle before the first request, whatever its type says.
-        answering = self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
-        if not (answering or self.transport.is_closing()):
+        if not (self._answers or self.transport.is_closing()):
             body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"

@@ -127,6 +127,15 @@ async def test_who_says_nothing_is_told_nothing() -> None:
         assert await (await connect()).rest() == b""
 
 
+async def test_empty_lines_between_requests_keep_no_connection() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"\r\n")
+        assert await peer.rest() == b""
+
+
 async def test_the_second_request_of_a_connection_has_no_more_time_than_the_first() -> None:
     async with served(echo, head_seconds=SHORT) as connect:
         peer = await connect()

@@ -37,6 +37,10 @@ class Stored:
 
     database: Path
 
+    def bytes(self) -> bytes:
+        """Of the file, its log and whatever else lies beside it."""
+        return b"".join(file.read_bytes() for file in self.database.parent.iterdir() if file.is_file())
+
 
 async def issue(
     gateway: Local | Stored, principal: str, *, name: str | None = None, tenant: str = "", admin: bool = False
@@ -231,7 +235,7 @@ async def test_no_key_is_left_in_a_log_or_in_the_database(tmp_path: Path) -> Non
             for key in wrong:
                 assert (await http.get("/a2a/echo/tasks", headers={"X-API-Key": key})).status_code == 401
         await child.kill()
-        written = b"".join([bytes(child.output), *(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())])
+        written = bytes(child.output) + stored.bytes()
     assert written.count(b"auth.failed") == len(wrong)
     assert revoked[:12].encode() in child.output
     assert [key for key in (good, *wrong) if key[12:].encode() in written] == []

@@ -172,6 +172,7 @@ async def running(
 ) -> AsyncIterator[Gateway]:
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
+    quotas = Quotas(clock, quota_limits(config))
     agents = build_agents(config, registry)
     drain = Drain()
     ledgers = registry.ledger(config.storage.url)
@@ -182,8 +183,6 @@ async def running(
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
         if failpoints is not None:
             runner.call = failpoints.call
-        quotas = Quotas(clock, quota_limits(config))
-        keys = KeyAuthentication(ledger, clock)
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas)
         deletions = Deletions(ledger, lambda: front.agents, clock)
@@ -191,6 +190,7 @@ async def running(
         transfer = Transfer(ledger, clock)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
+        keys = KeyAuthentication(ledger, clock)
 
         def generation(config: GatewayConfig, agents: Agents) -> Generation:
             auth = keys if config.auth.api_keys.enabled else NoAuthentication()

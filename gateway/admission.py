@@ -39,6 +39,7 @@ from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskSta
 from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
+from gateway.quotas import Places
 from gateway.record import TurnOutput
 from gateway.runner import Runner
 from gateway.states import is_newer
@@ -80,7 +81,11 @@ class _Plan:
 
 
 class Admission:
-    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock, runs: Places
+    ) -> None:
+        """`runs` are the turns that a principal may have."""
+        self._runs = runs
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
@@ -92,7 +97,7 @@ class Admission:
 
         `accepted` is called with the turn when it is stored and before it can do anything.
 
-        Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full.
+        Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full; TooManyRequests.
         """
         check_content(call.agent, request)
         key, content = idempotency_key(call, request.message), digest(request.message)
@@ -203,6 +208,7 @@ class Admission:
     ) -> Work:
         """A caller who goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
         accept = plan.accept
+        leave = self._runs.take(call.caller)
         channel = self._fanout.hold(accept.task)
         message = accept.message
         queued = accept.new_task and plan.prepare is None
@@ -236,6 +242,7 @@ class Admission:
         def start() -> None:
             nonlocal started
             started = True
+            work.done.add_done_callback(lambda _: leave())
             if accepted is not None:
                 accepted(work)
             self._runner.start(work, accept.thread)
@@ -247,5 +254,6 @@ class Admission:
                 await work.live.journal.commit(plan.points, plan.event, stored=start)
         finally:
             if not started:
+                leave()
                 self._fanout.release(accept.task)
         return work

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
 from gateway.attaching import build_sources
-from gateway.auth import NoAuthentication
+from gateway.auth import Authenticator, KeyAuthentication, NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
 from gateway.bindings.health import Health
@@ -31,6 +31,7 @@ from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.quotas import QuotaLimits, Quotas
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
@@ -88,6 +89,7 @@ def _agent(
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         tenant=card.tenant,
+        api_keys=config.auth.api_keys.enabled,
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -135,6 +137,8 @@ def _application(
     transfer: Transfer,
     health: Health,
     clock: Clock,
+    auth: Authenticator,
+    quotas: Quotas,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -154,13 +158,14 @@ def _application(
     served = routes(
         operations,
         agents,
-        NoAuthentication(),
+        auth,
         public_url=public_url,
         drain=operations.drain,
         settings=settings,
         clock=clock,
         contexts=contexts,
         transfer=transfer,
+        quotas=quotas,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -172,6 +177,7 @@ async def running(
 ) -> AsyncIterator[Gateway]:
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
+    quotas = Quotas(clock, quota_limits(config))
     sources = build_sources(config, registry)
     agents = build_agents(config, registry, sources)
     drain = Drain()
@@ -184,21 +190,24 @@ async def running(
         if failpoints is not None:
             runner.guard(failpoints.call)
         secret = await ledger.secret("page-token")
-        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
+        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas)
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
+        keys = KeyAuthentication(ledger, clock)
 
         def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, Attached]) -> Generation:
-            app = _application(config, agents, operations, contexts, transfer, health, clock)
+            auth = keys if config.auth.api_keys.enabled else NoAuthentication()
+            app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas)
             return Generation(app, agents, tuple(each.source for each in sources.values()))
 
         def reload(config: GatewayConfig) -> None:
             sources = build_sources(config, registry)
             front.succeed(generation(config, build_agents(config, registry, sources), sources))
             fanout.limit(_stream_limits(config))
+            quotas.limit(quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents, sources), runner.idle)
@@ -221,6 +230,17 @@ async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None
 def _lifetimes(config: GatewayConfig) -> Lifetimes:
     retention = config.retention
     return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)
+
+
+_STREAMS_OF_ONE = 100
+
+
+def quota_limits(config: GatewayConfig) -> QuotaLimits:
+    """Where all callers are one, the streams of one are not limited unless somebody says so."""
+    limits, streams = config.limits, config.limits.streams_per_principal
+    if streams is None:
+        streams = 0 if config.auth.mode == "none" else _STREAMS_OF_ONE
+    return QuotaLimits(limits.requests_per_minute, streams, limits.runs_per_principal)
 
 
 def _stream_limits(config: GatewayConfig) -> StreamLimits:

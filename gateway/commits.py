@@ -5,6 +5,7 @@ Law: a commit point is one unit, all or nothing; it says what must be true of th
 
 import msgspec
 
+from gateway.api_keys import IssueKey, RevokeKey
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
@@ -459,6 +460,8 @@ CommitPoint = (
     | EndDeletion
     | Adopt
     | Import
+    | IssueKey
+    | RevokeKey
 )
 
 
@@ -467,7 +470,11 @@ class Conflict(Exception):
 
 
 class LedgerUnavailable(Exception):
-    """The database cannot take or give anything now."""
+    """The database cannot take or give anything now. `trouble` is why, in a word: full, locked, read-only, ..."""
+
+    def __init__(self, text: str, trouble: str = "unavailable") -> None:
+        super().__init__(text)
+        self.trouble = trouble
 
 
 class CorruptRecord(Exception):

@@ -25,6 +25,7 @@ from gateway.loopback import is_loopback
 __all__ = [
     "AgentCommon",
     "AgentConfig",
+    "ApiKeysConfig",
     "AuthConfig",
     "CardConfig",
     "CardsConfig",
@@ -136,10 +137,29 @@ class StorageConfig(Settings):
     )
 
 
+class ApiKeysConfig(Settings):
+    """Keys that `a2a-gateway keys create` makes."""
+
+    enabled: bool = Field(False, description="An API key is a way to say who calls.")
+
+
 class AuthConfig(Settings):
     """Who may call."""
 
-    mode: Literal["none"] = Field("none", description="`none`: everybody who can reach the gateway may use it.")
+    mode: Literal["none", "any_of"] = Field(
+        "none",
+        description="`none`: everybody who can reach the gateway may use it, as one and the same caller. `any_of`: only who "
+        "says who they are, in one of the ways that are enabled here.",
+    )
+    api_keys: ApiKeysConfig = Field(ApiKeysConfig(), description="Keys that `a2a-gateway keys create` makes.")
+
+    @model_validator(mode="after")
+    def _says_what_it_does(self) -> Self:
+        if self.mode == "none" and self.api_keys.enabled:
+            raise ValueError("api_keys are enabled, but nobody is asked for one: set `mode: any_of`")
+        if self.mode == "any_of" and not self.api_keys.enabled:
+            raise ValueError("mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`")
+        return self
 
 
 class LimitsConfig(Settings):
@@ -157,6 +177,21 @@ class LimitsConfig(Settings):
     )
     queued_turns_per_context: int = Field(
         8, ge=0, description="Turns that may wait behind the running one of a context."
+    )
+    requests_per_minute: int = Field(
+        0,
+        ge=0,
+        description="Requests that one principal may make in a minute; so many may come at once. 0: no limit. With "
+        "`auth.mode: none` all callers are one principal.",
+    )
+    runs_per_principal: int = Field(
+        0, ge=0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
+    )
+    streams_per_principal: int | None = Field(
+        None,
+        ge=0,
+        description="Open streams of one principal, in this process. 0: no limit. Not given: 100, or no limit with "
+        "`auth.mode: none`.",
     )
     streams: _Count = Field(2000, description="Open streams of the whole process.")
     stream_buffer_events: _Count = Field(1000, description="Events that may wait for a slow reader of a stream.")
@@ -377,10 +412,11 @@ def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
 def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:
     """Why the gateway must not listen: other machines could reach it, and nobody is asked who they are."""
     host = config.server.host
-    if insecure or is_loopback(host):
+    if insecure or is_loopback(host) or config.auth.mode != "none":
         return None
     message = (
         f"{host!r} can be reached from other machines and auth.mode is none, so anyone could use the agents; "
-        "listen on 127.0.0.1, or start with --insecure if that is what you want"
+        "ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), listen on 127.0.0.1, or start with --insecure if "
+        "that is what you want"
     )
     return Problem(file=None, line=None, column=None, path="server.host", message=message)

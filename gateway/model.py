@@ -253,3 +253,5 @@ class AgentCard(Wire, frozen=True, kw_only=True):
     default_output_modes: tuple[str, ...]
     skills: tuple[AgentSkill, ...]
     icon_url: str | None = None
+    security_schemes: dict[str, Json] | None = None
+    security_requirements: tuple[dict[str, Json], ...] | None = None

@@ -34,6 +34,7 @@ from gateway.model import (
 )
 from gateway.ports import Ledger
 from gateway.public import TaskReader, status_of
+from gateway.quotas import Quotas
 from gateway.record import assemble
 from gateway.recovery import close_task
 from gateway.runner import Runner
@@ -48,7 +49,15 @@ class Operations:
     """What the bindings call. One instance serves every agent of the gateway."""
 
     def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, *, page_secret: bytes, drain: Drain
+        self,
+        ledger: Ledger,
+        runner: Runner,
+        fanout: Fanout,
+        clock: Clock,
+        *,
+        page_secret: bytes,
+        drain: Drain,
+        quotas: Quotas | None = None,
     ) -> None:
         """`drain`, once set, refuses new messages."""
         self._ledger = ledger
@@ -59,7 +68,7 @@ class Operations:
         self.drain = drain
         self._reader = TaskReader(ledger, runner)
         self._elsewhere = Elsewhere(ledger, runner.patience)
-        self._admission = Admission(ledger, runner, fanout, self._reader, clock)
+        self._admission = Admission(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
 
     # --- messages
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from gateway.api_keys import ApiKey
 from gateway.commits import (
     AgedContext,
     Caller,
@@ -515,12 +516,21 @@ class Ledger(Protocol):
         """
         ...
 
+    async def api_key(self, digest: bytes) -> ApiKey | None:
+        """In force or not. Every call asks the database: another process may have revoked it."""
+        ...
+
+    async def api_keys(self) -> tuple[ApiKey, ...]:
+        """All that were ever made, the oldest first."""
+        ...
+
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
         ...
 
     async def ready(self) -> None:
-        """Raises: LedgerUnavailable when it cannot read or its schema is not ours."""
+        """Raises: LedgerUnavailable when it cannot read, its schema is not ours, or it has not taken writes of late and
+        does not now."""
         ...
 
 

@@ -13,7 +13,7 @@ from storage.readers import Readers
 from storage.reads import Reads
 from storage.schema import prepare
 from storage.statement import Step
-from storage.units import new_secret, unit
+from storage.units import new_secret, probe, unit
 from storage.writer import Writer
 
 _SECRET_BYTES = 32
@@ -47,6 +47,9 @@ class SqliteLedger(Reads):
         rows = await self._readers.fetch(queries.SCHEMA_VERSION, {})
         if rows != [(self._version,)]:
             raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")
+        if self._writer.in_trouble:
+            # Who is told of it sends nothing any more that would show when it is over.
+            await self._store(probe())
 
     async def _store(self, steps: list[Step]) -> None:
         # Cancelling the caller gives up the answer, never the commit.

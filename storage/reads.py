@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway import items
+from gateway.api_keys import ApiKey
 from gateway.commits import (
     AgedContext,
     Caller,
@@ -89,6 +90,13 @@ class Reads:
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         rows = await self._readers.fetch(queries.WAITING_TASKS, {"context": context})
         return tuple(_task(row) for row in rows)
+
+    async def api_key(self, digest: bytes) -> ApiKey | None:
+        rows = await self._readers.fetch(queries.API_KEY, {"digest": digest})
+        return _api_key(rows[0]) if rows else None
+
+    async def api_keys(self) -> tuple[ApiKey, ...]:
+        return tuple(map(_api_key, await self._readers.scan(queries.API_KEYS, {})))
 
     async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None:
         values = {**_whose(caller, agent), "key_kind": key.kind, "key": key.key}
@@ -319,6 +327,11 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         artifacts=None if artifacts is None else _readable(_artifacts.decode, artifacts, owner),
         ended=ended_at is not None,
     )
+
+
+def _api_key(row: Row) -> ApiKey:
+    digest, name, prefix, principal, tenant, admin, *times = row
+    return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
 
 
 def _lines(task_id: str, payload: str, expected: int) -> list[bytes]:

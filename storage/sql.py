@@ -6,6 +6,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
 from storage.tables import (
+    ApiKey,
     Context,
     DeleteJob,
     Event,
@@ -25,6 +26,7 @@ context, thread, task, turn = table(Context), table(Thread), table(Task), table(
 input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
 history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
 process = table(Process)
+api_key = table(ApiKey)
 
 _DIALECT = sqlite.dialect(paramstyle="named")
 

@@ -715,6 +715,16 @@ ASK_CANCEL = Statement(
     rows=None,
 )
 
+PROBE = Statement(
+    "write something",
+    compiled(
+        sqlite.insert(secret)
+        .inline()
+        .values(name=word("probe"), value=func.randomblob(literal_column("32")))
+        .on_conflict_do_update(index_elements=["name"], set_={"value": func.randomblob(literal_column("32"))})
+    ),
+)
+
 NEW_SECRET = Statement(
     "make the secret where there is none",
     compiled(sqlite.insert(secret).values(**given("name", "value")).on_conflict_do_nothing()),

@@ -361,6 +361,27 @@ class DeleteJob(Row, table=True):
     attempts: int = _integer()
 
 
+class ApiKey(Row, table=True):
+    """`digest` is the SHA-256 of the key, `prefix` what is shown of it. A revoked one stays for the record."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        Index("uq_api_key_name", "name", unique=True, sqlite_where=text("revoked_at IS NULL")),
+        _flag("admin"),
+        _STRICT,
+    )
+
+    digest: bytes = Field(sa_type=LargeBinary, primary_key=True)
+    name: str = _text()
+    prefix: str = _text()
+    principal: str = _text()
+    tenant: str = _text()
+    admin: int = _integer()
+    created_at: int = _integer()
+    expires_at: int | None = _integer()
+    revoked_at: int | None = _integer()
+
+
 class Secret(Row, table=True):
     __tablename__ = "secret"
     __table_args__ = (_STRICT,)

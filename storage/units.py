@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway import items
+from gateway.api_keys import IssueKey, RevokeKey
 from gateway.commits import (
     Accept,
     Adopt,
@@ -42,6 +43,7 @@ from gateway.reduction import weight
 from storage import compiled as do
 from storage.ending_units import ending
 from storage.importing import bring
+from storage.key_units import keyed
 from storage.shortening import shortened
 from storage.statement import Step, Value
 
@@ -61,7 +63,12 @@ def new_secret(name: str, value: bytes) -> list[Step]:
     return [(do.NEW_SECRET, {"name": name, "value": value})]
 
 
-def _steps(point: CommitPoint) -> list[Step]:
+def probe() -> list[Step]:
+    """Changes a row that means nothing: does the database take writes?"""
+    return [(do.PROBE, {})]
+
+
+def _steps(point: CommitPoint) -> list[Step]:  # noqa: C901  # a table: one line for each
     match point:
         case Accept():
             return _accept(point)
@@ -85,6 +92,8 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _elsewhere(point)
         case Adopt() | Import():
             return bring(point)
+        case IssueKey() | RevokeKey():
+            return keyed(point)
         case _:
             return ending(point)
 

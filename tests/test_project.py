@@ -31,6 +31,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/calls.py": "tests/interaction/scripted.py",
     "gateway/call_points.py": "tests/gateway/test_runner.py",
     "gateway/commits.py": "tests/storage/test_units.py",
+    "gateway/cli/key_commands.py": "tests/gateway/cli/test_keys.py",
     "gateway/config_problem.py": "tests/gateway/test_config_file.py",
     "gateway/config_text.py": "tests/gateway/test_config_file.py",
     "gateway/config_words.py": "tests/gateway/test_config_file.py",
@@ -59,6 +60,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/ending_units.py": "tests/storage/test_ending.py",
     "storage/exporting.py": "tests/storage/test_portable.py",
     "storage/importing.py": "tests/storage/test_portable.py",
+    "storage/key_units.py": "tests/storage/test_keys.py",
     "storage/migrate.py": "tests/storage/test_schema.py",
     "storage/statement.py": "tests/storage/test_statements.py",
 }

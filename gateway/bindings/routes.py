@@ -14,9 +14,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.agents import Agents
+from gateway.auth import Authenticator
 from gateway.bindings.admin import admin_routes
 from gateway.bindings.card import Cards
-from gateway.bindings.common import Authenticator, BindingSettings, Front
+from gateway.bindings.common import BindingSettings, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.jsonrpc import JsonRpc
 from gateway.bindings.rest import Resource, Rest, resource
@@ -25,6 +26,7 @@ from gateway.clock import Clock
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.errors import NotFound
+from gateway.quotas import Quotas
 from gateway.transfer import Transfer
 
 _CARD = [".well-known", "agent-card.json"]
@@ -42,10 +44,11 @@ def routes(
     clock: Clock | None = None,
     contexts: Contexts | None = None,
     transfer: Transfer | None = None,
+    quotas: Quotas | None = None,
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
-    front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain)
+    front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain, quotas or Quotas(clock))
     cards = Cards(agents, public_url, datetime.fromtimestamp(clock.now() / 1000, UTC))
     below = _Below(front, cards)
     admin = [] if contexts is None or transfer is None else admin_routes(front, contexts, transfer)

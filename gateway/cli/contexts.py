@@ -127,7 +127,7 @@ def _asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> 
     """Raises: Stop."""
 
     async def ask() -> T:
-        async with open_http(there.url, there.headers) as http:
+        async with open_http(there.url, there.sent) as http:
             return await what(http)
 
     with told_plainly():

@@ -224,8 +224,12 @@ WRONG = {
         ),
     ),
     "choice of a later release": (
+        f"{FILE}auth: {{mode: oidc}}",
+        "gateway.yaml:6:14: auth.mode: must be none or any_of, not 'oidc'",
+    ),
+    "a way to say who calls that is missing": (
         f"{FILE}auth: {{mode: any_of}}",
-        "gateway.yaml:6:14: auth.mode: must be none, not 'any_of'",
+        "gateway.yaml:6:7: auth: mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`",
     ),
     "storage that does not exist": (
         f"{FILE}storage: {{url: 'postgresql://u:pw@h/db'}}",

@@ -22,7 +22,7 @@ WEATHER = UserItem(message("weather"))
 async def adapter(ogx_peer: Peer, mcp_peer: Peer, request: pytest.FixtureRequest) -> AsyncIterator[Adapter]:
     """OGX in front of an MCP server whose tools it must ask for; who keeps the conversation."""
     tool = {"type": "mcp", "server_label": "wx", "server_url": mcp_peer.url, "require_approval": "always"}
-    common = {"model": "openai/gpt-4", "base_url": ogx_peer.url, "tools": [tool]}
+    common = {"model": "openai/gpt-4", "base_url": ogx_peer.url, "service_tools": [tool]}
     built = factory.build(factory.settings.model_validate({**common, "history": {"owner": request.param}}))
     yield built
     await built.aclose()

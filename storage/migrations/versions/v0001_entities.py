@@ -13,6 +13,22 @@ _INTEGER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     op.create_table(
+        "api_key",
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("prefix", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("admin", _INTEGER, nullable=False),
+        sa.Column("created_at", _INTEGER, nullable=False),
+        sa.Column("expires_at", _INTEGER, nullable=True),
+        sa.Column("revoked_at", _INTEGER, nullable=True),
+        sa.CheckConstraint("admin IN (0, 1)", name=op.f("ck_api_key_admin")),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_api_key")),
+        sqlite_strict=True,
+    )
+    op.create_index("uq_api_key_name", "api_key", ["name"], unique=True, sqlite_where=sa.text("revoked_at IS NULL"))
+    op.create_table(
         "context",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),

@@ -8,6 +8,7 @@ import msgspec
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
+from gateway.push_records import PushPoint
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -401,6 +402,7 @@ CommitPoint = (
     | EndDeletion
     | Adopt
     | Import
+    | PushPoint
 )
 
 

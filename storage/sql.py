@@ -12,6 +12,7 @@ from storage.tables import (
     HistoryItem,
     Input,
     Process,
+    PushConfig,
     Secret,
     ServiceCall,
     Task,
@@ -24,7 +25,7 @@ from storage.tables import (
 context, thread, task, turn = table(Context), table(Thread), table(Task), table(Turn)
 input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
 history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
-process = table(Process)
+process, push_config = table(Process), table(PushConfig)
 
 _DIALECT = sqlite.dialect(paramstyle="named")
 

@@ -34,10 +34,12 @@ from gateway.commits import (
     Rewind,
 )
 from gateway.model import Json, TaskState
+from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight
 from storage import compiled as do
-from storage.ending_units import ending
+from storage.ending_units import Ending, ending
 from storage.importing import bring
+from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
 
@@ -79,8 +81,17 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _leases(point)
         case Lose() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
+        case _:
+            return _beside(point)
+
+
+def _beside(point: Adopt | Import | PushPoint | Ending) -> list[Step]:
+    """What no turn does."""
+    match point:
         case Adopt() | Import():
             return bring(point)
+        case PutPush() | DropPush() | TakePush() | MovePush() | LeavePush() | FailPush() | ReplayPush():
+            return pushing(point)
         case _:
             return ending(point)
 

@@ -29,6 +29,7 @@ from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.pushing import Push, push_of
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
@@ -84,6 +85,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         tenant=card.tenant,
+        push_notifications=config.push.enabled,
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -130,6 +132,7 @@ def _application(
     transfer: Transfer,
     health: Health,
     clock: Clock,
+    push: Push | None,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -156,6 +159,8 @@ def _application(
         clock=clock,
         contexts=contexts,
         transfer=transfer,
+        pushes=push.pushes if push is not None else None,
+        jwks=push.jwks if push is not None else None,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -178,7 +183,9 @@ async def running(
         if failpoints is not None:
             runner.call = failpoints.call
         secret = await ledger.secret("page-token")
-        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
+        push = await push_of(config.push, config.server.public_url, ledger, clock)
+        pushes = push.pushes if push is not None else None
+        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, pushes=pushes)
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
@@ -186,7 +193,8 @@ async def running(
         health = Health(ledger, drain)
 
         def generation(config: GatewayConfig, agents: Agents) -> Generation:
-            return Generation(_application(config, agents, operations, contexts, transfer, health, clock), agents)
+            app = _application(config, agents, operations, contexts, transfer, health, clock, push)
+            return Generation(app, agents)
 
         def reload(config: GatewayConfig) -> None:
             front.succeed(generation(config, build_agents(config, registry)))
@@ -194,7 +202,8 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
-        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
+        beside = [deletions.run(), retention.run(), *([push.run()] if push is not None else ())]
+        async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)
 
 
@@ -277,7 +286,7 @@ async def _reloading(
             log.info("reload.done", agents=list(wanted.agents))
 
 
-_FIXED = ("server", "storage")
+_FIXED = ("server", "storage", "push")
 
 
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:

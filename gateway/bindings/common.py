@@ -166,6 +166,7 @@ class Front:
             extensions=frozenset(active),
             idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
             last_event_id=incoming.parameters.last_event_id(),
+            version=dialect.version,
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
         result = await getattr(self._operations, method.operation)(call, request)

@@ -88,7 +88,9 @@ def permitted(host: str, addresses: Iterable[str], rules: TargetRules) -> tuple[
     for address in found:
         why = refused(address)
         if why is not None and not _allowed(address, rules.networks):
-            raise TargetRefused(f"must not lead to {address}, which {why}" + ("" if address == host else f" ({host})"))
+            # What a name stands for in this network is not told to everybody who asks.
+            which = address if address == host else "an address"
+            raise TargetRefused(f"must not lead to {which} that {why}")
     return found
 
 

@@ -48,5 +48,5 @@ def _row(config: Json) -> tuple[str, ...]:
 def replay(there: Reach, task: str, config: str | None) -> int:
     """Raises: Stop."""
     count = asked(there, lambda http: replay_pushes(http, there.url, task, config))
-    sys.stdout.write(f"{visible(f'{count} of task {task} {'goes' if count == 1 else 'go'} on')}\n")
+    sys.stdout.write(f"{visible(f'task {task}: {count} delivered from where it stopped')}\n")
     return ExitCode.OK

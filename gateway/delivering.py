@@ -90,7 +90,7 @@ class Delivery:
             if not self._visible and not await self._is_public(events):
                 await self._ledger.commit(self._leave(events[-1][0] + 1))
                 return
-            for number, payload in events:
+            for number, payload in events[: last - self._next]:
                 if not await self._deliver(number, payload):
                     return
         await self._ledger.commit(self._leave(self._next))
@@ -133,7 +133,7 @@ class Delivery:
         await self._ledger.commit(
             FailPush(self._task, self._id, self._due_at, until, final or PushState.ACTIVE, attempts, error)
         )
-        told = {"task": self._task, "config": self._id, "event": self._next, "attempts": attempts, "error": error}
+        told = {"task": self._task, "config": self._id, "number": self._next, "attempts": attempts, "error": error}
         if final is None:
             log.info("push.failed", **told)
         else:

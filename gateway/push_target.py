@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from urllib.parse import urlsplit
 
 from gateway.addresses import refused
 
@@ -58,26 +57,27 @@ def check_target(url: str, rules: TargetRules) -> Target:
     if "@" in authority:
         raise TargetRefused("must not have credentials; there is `authentication` for them")
     found = _AUTHORITY.fullmatch(authority)
-    if found is None or urlsplit(url).netloc.lower() != authority:
+    if found is None:
         raise TargetRefused("must have a host name or an IP address, and perhaps a port")
+    bracketed = found["host"].startswith("[")
     host, port = found["host"].strip("[]"), int(found["port"] or _PORTS[scheme])
     if rules.ports and port not in rules.ports:
         raise TargetRefused(f"must lead to port {' or '.join(map(str, rules.ports))}, not {port}")
     if not 0 < port < 65536:
         raise TargetRefused(f"must lead to a port, not {port}")
-    if _is_address(host, bracketed=found["host"] != host):
+    if _is_address(host, bracketed=bracketed):
         permitted(host, (host,), rules)
     return Target(scheme, host, port)
 
 
 def _is_address(host: str, *, bracketed: bool) -> bool:
     try:
-        ip_address(host)
+        version = ip_address(host).version
     except ValueError:
-        if bracketed:
-            raise TargetRefused("must have an IPv6 address in the brackets") from None
-        return False
-    return True
+        version = None
+    if bracketed and version != 6:
+        raise TargetRefused("must have an IPv6 address in the brackets")
+    return version is not None
 
 
 def permitted(host: str, addresses: Iterable[str], rules: TargetRules) -> tuple[str, ...]:

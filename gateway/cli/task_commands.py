@@ -271,7 +271,7 @@ def list_pushes(
     headers: Headers = None,
     output: Listing = Output.text,
 ) -> int:
-    """List where events of tasks are still to be posted, the latest first.
+    """List what is still to be posted, the latest first.
 
     The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
     why the last attempt failed. It needs this gateway: there is no such operation in A2A.
@@ -378,7 +378,7 @@ GROUPS = (
     ),
     Group(
         "push",
-        "See push notifications, and post again what was given up.",
+        "See push notifications, and post them again.",
         (
             ("list", list_pushes, ("a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")),
             ("replay", replay_pushes, ("a2a-gateway push replay TASK", "a2a-gateway push replay TASK CONFIG")),

@@ -114,8 +114,9 @@ WRONG = {
         "gateway.yaml:6:10: server.hots: unknown key; did you mean 'host'?",
     ),
     "key of a later section": (
-        f"{FILE}push: {{enabled: true}}",
-        "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, cards, agents",
+        f"{FILE}telemetry: {{enabled: true}}",
+        "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, push, cards, "
+        "agents",
     ),
     "key one level too high": (
         f"{FILE}    skills: []",

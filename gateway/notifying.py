@@ -54,6 +54,11 @@ class Notifier:
         """There may be something new to do."""
         self._woken.set()
 
+    @property
+    def busy(self) -> bool:
+        """Something is being delivered."""
+        return bool(self._flying)
+
     async def run(self) -> None:
         """Never returns."""
         try:

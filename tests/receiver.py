@@ -102,9 +102,10 @@ def _accepts(answer: Answer | str) -> bool:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncGenerator[Receiver]:
-    receiver = Receiver()
-    async with serve(receiver) as url:
+async def receiving(receiver: Receiver | None = None) -> AsyncGenerator[Receiver]:
+    """One that has died comes back at its address when it is given."""
+    receiver = receiver or Receiver()
+    async with serve(receiver, int(receiver.url.rpartition(":")[2] or 0)) as url:
         receiver.url = url
         yield receiver
 

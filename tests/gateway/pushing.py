@@ -2,7 +2,6 @@
 
 import json
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,10 +28,8 @@ class Posts:
 
     answers: deque[Outcome | BaseException] = field(default_factory=deque)
     posted: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
-    before: Callable[[], Any] = lambda: None
 
     async def __call__(self, config: PushConfig, number: int, body: bytes) -> Outcome:
-        self.before()
         self.posted.append((config.id, number, json.loads(body)))
         answer = self.answers.popleft() if self.answers else OK
         if isinstance(answer, BaseException):

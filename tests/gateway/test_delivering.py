@@ -1,10 +1,12 @@
 """One configuration: in order, at least once, tried again as long as that makes sense, and never in a task's way."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits import Conflict, LedgerUnavailable
 from gateway.delivering import WAITS, PushLimits
 from gateway.letters import Outcome
 from gateway.model import Part
@@ -231,11 +233,8 @@ async def test_an_event_that_cannot_be_read_stops_its_own_configurations_alone(c
     core.agent(ScriptedAdapter(BR, answers("a"), answers("b")))
     pushing = Pushing(core)
     broken, other = await pushing.send("hello"), await pushing.send("hello")
-    import sqlite3
-
-    with sqlite3.connect(core.path) as database:
+    with closing(sqlite3.connect(core.path)) as database, database:
         database.execute("UPDATE event SET payload = payload || char(10) WHERE task = ?", (broken.id,))
-    database.close()
     await pushing.deliver()
     states = dict(query(core.path, "SELECT task, state FROM push_config"))
     assert states == {broken.id: "stopped", other.id: "done"}
@@ -288,16 +287,12 @@ async def test_one_that_was_replaced_or_deleted_meanwhile_is_not_moved_on(core: 
     task = await pushing.send("hello")
     [due] = await core.ledger.due_pushes(core.time.now, (), 10)
     delivery = pushing.delivery(due)
-    gone = Pushing(core)
-    gone.posts.before = lambda: None
 
     async def replaced(config: object, number: int, body: bytes) -> Outcome:
         await pushing.create(task.id, url="https://other.example/")
         return OK
 
     delivery._post = replaced
-    from gateway.commits import Conflict
-
     with pytest.raises(Conflict):
         await delivery.run()
     await pushing.deliver()

@@ -1,8 +1,9 @@
 """Deliveries beside everything else: how many at once, and by whom."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -60,11 +61,8 @@ async def tasks_with_configs(core: Core, pushing: Pushing, *hosts: str) -> None:
         task = await core.send("hello")
         await pushing.create(task.id, url=f"https://{host}/{task.id}")
     # As if all of it was still to be posted.
-    import sqlite3
-
-    with sqlite3.connect(core.path) as database:
+    with closing(sqlite3.connect(core.path)) as database, database:
         database.execute("UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
-    database.close()
 
 
 async def test_four_posts_go_to_one_host_at_once_and_others_do_not_wait_for_it(core: Core) -> None:

@@ -1,12 +1,12 @@
 """Push notification configurations as their owners make, read and delete them."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 
+from gateway.commits import ExpireTasks
+from gateway.contexts import Contexts
 from gateway.errors import InvalidParams, NotFound, PushNotificationNotSupported, TaskNotFound
 from gateway.letters import Outcome
 from gateway.lookup import Lookup
@@ -21,6 +21,7 @@ from gateway.model import (
 )
 from gateway.push import MOST, Pushes
 from gateway.push_target import TargetRules
+from gateway.retention import Lifetimes, Retention
 from tests.gateway.core import Core, message, query, soon, until
 from tests.gateway.pushing import SEAL, URL, Pushing
 from tests.gateway.scripted import BR, Pause, ScriptedAdapter, says
@@ -174,8 +175,6 @@ async def test_only_what_was_stopped_can_be_replayed(core: Core, pushing: Pushin
 
 async def test_a_deleted_context_takes_its_configurations_along(core: Core, pushing: Pushing) -> None:
     task = await pushing.send("hello")
-    from gateway.contexts import Contexts
-
     contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
     await contexts.delete(core.call().caller, task.context_id)
     assert pushing.rows() == []
@@ -290,9 +289,6 @@ async def test_a_stream_and_a_message_to_a_task_that_waits_take_one_along(core: 
 
 
 async def test_retention_leaves_the_log_of_what_is_not_delivered_yet(core: Core, pushing: Pushing) -> None:
-    from gateway.contexts import Contexts
-    from gateway.retention import Lifetimes, Retention
-
     pushing.posts.answers.append(Outcome(503))
     task = await pushing.send("hello")
     await pushing.deliver()
@@ -311,10 +307,7 @@ async def test_retention_leaves_the_log_of_what_is_not_delivered_yet(core: Core,
 
 
 async def test_a_task_that_is_over_its_time_takes_its_configurations_along(core: Core, pushing: Pushing) -> None:
-    from gateway.commits import ExpireTasks
-
     task = await pushing.send("hello")
     await pushing.deliver()
     await core.ledger.commit(ExpireTasks((task.id,), records=True))
-    with closing(sqlite3.connect(core.path)) as database:
-        assert database.execute("SELECT count(*) FROM push_config").fetchone() == (0,)
+    assert pushing.rows() == []

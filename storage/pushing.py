@@ -181,7 +181,7 @@ PUSHES = compiled(
     .select_from(push_config.join(task, task.c.id == push_config.c.task))
     .where(
         *(task.c[name] == bindparam(name) for name in ("tenant", "principal")),
-        push_config.c.state != word("done"),
+        push_config.c.state.in_([word("active"), word("stopped"), word("gone")]),
     )
     .order_by(push_config.c.created_at.desc(), push_config.c.task, push_config.c.id)
     .limit(literal_column("1000"))

@@ -44,9 +44,6 @@ UNFINISHED = "ended_at IS NULL AND status IN ('accepted', 'running')"
 UNSENT = "sent_in IS NULL AND replayable = 1"
 """Of a history item: no completed service call has carried it yet."""
 
-ACTIVE = "state = 'active'"
-"""Of a push configuration: there may be more to deliver."""
-
 SETTLED = "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external')"
 """Of a tool call: it has its outcome."""
 
@@ -379,9 +376,9 @@ class PushConfig(Row, table=True):
     __tablename__ = "push_config"
     __table_args__ = (
         Index("ix_push_config_due", "due_at", sqlite_where=text("due_at IS NOT NULL")),
-        Index("ix_push_config_active", "state", sqlite_where=text(ACTIVE)),
+        Index("ix_push_config_state", "state"),
         _one_of("state", "active", "stopped", "gone", "done"),
-        CheckConstraint(f"due_at IS NULL OR {ACTIVE}", name="due"),
+        CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),
         _STRICT,
     )
 

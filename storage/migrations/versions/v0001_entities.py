@@ -113,9 +113,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_push_config_due", "push_config", ["due_at"], unique=False, sqlite_where=sa.text("due_at IS NOT NULL")
     )
-    op.create_index(
-        "ix_push_config_active", "push_config", ["state"], unique=False, sqlite_where=sa.text("state = 'active'")
-    )
+    op.create_index("ix_push_config_state", "push_config", ["state"], unique=False)
     op.create_table(
         "thread",
         sa.Column("id", sa.Text(), nullable=False),

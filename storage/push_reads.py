@@ -23,7 +23,7 @@ class StoredPushes:
 
     async def due_pushes(self, now: int, but: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
         values = {"now": now, "but": msgspec.json.encode(but).decode(), "limit": limit}
-        rows = await self._readers.fetch(queries.DUE_PUSHES, values)
+        rows = await self._readers.scan(queries.DUE_PUSHES, values)
         return tuple(
             DuePush(_config(row), next_event, due_at, attempts, bool(visible))
             for row in rows

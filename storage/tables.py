@@ -375,7 +375,7 @@ class PushConfig(Row, table=True):
 
     __tablename__ = "push_config"
     __table_args__ = (
-        Index("ix_push_config_due", "due_at", sqlite_where=text("due_at IS NOT NULL")),
+        Index("ix_push_config_due", "due_at", "host", sqlite_where=text("due_at IS NOT NULL")),
         Index("ix_push_config_state", "state"),
         _one_of("state", "active", "stopped", "gone", "done"),
         CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),

@@ -90,11 +90,19 @@ class Receiver:
     def accepted(self) -> list[Letter]:
         return [letter for letter in self.letters if letter.accepted]
 
+    async def ended(self, seconds: float = BOUND) -> list[Letter]:
+        """The letters, as soon as the last one says that the task has ended."""
+        return await self.until(_is_last, seconds)
+
     async def until(self, enough: Callable[[list[Letter]], bool], seconds: float = BOUND) -> list[Letter]:
         """The letters, as soon as they are enough."""
         async with asyncio.timeout(seconds), self._arrived:
             await self._arrived.wait_for(lambda: enough(self.letters))
         return self.letters
+
+
+def _is_last(letters: list[Letter]) -> bool:
+    return bool(letters) and letters[-1].accepted and b"TASK_STATE_COMPLETED" in letters[-1].body
 
 
 def _accepts(answer: Answer | str) -> bool:

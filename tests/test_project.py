@@ -35,6 +35,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/live.py": "tests/gateway/test_runner.py",
     "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",
+    "gateway/push_records.py": "tests/storage/test_pushing.py",
+    "gateway/pushing.py": "tests/gateway/bindings/test_admin_push.py",
     "gateway/server.py": "tests/faults/test_drain.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
@@ -51,6 +53,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/exporting.py": "tests/storage/test_portable.py",
     "storage/importing.py": "tests/storage/test_portable.py",
     "storage/migrate.py": "tests/storage/test_schema.py",
+    "storage/push_reads.py": "tests/storage/test_pushing.py",
+    "storage/push_units.py": "tests/storage/test_pushing.py",
     "storage/statement.py": "tests/storage/test_statements.py",
 }
 """Modules that are parts of a whole: where that whole is tested."""

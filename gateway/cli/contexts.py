@@ -123,8 +123,8 @@ def adopt(there: Reach, handle: str, context: str | None) -> int:
     return ExitCode.OK
 
 
-def asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-    """Raises: Stop."""
+def asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]], group: str = "contexts") -> T:
+    """`group`: of the commands of which one lists what there is. Raises: Stop."""
 
     async def ask() -> T:
         async with open_http(there.url, there.headers) as http:
@@ -136,8 +136,8 @@ def asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T
         except Refused as error:
             if error.status != 404:
                 raise
-            raise _none(there, f"{there.url}: {error}") from error
+            raise _none(there, f"{there.url}: {error}", group) from error
 
 
-def _none(there: Reach, what: str) -> Stop:
-    return Stop(ExitCode.UNEXPECTED, f"{what}\nThose that are there: {there.command('contexts', 'list')}")
+def _none(there: Reach, what: str, group: str = "contexts") -> Stop:
+    return Stop(ExitCode.UNEXPECTED, f"{what}\nThose that are there: {there.command(group, 'list')}")

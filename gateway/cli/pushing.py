@@ -47,6 +47,7 @@ def _row(config: Json) -> tuple[str, ...]:
 
 def replay(there: Reach, task: str, config: str | None) -> int:
     """Raises: Stop."""
-    count = asked(there, lambda http: replay_pushes(http, there.url, task, config))
-    sys.stdout.write(f"{visible(f'task {task}: {count} delivered from where it stopped')}\n")
+    count = asked(there, lambda http: replay_pushes(http, there.url, task, config), "push")
+    what = "configuration goes on where it was" if count == 1 else "configurations go on where they were"
+    sys.stdout.write(f"{visible(f'task {task}: {count} {what} stopped')}\n")
     return ExitCode.OK

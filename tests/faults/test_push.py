@@ -6,6 +6,7 @@ import json
 import random
 import sqlite3
 from contextlib import AsyncExitStack, closing
+from functools import partial
 from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
@@ -73,7 +74,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         refused = len(receiver.letters) - len(receiver.accepted)
         assert (deaths, refused > 50) == (3, True)
         _all_arrived_in_order(core, receiver)
-        _all_verified(receiver, KeySet.import_key_set(_json(signer.jwks)))
+        _all_verified(receiver, KeySet.import_key_set(json.loads(signer.jwks)))
 
 
 def _misbehaves(chance: random.Random) -> Answer | str:
@@ -106,11 +107,6 @@ def _pass_time(core: Core) -> None:
     """To when the next attempt is due."""
     [[due_at]] = query(core.path, "SELECT min(due_at) FROM push_config")
     core.time.now = max(core.time.now, due_at or 0)
-
-
-def _json(text: bytes) -> dict[str, list[dict[str, str]]]:
-    found: dict[str, list[dict[str, str]]] = json.loads(text)
-    return found
 
 
 def _all_arrived_in_order(core: Core, receiver: Receiver) -> None:
@@ -156,10 +152,10 @@ async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
                 "SendMessage", message=user_message(text), configuration={"taskPushNotificationConfig": config}
             )
         for arrived in (40, 120):
-            await receiver.until(lambda letters, least=arrived: len(letters) >= least, 30)
+            await receiver.until(partial(_are, arrived), 30)
             await child.kill()
             child = await start()
-        letters = await receiver.until(lambda letters: "COMPLETED" in letters[-1].body.decode(), 60)
+        letters = await receiver.ended(60)
         async with a2a_http(child.url) as http:
             keys = KeySet.import_key_set((await http.get("/.well-known/jwks.json")).json())
             await _is_done(http, answer["task"]["id"])
@@ -171,6 +167,10 @@ async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
     for letter in letters:
         _verified(letter, keys)
     assert b"canary" not in (tmp_path / "gateway.db").read_bytes() + child.output
+
+
+def _are(count: int, letters: list[Letter]) -> bool:
+    return len(letters) >= count
 
 
 async def _is_done(http: httpx2.AsyncClient, task: str) -> None:

@@ -72,7 +72,7 @@ class Pushing:
             core.fanout,
             core.time.clock,
             page_secret=b"p" * 32,
-            drain=core.drain,
+            drain=core.operations.drain,
             pushes=self.pushes,
         )
 
@@ -109,7 +109,7 @@ class Pushing:
         return count
 
     def delivery(self, due: Any) -> Delivery:
-        return Delivery(due, self.core.ledger, self.posts, self.core.time.clock, self.limits, lambda: 0.5)  # type: ignore[arg-type]
+        return Delivery(due, self.core.ledger, self.posts, self.core.time.clock, self.limits, lambda: 0.5)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """id, state, next event, due at, attempts."""

@@ -115,8 +115,10 @@ WRONG = {
     ),
     "key of a later section": (
         f"{FILE}telemetry: {{enabled: true}}",
-        "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, push, cards, "
-        "agents",
+        (
+            "gateway.yaml:6:1: telemetry: unknown key; "
+            "known here: version, server, storage, auth, limits, retention, push, cards, agents"
+        ),
     ),
     "key one level too high": (
         f"{FILE}    skills: []",

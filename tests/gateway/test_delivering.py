@@ -15,12 +15,12 @@ from gateway.push_records import MovePush
 from gateway.sealing import Unreadable
 from tests.gateway.core import START, Core, logged, query, soon, until
 from tests.gateway.pushing import OK, Pushing
-from tests.gateway.scripted import BR, Pause, ScriptedAdapter, says
+from tests.gateway.scripted import BR, Pause, ScriptedAdapter, Step, says
 
 FAILS = Outcome(500)
 
 
-def answers(*texts: str) -> list[object]:
+def answers(*texts: str) -> list[Step]:
     return [*(TextDelta(text) for text in texts), CallCompleted("r")]
 
 
@@ -95,7 +95,7 @@ async def test_one_made_after_the_end_gets_nothing_and_is_not_looked_at_again(co
 
 
 async def test_a_task_that_waits_for_its_caller_goes_on_with_the_next_turn(core: Core) -> None:
-    asks = [TextDelta("which?"), CallCompleted("r", Ending.INPUT_REQUIRED)]
+    asks: list[Step] = [TextDelta("which?"), CallCompleted("r", Ending.INPUT_REQUIRED)]
     core.agent(ScriptedAdapter(BR, asks, says("a")))
     pushing = Pushing(core)
     task = await pushing.send("hello")

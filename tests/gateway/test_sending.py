@@ -32,10 +32,10 @@ Answers = Callable[[str, int], Awaitable[list[str]]]
 
 @asynccontextmanager
 async def sending(
-    rules: TargetRules = RULES, answers: Answers | None = None, timeout: float = 5.0
+    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0
 ) -> AsyncGenerator[Sender]:
     lookup = Lookup(rules, answers)
-    sender = Sender(rules, lookup, timeout, Clock(now=lambda: START))
+    sender = Sender(rules, lookup, seconds, Clock(now=lambda: START))
     try:
         yield sender
     finally:
@@ -108,7 +108,7 @@ async def test_a_huge_answer_is_not_read_to_its_end(receiver: Receiver) -> None:
 
 async def test_who_does_not_answer_in_time_has_failed(receiver: Receiver) -> None:
     receiver.answers.append(STALL)
-    async with sending(timeout=0.2) as sender:
+    async with sending(seconds=0.2) as sender:
         assert await soon(sender.post(receiver.url, HEADERS, b"{}")) == Outcome(None, "timed out")
 
 
@@ -215,7 +215,7 @@ async def test_tls_names_the_host_that_was_given_and_trusts_no_certificate_of_it
     def sni(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
         named.append(name)
 
-    context.sni_callback = sni  # type: ignore[assignment]
+    context.sni_callback = sni
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
     async with server, sending(answers=always("127.0.0.1")) as sender:
         port = server.sockets[0].getsockname()[1]

@@ -111,7 +111,11 @@ def upgrade() -> None:
         sqlite_strict=True,
     )
     op.create_index(
-        "ix_push_config_due", "push_config", ["due_at"], unique=False, sqlite_where=sa.text("due_at IS NOT NULL")
+        "ix_push_config_due",
+        "push_config",
+        ["due_at", "host"],
+        unique=False,
+        sqlite_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_index("ix_push_config_state", "push_config", ["state"], unique=False)
     op.create_table(

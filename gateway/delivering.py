@@ -112,6 +112,10 @@ class Delivery:
         except KeyError:
             await self._fail(f"A2A {self._config.version} is not spoken here", PushState.STOPPED)
             return False
+        except Exception:  # whatever it is, it counts as an attempt, so that it does not go on for ever
+            log.exception("push.broken", task=self._task, config=self._id)
+            await self._fail("the gateway could not post it", None)
+            return False
         if not outcome.delivered:
             await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
             return False

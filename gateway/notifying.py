@@ -25,6 +25,9 @@ INTERVAL = 0.1
 _IDLE = 5.0
 """Seconds between two looks, while some task may get events that are to be delivered, and while none does."""
 
+_REST = 4
+"""So many times as long as a look took, nobody looks again."""
+
 
 class Notifier:
     """One instance serves the whole database, beside those of other processes. `run` belongs into a task group."""
@@ -64,7 +67,10 @@ class Notifier:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
+                    began = self._clock.monotonic()
                     pause = await self._look(group)
+                    # A look takes the longer the more is due, and each post that ends asks for one.
+                    await asyncio.sleep(_REST * (self._clock.monotonic() - began))
                     try:
                         async with asyncio.timeout(pause):
                             await self._woken.wait()

@@ -1,6 +1,7 @@
 """Posts a notification to where somebody else wants it. Law: a connection goes to an address that was just judged, and to no
 other; no redirect, cookie or proxy; whatever comes back is an outcome, never an exception."""
 
+import io
 import socket
 import ssl
 from collections.abc import Mapping
@@ -19,6 +20,9 @@ _CONNECT = 5.0
 _MOST = 64 * 1024
 """Bytes of an answer that are read."""
 
+# Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
+_WHOLE_BODY = 1024 * 1024
+
 
 class Sender:
     """Connections are kept and used again; `timeout` is for one post as a whole, in seconds."""
@@ -35,7 +39,11 @@ class Sender:
             # The rules may have changed since, and a literal address is not looked up.
             check_target(url, self._rules)
             async with self._open_session().post(
-                url, data=body, headers=headers, timeout=self._timeout, allow_redirects=False
+                url,
+                data=body if len(body) < _WHOLE_BODY else io.BytesIO(body),
+                headers=headers,
+                timeout=self._timeout,
+                allow_redirects=False,
             ) as response:
                 await _read(response)
                 return Outcome(

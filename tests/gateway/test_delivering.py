@@ -229,6 +229,17 @@ async def test_what_can_never_be_posted_is_stopped_at_once(core: Core, error: Ex
     assert (status.state.value, why in (status.last_error or "")) == ("stopped", True)
 
 
+async def test_a_fault_of_ours_counts_as_an_attempt_and_does_not_go_on_for_ever(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, answers("a")))
+    pushing = Pushing(core, PushLimits(attempts=2))
+    pushing.posts.answers.extend([RuntimeError("broken")] * 2)
+    await pushing.send("hello")
+    await pushing.deliver()
+    core.time.now += 5_000
+    await pushing.deliver()
+    assert pushing.rows() == [("config-1", "stopped", 1, None, 2)]
+
+
 async def test_an_event_that_cannot_be_read_stops_its_own_configurations_alone(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, answers("a"), answers("b")))
     pushing = Pushing(core)

@@ -106,6 +106,13 @@ async def test_a_huge_answer_is_not_read_to_its_end(receiver: Receiver) -> None:
         assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
 
 
+async def test_a_large_event_is_posted_whole(receiver: Receiver) -> None:
+    body = b"x" * (3 * 1024 * 1024)
+    async with sending() as sender:
+        assert (await soon(sender.post(receiver.url, HEADERS, body))).delivered
+    assert receiver.letters[0].body == body
+
+
 async def test_who_does_not_answer_in_time_has_failed(receiver: Receiver) -> None:
     receiver.answers.append(STALL)
     async with sending(seconds=0.2) as sender:

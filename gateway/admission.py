@@ -2,6 +2,7 @@
 race leaves nothing behind."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskSta
 from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
+from gateway.push import Draft
 from gateway.quotas import Places
 from gateway.record import TurnOutput
 from gateway.runner import Runner
@@ -56,7 +58,7 @@ Accepted = Callable[[Work], None]
 class _Plan:
     """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`.
 
-    `besides`: what a turn that has to wait brings with it.
+    `besides`: what a turn that has to wait brings with it. `push`: where its events are to be sent.
     """
 
     accept: Accept
@@ -64,20 +66,22 @@ class _Plan:
     event: bytes | None
     prepare: Prepare | None = None
     besides: tuple[CommitPoint, ...] = ()
+    push: CommitPoint | None = None
 
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return _Plan(accept, self.number, self.event, runner.preparation(accept))
+        return _Plan(accept, self.number, self.event, runner.preparation(accept), push=self.push)
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)
-        return (accept, *self.besides) if self.prepare is None else (accept, self.prepare)
+        points = (accept, *self.besides) if self.prepare is None else (accept, self.prepare)
+        return points if self.push is None else (*points, self.push)
 
     def waiting(self, runner: Runner, interrupted: Sequence[OpenTurn]) -> "_Plan":
         """The same for a turn that has to wait, and for the end of those that it interrupts in other processes."""
         marks = (AskCancel(tuple(open_.turn for open_ in interrupted)),) if interrupted else ()
-        return _Plan(self.accept, self.number, self.event, besides=(runner.beat(), *marks))
+        return _Plan(self.accept, self.number, self.event, besides=(runner.beat(), *marks), push=self.push)
 
 
 class Admission:
@@ -92,10 +96,12 @@ class Admission:
         self._reader = reader
         self._clock = clock
 
-    async def accept(self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None) -> Work | Replay:
+    async def accept(
+        self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None, draft: Draft | None = None
+    ) -> Work | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
 
-        `accepted` is called with the turn when it is stored and before it can do anything.
+        `accepted` is called with the turn when it is stored and before it can do anything. `draft` is stored with it.
 
         Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full; TooManyRequests.
         """
@@ -109,6 +115,8 @@ class Admission:
             outputs = await self._reader.outputs(found.task) if found.task else []
             others = await self._others(found, attempt)
             plan = self._plan(call, request, found, key, content, len(others))
+            if draft is not None:
+                plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
             if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
                 plan = plan.at_once(self._runner)
             else:

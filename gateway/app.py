@@ -31,6 +31,7 @@ from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.pushing import Push, push_of
 from gateway.quotas import QuotaLimits, Quotas
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
@@ -90,6 +91,7 @@ def _agent(
         icon_url=card.icon_url,
         tenant=card.tenant,
         api_keys=config.auth.api_keys.enabled,
+        push_notifications=config.push.enabled,
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -139,6 +141,7 @@ def _application(
     clock: Clock,
     auth: Authenticator,
     quotas: Quotas,
+    push: Push | None,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -166,6 +169,8 @@ def _application(
         contexts=contexts,
         transfer=transfer,
         quotas=quotas,
+        pushes=push.pushes if push is not None else None,
+        jwks=push.jwks if push is not None else None,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -190,7 +195,11 @@ async def running(
         if failpoints is not None:
             runner.guard(failpoints.call)
         secret = await ledger.secret("page-token")
-        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas)
+        push = await push_of(config.push, config.server.public_url, ledger, clock)
+        pushes = push.pushes if push is not None else None
+        operations = Operations(
+            ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas, pushes=pushes
+        )
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
@@ -200,7 +209,7 @@ async def running(
 
         def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, Attached]) -> Generation:
             auth = keys if config.auth.api_keys.enabled else NoAuthentication()
-            app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas)
+            app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas, push)
             return Generation(app, agents, tuple(each.source for each in sources.values()))
 
         def reload(config: GatewayConfig) -> None:
@@ -211,7 +220,8 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents, sources), runner.idle)
-        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
+        beside = [deletions.run(), retention.run(), *([push.run()] if push is not None else ())]
+        async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)
 
 
@@ -305,7 +315,7 @@ async def _reloading(
             log.info("reload.done", agents=list(wanted.agents))
 
 
-_FIXED = ("server", "storage")
+_FIXED = ("server", "storage", "push")
 
 
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:

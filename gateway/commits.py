@@ -9,6 +9,7 @@ from gateway.api_keys import IssueKey, RevokeKey
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
+from gateway.push_records import PushPoint
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -462,6 +463,7 @@ CommitPoint = (
     | Import
     | IssueKey
     | RevokeKey
+    | PushPoint
 )
 
 

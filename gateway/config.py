@@ -18,7 +18,19 @@ from pydantic import (
 )
 
 from gateway.config_problem import ConfigInvalid, Problem
-from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, base_dir, duration, matching, size
+from gateway.config_text import (
+    Duration,
+    LocalPath,
+    LongKey,
+    Network,
+    Size,
+    TextOrFile,
+    WebUrl,
+    base_dir,
+    duration,
+    matching,
+    size,
+)
 from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
 
@@ -38,6 +50,7 @@ __all__ = [
     "LocalPath",
     "Problem",
     "ProviderConfig",
+    "PushConfig",
     "RetentionConfig",
     "ServerConfig",
     "Settings",
@@ -229,6 +242,30 @@ class RetentionConfig(Settings):
     )
 
 
+class PushConfig(Settings):
+    """Push notifications: what happens to a task is posted to where its caller wants it."""
+
+    enabled: bool = Field(
+        True, description="Offer them. Without them nothing is delivered, what was promised included."
+    )
+    allow_private_networks: tuple[Network, ...] = Field(
+        (), description="Networks, as 10.1.0.0/16, that may be reached although they are not public."
+    )
+    allow_http: bool = Field(False, description="Also post to http:// addresses.")
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (443, 8443), description="Ports that may be posted to; any when the list is empty."
+    )
+    timeout: Duration = Field(duration("15s"), gt=0, le=duration("5m"), description="Longest time of one post.")
+    max_attempts: _Count = Field(
+        10, description="Attempts to deliver an event, over 75 hours; then its configuration is stopped."
+    )
+    encryption_key: LongKey | None = Field(
+        None,
+        description="Encrypts tokens and credentials in the database; a key in the database itself when not given.",
+    )
+    signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
+
+
 class ProviderConfig(Settings):
     """Who offers the agents."""
 
@@ -387,6 +424,7 @@ class GatewaySections(Settings):
     auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
     retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
+    push: PushConfig = Field(PushConfig(), description="Push notifications.")
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
 
 

@@ -201,6 +201,11 @@ class ListTaskPushNotificationConfigsRequest(Wire, frozen=True, kw_only=True):
     page_token: str | None = None
 
 
+class ListTaskPushNotificationConfigsResponse(Wire, frozen=True, kw_only=True):
+    configs: tuple[TaskPushNotificationConfig, ...]
+    next_page_token: str
+
+
 class GetExtendedAgentCardRequest(Wire, frozen=True, kw_only=True):
     tenant: str | None = None
 

@@ -32,6 +32,7 @@ from gateway.commits import (
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
 from gateway.portable import ContextDocument
+from gateway.push_records import PushReads
 from gateway.tool_port import ToolDeclaration
 
 # --- what an adapter is asked -----------------------------------------------------------------------------------------
@@ -399,7 +400,7 @@ class AdapterFactory(Generic[S]):
 # --- the ledger ---
 
 
-class Ledger(Protocol):
+class Ledger(PushReads, Protocol):
     """Durable state. Every read names its caller: another caller's row is not there."""
 
     async def commit(self, *points: CommitPoint) -> None:

@@ -37,7 +37,7 @@ from gateway.portable import ContextDocument
 from storage import compiled as queries
 from storage.exporting import document
 from storage.grouped import Row
-from storage.readers import Readers
+from storage.push_reads import StoredPushes, lines
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
@@ -58,11 +58,8 @@ def _of_tasks(count: int, artifacts: bool) -> str:
     return sql.replace(":task_0", asked)
 
 
-class Reads:
+class Reads(StoredPushes):
     """Every method raises LedgerUnavailable, and CorruptRecord for a row that nobody can read."""
-
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
 
     async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None:
         rows = await self._readers.fetch(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
@@ -123,7 +120,7 @@ class Reads:
         return tuple(
             (number, payload)
             for first, last, payloads in rows
-            for number, payload in zip(range(first, last + 1), _lines(task_id, payloads, last - first + 1), strict=True)
+            for number, payload in zip(range(first, last + 1), lines(task_id, payloads, last - first + 1), strict=True)
             if number > after
         )
 
@@ -332,13 +329,6 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
 def _api_key(row: Row) -> ApiKey:
     digest, name, prefix, principal, tenant, admin, *times = row
     return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
-
-
-def _lines(task_id: str, payload: str, expected: int) -> list[bytes]:
-    lines = payload.encode().split(b"\n")
-    if len(lines) != expected:
-        raise CorruptRecord(f"a row of task {task_id!r} holds {len(lines)} events instead of {expected}")
-    return lines
 
 
 def _item(thread_id: str, row: Row) -> HistoryRecord:

@@ -39,11 +39,13 @@ from gateway.commits import (
     ToolStarts,
 )
 from gateway.model import Json, TaskState
+from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight
 from storage import compiled as do
-from storage.ending_units import ending
+from storage.ending_units import Ending, ending
 from storage.importing import bring
 from storage.key_units import keyed
+from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
 
@@ -68,7 +70,7 @@ def probe() -> list[Step]:
     return [(do.PROBE, {})]
 
 
-def _steps(point: CommitPoint) -> list[Step]:  # noqa: C901  # a table: one line for each
+def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
     match point:
         case Accept():
             return _accept(point)
@@ -90,10 +92,19 @@ def _steps(point: CommitPoint) -> list[Step]:  # noqa: C901  # a table: one line
             return _leases(point)
         case Lose() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
+        case _:
+            return _beside(point)
+
+
+def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -> list[Step]:
+    """What no turn does."""
+    match point:
         case Adopt() | Import():
             return bring(point)
         case IssueKey() | RevokeKey():
             return keyed(point)
+        case PutPush() | DropPush() | TakePush() | MovePush() | LeavePush() | FailPush() | ReplayPush():
+            return pushing(point)
         case _:
             return ending(point)
 

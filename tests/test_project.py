@@ -40,6 +40,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/serving.py": "tests/gateway/test_runner.py",
+    "gateway/push_records.py": "tests/storage/test_pushing.py",
+    "gateway/pushing.py": "tests/gateway/bindings/test_admin_push.py",
     "gateway/server.py": "tests/faults/test_drain.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
@@ -51,7 +53,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/testing/scripts.py": "tests/gateway/testing/test_responses_server.py",
     "gateway/tool_port.py": "tests/gateway/test_invoking.py",
     "gateway/turn_commands.py": "tests/gateway/test_turn.py",
-    "gateway/tool_port.py": "tests/gateway/test_offering.py",
     "gateway/toolset.py": "tests/gateway/test_offering.py",
     "gateway/wire/proto_json.py": "tests/gateway/wire/test_v1_0.py",
     "storage/compiled.py": "tests/storage/test_compile.py",
@@ -62,6 +63,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/importing.py": "tests/storage/test_portable.py",
     "storage/key_units.py": "tests/storage/test_keys.py",
     "storage/migrate.py": "tests/storage/test_schema.py",
+    "storage/push_reads.py": "tests/storage/test_pushing.py",
+    "storage/push_units.py": "tests/storage/test_pushing.py",
     "storage/statement.py": "tests/storage/test_statements.py",
 }
 """Modules that are parts of a whole: where that whole is tested."""

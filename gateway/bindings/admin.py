@@ -37,13 +37,13 @@ Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 def admin_routes(front: Front, contexts: Contexts, transfer: Transfer) -> list[Route]:
     admin = _Admin(front, contexts, transfer)
     return [
-        Route(f"{_ALL}:import", _Address(front, {"POST": admin.bring})),
-        Route(f"{_ALL}:adopt", _Address(front, {"POST": admin.adopt})),
-        Route(f"{_ALL}/{{context:path}}", _Address(front, {"GET": admin.export, "DELETE": admin.delete})),
+        Route(f"{_ALL}:import", Address(front, {"POST": admin.bring})),
+        Route(f"{_ALL}:adopt", Address(front, {"POST": admin.adopt})),
+        Route(f"{_ALL}/{{context:path}}", Address(front, {"GET": admin.export, "DELETE": admin.delete})),
     ]
 
 
-class _Address:
+class Address:
     """What each HTTP method means at one address."""
 
     def __init__(self, front: Front, answers: Mapping[str, Answer]) -> None:

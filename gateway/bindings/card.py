@@ -69,6 +69,7 @@ class CardSettings:
     icon_url: str | None = None
     tenant: str | None = None
     api_keys: bool = False
+    push_notifications: bool = False
 
 
 def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
@@ -87,7 +88,7 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         documentation_url=settings.documentation_url,
         capabilities=AgentCapabilities(
             streaming=True,
-            push_notifications=False,
+            push_notifications=settings.push_notifications,
             extensions=(TOOL_CALLS, *settings.extensions),
             extended_agent_card=False,
         ),
@@ -128,11 +129,10 @@ class Cards:
     def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
         """`started` is when these cards began to hold."""
         self._agents = agents
-        modified = format_datetime(started.astimezone(UTC), usegmt=True).encode()
         cards = {agent.name: _card_json(agent) for agent in agents}
-        self._cards = {name: _Cached(msgspec.json.encode(card), modified) for name, card in cards.items()}
+        self._cards = {name: Cached(msgspec.json.encode(card), started) for name, card in cards.items()}
         listing = [_listed(agent, cards[agent.name], public_url) for agent in agents]
-        self._list = _Cached(msgspec.json.encode({"agents": listing}), modified)
+        self._list = Cached(msgspec.json.encode({"agents": listing}), started)
 
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         """The card of the agent that the path names, or of the one that needs no name."""
@@ -169,10 +169,12 @@ def _listed(agent: Agent, card: dict[str, Json], public_url: str) -> dict[str, J
     return {**card, "agent": agent.name, "url": address, "cardUrl": f"{address}/.well-known/agent-card.json"}
 
 
-class _Cached:
+class Cached:
     """A document that stays the same until the process ends."""
 
-    def __init__(self, body: bytes, modified: bytes) -> None:
+    def __init__(self, body: bytes, started: datetime) -> None:
+        """`started` is when it began to hold."""
+        modified = format_datetime(started.astimezone(UTC), usegmt=True).encode()
         etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
         self._etag = etag
         headers: Headers = (

@@ -179,6 +179,7 @@ class Front:
             extensions=frozenset(active),
             idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
             last_event_id=incoming.parameters.last_event_id(),
+            version=dialect.version,
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
         perform = getattr(self._operations, method.operation)

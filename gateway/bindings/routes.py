@@ -6,6 +6,8 @@
 /a2a/{agent}/.well-known/agent-card.json     the card
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
 /admin/api/v1/contexts...                    whole contexts, beside A2A: `gateway.bindings.admin`
+/admin/api/v1/push...                        what is not delivered: `gateway.bindings.admin_push`
+/.well-known/jwks.json                       the public keys of signed notifications, where they are signed
 """
 
 from datetime import UTC, datetime
@@ -16,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from gateway.agents import Agents
 from gateway.auth import Authenticator
 from gateway.bindings.admin import admin_routes
-from gateway.bindings.card import Cards
+from gateway.bindings.admin_push import push_routes
+from gateway.bindings.card import Cached, Cards
 from gateway.bindings.common import BindingSettings, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.jsonrpc import JsonRpc
@@ -26,6 +29,7 @@ from gateway.clock import Clock
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.errors import NotFound
+from gateway.push import Pushes
 from gateway.quotas import Quotas
 from gateway.transfer import Transfer
 
@@ -45,6 +49,8 @@ def routes(
     contexts: Contexts | None = None,
     transfer: Transfer | None = None,
     quotas: Quotas | None = None,
+    pushes: Pushes | None = None,
+    jwks: bytes | None = None,
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
@@ -52,6 +58,11 @@ def routes(
     cards = Cards(agents, public_url, datetime.fromtimestamp(clock.now() / 1000, UTC))
     below = _Below(front, cards)
     admin = [] if contexts is None or transfer is None else admin_routes(front, contexts, transfer)
+    if pushes is not None:
+        admin += push_routes(front, pushes)
+    if jwks is not None:
+        keys = Cached(jwks, datetime.fromtimestamp(clock.now() / 1000, UTC))
+        admin.append(Route("/.well-known/jwks.json", _Document(keys)))
     return [
         Route("/a2a/{rest:path}", below),
         Route("/a2a", below),
@@ -66,6 +77,14 @@ class _RootCard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._cards.serve(None, scope, receive, send)
+
+
+class _Document:
+    def __init__(self, document: Cached) -> None:
+        self._document = document
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._document.serve(scope, receive, send)
 
 
 class _Below:

@@ -278,6 +278,44 @@ def adopt_handle(
     return adopt(reach(agent, url, None, headers, key), handle, context)
 
 
+def list_pushes(
+    stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    output: Listing = Output.text,
+) -> int:
+    """List what is still to be posted, the latest first.
+
+    The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
+    why the last attempt failed. It needs this gateway: there is no such operation in A2A.
+    """
+    from gateway.cli.pushing import print_pushes
+    from gateway.cli.reaching import reach
+
+    return print_pushes(reach(None, url, None, headers), stopped, output)
+
+
+def replay_pushes(
+    task: TaskId,
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+) -> int:
+    """Post again what was given up.
+
+    Each configuration goes on with the event at which it was stopped, and in order.
+    """
+    from gateway.cli.pushing import replay
+    from gateway.cli.reaching import reach
+
+    return replay(reach(None, url, None, headers), task, config)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Commands below a word. `commands`: name, function, examples."""
@@ -349,6 +387,14 @@ GROUPS = (
                 ),
             ),
             ("delete", delete_context, ("a2a-gateway contexts delete ID",)),
+        ),
+    ),
+    Group(
+        "push",
+        "See push notifications, and post them again.",
+        (
+            ("list", list_pushes, ("a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")),
+            ("replay", replay_pushes, ("a2a-gateway push replay TASK", "a2a-gateway push replay TASK CONFIG")),
         ),
     ),
 )

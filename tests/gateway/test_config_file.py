@@ -125,10 +125,10 @@ WRONG = {
         "gateway.yaml:6:10: server.hots: unknown key; did you mean 'host'?",
     ),
     "key of a later section": (
-        f"{FILE}push: {{enabled: true}}",
+        f"{FILE}telemetry: {{enabled: true}}",
         (
-            "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, "
-            "cards, tools, agents"
+            "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, "
+            "push, cards, tools, agents"
         ),
     ),
     "key one level too high": (
@@ -237,6 +237,21 @@ WRONG = {
             "gateway.yaml:6:16: storage.url: must start with sqlite:/// (the only storage there is): "
             "sqlite:///./data/gateway.db"
         ),
+    ),
+    "network with bits behind its prefix": (
+        f"{FILE}push: {{allow_private_networks: [10.1.2.3/16]}}",
+        (
+            "gateway.yaml:6:33: push.allow_private_networks[0]: must be a network such as 10.1.0.0/16 or fd00::/8, "
+            "without bits behind its prefix, not '10.1.2.3/16'"
+        ),
+    ),
+    "key that can be guessed": (
+        f"{FILE}push: {{encryption_key: secret}}",
+        "gateway.yaml:6:24: push.encryption_key: must have at least 32 characters",
+    ),
+    "port that there is not": (
+        f"{FILE}push: {{ports: [443, 0]}}",
+        "gateway.yaml:6:21: push.ports[1]: must be at least 1, not 0",
     ),
     "skill without its parts": (
         f"{FILE}    card: {{skills: [{{id: '', name: x, description: d, tags: []}}]}}",

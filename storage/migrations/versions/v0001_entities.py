@@ -106,6 +106,35 @@ def upgrade() -> None:
         sqlite_where=sa.text("visible = 1"),
     )
     op.create_table(
+        "push_config",
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("scheme", sa.Text(), nullable=True),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("next_event", _INTEGER, nullable=False),
+        sa.Column("due_at", _INTEGER, nullable=True),
+        sa.Column("attempts", _INTEGER, nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("created_at", _INTEGER, nullable=False),
+        sa.CheckConstraint("due_at IS NULL OR state = 'active'", name=op.f("ck_push_config_due")),
+        sa.CheckConstraint("state IN ('active', 'stopped', 'gone', 'done')", name=op.f("ck_push_config_state")),
+        sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_push_config_task"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("task", "id", name=op.f("pk_push_config")),
+        sqlite_strict=True,
+    )
+    op.create_index(
+        "ix_push_config_due",
+        "push_config",
+        ["due_at", "host"],
+        unique=False,
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+    )
+    op.create_index("ix_push_config_state", "push_config", ["state"], unique=False)
+    op.create_table(
         "thread",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("context", sa.Text(), nullable=False),
@@ -154,6 +183,11 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_event_task")),
         sa.PrimaryKeyConstraint("task", "last", name=op.f("pk_event")),
         sqlite_strict=True,
+    )
+    op.execute(
+        "CREATE TRIGGER push_due AFTER INSERT ON event "
+        "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
+        "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
     )
     op.create_table(
         "turn",

@@ -124,6 +124,10 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         history_tokens=agent.history.max_tokens,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        tool_rounds=config.limits.tool_rounds,
+        parallel_tools=config.limits.parallel_tools,
+        unknown_tool=agent.unknown_tool,
+        round_limit_action=agent.round_limit_action,
     )
 
 

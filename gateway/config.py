@@ -191,6 +191,8 @@ class LimitsConfig(Settings):
     queued_turns_per_context: int = Field(
         8, ge=0, description="Turns that may wait behind the running one of a context."
     )
+    tool_rounds: _Count = Field(20, description="Rounds of tools that a turn may have.")
+    parallel_tools: _Count = Field(8, description="Tools of one round that may run at once.")
     requests_per_minute: int = Field(
         0,
         ge=0,
@@ -374,6 +376,14 @@ class AgentCommon(Settings):
     )
     tools: tuple[str, ...] = Field(
         (), description="Names under `tools`: what its model may call, and the gateway then runs."
+    )
+    unknown_tool: Literal["error_result", "fail"] = Field(
+        "error_result",
+        description="What to do when the model calls a tool that it was not offered: tell it, or fail the turn.",
+    )
+    round_limit_action: Literal["final_call_without_tools", "fail"] = Field(
+        "final_call_without_tools",
+        description="What to do at `limits.tool_rounds`: ask for an answer without tools, or fail the turn.",
     )
 
     @model_validator(mode="after")

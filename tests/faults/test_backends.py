@@ -171,7 +171,9 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
 
     server = ResponsesServer(calls)
     async with serve(server.app) as url:
-        gateway = await start_local(f"calling: {{type: openai-responses, model: m, base_url: '{url}/v1'}}")
+        gateway = await start_local(
+            f"calling: {{type: openai-responses, model: m, base_url: '{url}/v1', unknown_tool: fail}}"
+        )
         async with a2a_http(gateway.url) as http:
             caller = A2A(http, "calling")
             first = await caller.send("one")

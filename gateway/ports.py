@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.commits import (
     AgedContext,
+    AskedCall,
     Caller,
     CommitPoint,
     ContextRecord,
@@ -27,6 +28,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    WaitingTurn,
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
@@ -445,6 +447,22 @@ class Ledger(Protocol):
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         """The latest one of this thread with that external id which has ended, but for the call `than`."""
+        ...
+
+    async def waiting_turn(self, task: str) -> WaitingTurn | None:
+        """The turn of this task that waits for its caller."""
+        ...
+
+    async def waiting_task(self, thread: str) -> str | None:
+        """The task whose turn waits on this thread."""
+        ...
+
+    async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
+        """Those of a task that its caller has decided, or has to run, in whatever turn."""
+        ...
+
+    async def due_turns(self, now: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        """The tasks whose turns wait in vain: everything is answered, or the time for it is over."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

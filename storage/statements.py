@@ -347,6 +347,8 @@ NEW_TOOL_CALL = Statement(
                 "status",
                 "outcome",
                 "approval_required",
+                "digest",
+                "approval_expires_at",
             ),
         )
     ),

@@ -18,6 +18,7 @@ from gateway.commits import (
     Close,
     CommitPoint,
     Complete,
+    Decide,
     EventRow,
     Fail,
     Fence,
@@ -44,6 +45,7 @@ from storage.ending_units import ending
 from storage.importing import bring
 from storage.shortening import shortened
 from storage.statement import Step, Value
+from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
 
@@ -73,6 +75,8 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _complete(point) if isinstance(point, Complete) else _fail(point)
         case ToolStarts() | ToolEnds() | Suspend() | Resume():
             return _tools(point)
+        case Decide():
+            return decided(point)
         case Finish():
             return _finish(point)
         case Close():
@@ -273,6 +277,8 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         # A settled call has an outcome even where that is null.
         "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
         "approval_required": int(call.asked),
+        "digest": call.digest,
+        "approval_expires_at": call.expires_at,
     }
     return do.NEW_TOOL_CALL, values
 

@@ -12,6 +12,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
+from gateway.approvals import ApprovalRule
 from gateway.auth import NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
@@ -34,6 +35,7 @@ from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
 from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
+from gateway.tool_port import ToolDeclaration
 from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
@@ -115,6 +117,15 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         history_tokens=agent.history.max_tokens,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        mixed_batch=agent.mixed_batch,
+        new_task_while_waiting=agent.new_task_while_waiting,
+        approval_timeout=agent.approval_timeout,
+        approvals=tuple(
+            ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
+        ),
+        client_tools=tuple(
+            ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
+        ),
     )
 
 

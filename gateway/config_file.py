@@ -199,7 +199,8 @@ class _Loading:
         settings = self._fit(model, theirs, path)
         if common is None or settings is None or not is_name:
             return None
-        return AgentConfig(**dict(common), name=name, settings=settings)
+        # All of it has been read already: a duration is a number by now.
+        return AgentConfig.model_construct(**dict(common), name=name, settings=settings)
 
     def _check_type(self, path: KeyPath, agent: dict[str, object], model: type[BaseModel] | None) -> None:
         adapter_type, known = agent.get("type"), self._resolver.known_types()

@@ -8,6 +8,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gateway.config import (
     AgentConfig,
+    ApprovalConfig,
+    ClientToolConfig,
     Duration,
     GatewayConfig,
     LimitsConfig,
@@ -206,3 +208,25 @@ def test_a_printed_configuration_has_its_durations_and_sizes_as_the_file_writes_
         "turn_timeout": "15m",
         "metadata": "64KiB",
     }
+
+
+def test_approvals_and_client_tools_have_defaults_that_ask_nobody() -> None:
+    agent = AgentConfig(type="python", name="a", settings=NoSettings())
+    assert (agent.approvals, agent.client_tools) == ((), ())
+    assert (agent.mixed_batch, agent.new_task_while_waiting, agent.approval_timeout) == ("eager", "reject", 86400.0)
+
+
+def test_a_rule_asks_unless_it_says_otherwise() -> None:
+    assert ApprovalConfig(tool="github.*") == ApprovalConfig(tool="github.*", ask=True, arguments={})
+
+
+def test_a_client_tool_stands_there_once() -> None:
+    tool = ClientToolConfig(name="camera")
+    with pytest.raises(ValidationError, match="client_tools has 'camera' twice"):
+        AgentConfig(type="python", name="a", settings=NoSettings(), client_tools=(tool, tool))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "wetter.heute"])
+def test_a_client_tool_has_a_name_that_every_model_takes(name: str) -> None:
+    with pytest.raises(ValidationError):
+        ClientToolConfig(name=name)

@@ -38,12 +38,14 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
-    """A context and its live thread on one agent, None before the first message to that agent."""
+    """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
+    turn waits on that thread for its caller."""
 
     id: str
     public_id: str
     state: str
     thread: ThreadRecord | None
+    waiting: str | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -531,7 +533,7 @@ class StoredArtifact(msgspec.Struct, frozen=True):
 class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
 
-    `answers` are its further messages while it has not ended, each with the number of the first event behind it.
+    `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
     """
 
     message: Message

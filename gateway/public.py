@@ -13,7 +13,7 @@ from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status
 from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, Update, assemble, logged
+from gateway.record import TurnOutput, Update, assemble, logged, pauses, replay
 from gateway.runner import Runner
 
 log = structlog.get_logger("gateway.public")
@@ -70,11 +70,12 @@ class TaskReader:
         record, turns = found
         outputs = [TurnOutput.stored(turn) for turn in turns]
         number, current = record.last_event, status_of(record)
-        if record.state not in _SETTLED:
+        if not turns[-1].ended:
             # Of a turn that has not ended the log holds more than the record.
-            for at, payload in await self._ledger.events(record.id, record.last_event):
-                number, current = at, _apply(logged(payload), outputs[-1], current)
-                if current.state in _SETTLED:  # what follows belongs to a later turn
+            events = await self._ledger.events(record.id, record.last_event)
+            for number, update in replay(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
+                current = _status_behind(update, current)
+                if current.state in _SETTLED and not pauses(update):  # what follows belongs to a later turn
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
@@ -117,30 +118,37 @@ class TaskReader:
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
+        answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
         first = status(_first_state(record, updates), timestamp(record.status_at))
-        current, outputs = _fold(first, openings, updates[:number])
+        current, outputs = _fold(first, openings, answers, updates[:number])
         return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
 
 
-def _apply(update: Update, output: TurnOutput, current: TaskStatus) -> TaskStatus:
-    """The status behind the update: what an agent says on the way, in a state that stays, is history."""
-    output.apply(update)
-    if isinstance(update, TaskStatusUpdateEvent) and update.status.state is not current.state:
+def _status_behind(update: Update, current: TaskStatus) -> TaskStatus:
+    """What an agent says on the way, in a state that stays, is history; what it asks is not."""
+    if isinstance(update, TaskStatusUpdateEvent) and (update.status.state is not current.state or pauses(update)):
         return update.status
     return current
 
 
 def _fold(
-    current: TaskStatus, openings: Sequence[tuple[int, Message]], updates: Sequence[tuple[int, Update]]
+    current: TaskStatus,
+    openings: Sequence[tuple[int, Message]],
+    answers: Sequence[tuple[int, Message]],
+    updates: Sequence[tuple[int, Update]],
 ) -> tuple[TaskStatus, list[TurnOutput]]:
-    """`openings` are (number of the task's latest event when it was accepted, message) of each turn."""
+    """`openings` are (number of the task's latest event when it was accepted, message) of each turn, `answers` (number of
+    the event behind it, message) of each further one."""
     outputs = [TurnOutput(openings[0][1])]
-    waiting = list(openings[1:])
+    waiting, further = list(openings[1:]), list(answers)
     for number, update in updates:
         while waiting and waiting[0][0] <= number:
             outputs.append(TurnOutput(waiting.pop(0)[1]))
-        current = _apply(update, outputs[-1], current)
+        while further and further[0][0] <= number:
+            outputs[-1].say(further.pop(0)[1])
+        outputs[-1].apply(update)
+        current = _status_behind(update, current)
     return current, outputs
 
 

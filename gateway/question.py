@@ -20,19 +20,16 @@ _SHOWN = 300
 
 def question(
     calls: Sequence[ToolCall], request_id: str, expires_at: str
-) -> tuple[tuple[Part, ...], dict[str, Json] | None]:
+) -> tuple[tuple[Part, ...], dict[str, Json]]:
     """The parts and the metadata of the message. `calls` are those that wait, `expires_at` is a timestamp."""
     asked = [call for call in calls if call.status == "pending_approval"]
     theirs = [call for call in calls if call.status != "pending_approval"]
     parts = (Part(text=_words(asked, theirs)), *map(_confirmation, asked), *map(_request, theirs))
-    if not asked:
-        return parts, None
-    approval: dict[str, Json] = {
-        "requestId": request_id,
-        "tools": [_call(call) for call in asked],
-        "expiresAt": expires_at,
-    }
-    return parts, {tool_calls.URI: {"approval": approval}}
+    ours: dict[str, Json] = {"waitsFor": [call.facts.id for call in calls], "expiresAt": expires_at}
+    if asked:
+        tools = [_call(call) for call in asked]
+        ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
+    return parts, {tool_calls.URI: ours}
 
 
 def _words(asked: Sequence[ToolCall], theirs: Sequence[ToolCall]) -> str:

@@ -18,6 +18,7 @@ from gateway.commits import (
     ThreadRecord,
     ToolCallRecord,
     ToolEnds,
+    TurnRecord,
     UnfinishedTurn,
 )
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
@@ -27,7 +28,7 @@ from gateway.journal import Journal
 from gateway.live import status
 from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, logged
+from gateway.record import TurnOutput, replay
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.recovery")
@@ -41,7 +42,7 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
     thread, left = await _left_open(leftover, ledger)
-    output, number = await _shown(TurnOutput(turns[-1].message), task, ledger)
+    output, number = await _shown(turns[-1], task, ledger)
     now = clock.now()
     correlation_id = clock.correlation_id()
     ran = any(call.status == "running" for call in left)
@@ -118,13 +119,14 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
     return tuple(ends)
 
 
-async def _shown(output: TurnOutput, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
+async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
     """What the log shows of the turn, and the number of its last event. A log that cannot be read is left out of the
     record: the turn has to end all the same, because those behind it wait for it."""
-    number = task.last_event
+    number, output = task.last_event, TurnOutput(turn.message)
     try:
-        for number, payload in await ledger.events(task.id, task.last_event):  # noqa: B007 - the last one counts
-            output.apply(logged(payload))
+        events = await ledger.events(task.id, task.last_event)
+        for number, _ in replay(output, turn, events):  # noqa: B007 - the last one counts
+            pass
     except CorruptRecord as error:
         log.error("turn.log-unreadable", task=task.id, error=str(error))
         number = (await ledger.latest_events((task.id,)))[task.id]

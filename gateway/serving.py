@@ -5,14 +5,16 @@ that is not stored.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, handles, ownership
+from gateway import call_points, client_tools, handles, ownership, tools
+from gateway.approvals import asks
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Append,
@@ -50,6 +52,7 @@ from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
 from gateway.tools import Settled, ToolCall, ToolPolicy
+from gateway.toolset import OfferedTool
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import (
     CloseCall,
@@ -285,6 +288,8 @@ class Serving:
         due = [call for call in self.machine.calls.values() if call.to_run]
         if not due or self.machine.ended:
             return
+        if self.machine.waiting and self.work.agent.policies.mixed_batch == "hold":
+            return
         limit = asyncio.Semaphore(self.work.agent.policies.parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
@@ -296,7 +301,11 @@ class Serving:
     async def _run_tool(self, call: ToolCall, limit: asyncio.Semaphore) -> None:
         async with limit:
             work, machine = self.work, self.machine
-            tool = self.tools.offered[call.facts.name]
+            tool = self.tools.offered.get(call.facts.name)
+            refused = tools.refusal(call, tool)
+            if refused is not None or tool is None:
+                await self._perform(machine.settle_tool(call, refused or Settled("not_found", tools.NO_SUCH_TOOL)))
+                return
             known = await self._known(call)
             if known is not None:
                 return await self._perform(machine.settle_tool(call, known))
@@ -342,15 +351,23 @@ class Serving:
         agent, policies = self.work.agent, self.work.agent.policies
         exhausted = self.machine.round >= policies.tool_rounds
         unknown_fails = policies.unknown_tool == "fail"
-        if agent.toolset is None:
-            if not (exhausted or unknown_fails):
-                return _NO_TOOLS
-            return ToolPolicy(unknown_fails=unknown_fails, exhausted=exhausted)
-        try:
-            offered = await agent.toolset.offered()
-        except ToolError as error:
-            raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
-        return ToolPolicy(offered, unknown_fails=unknown_fails, exhausted=exhausted)
+        theirs = client_tools.offered(policies.client_tools, self.work.message)
+        if agent.toolset is None and not (theirs or exhausted or unknown_fails):
+            return _NO_TOOLS
+        offered: Mapping[str, OfferedTool] = {}
+        if agent.toolset is not None:
+            try:
+                offered = await agent.toolset.offered()
+            except ToolError as error:
+                raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
+        return ToolPolicy(
+            offered,
+            {tool.name: tool for tool in theirs if tool.name not in offered},
+            partial(asks, policies.approvals),
+            unknown_fails=unknown_fails,
+            exhausted=exhausted,
+            patience=int(policies.approval_timeout * 1000),
+        )
 
     async def _resume(self) -> None:
         """A turn that waited goes on: with the lease, at the round in which it stopped."""

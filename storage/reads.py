@@ -69,8 +69,8 @@ class Reads:
         rows = await self._readers.fetch(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
-        row_id, public, state, *thread = rows[0]
-        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread))
+        row_id, public, state, waiting, *thread = rows[0]
+        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
         rows = await self._readers.fetch(queries.THREAD, {"thread": thread_id})

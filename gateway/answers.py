@@ -8,6 +8,7 @@ parts or as ag2 sends them.
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gateway.errors import echo, invalid
 from gateway.model import Json, Message, Part
@@ -25,12 +26,16 @@ _WORDS = {"approve": True, "reject": False}
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A yes or no. `call` None: to every call that is asked about. `field` is where it stands in the request."""
+    """A yes or no. `call` None: to every call that is asked about. `field` is where it stands in the request.
+
+    `args`, where they are given: the arguments that it is about.
+    """
 
     field: str
     call: str | None
     approved: bool
     reason: str | None = None
+    args: Json | UnsetType = UNSET
 
 
 class ClientResult(msgspec.Struct, frozen=True):
@@ -101,6 +106,7 @@ def _listed(field: str, entries: Json) -> Iterator[Decision]:
             _text(f"{at}.id", entry.get("id")),
             _boolean(f"{at}.approved", entry.get("approved")),
             _reason(f"{at}.reason", entry.get("reason")),
+            entry.get("args", UNSET),
         )
 
 

@@ -12,6 +12,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
+from gateway.answering import Answering
 from gateway.approvals import ApprovalRule
 from gateway.auth import NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
@@ -24,6 +25,7 @@ from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
 from gateway.draining import Drain
+from gateway.expiring import Patience
 from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
@@ -193,6 +195,8 @@ async def running(
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
+        answering = Answering(ledger, runner, fanout, clock)
+        patience = Patience(ledger, runner, answering, clock, lambda: front.agents)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
 
@@ -205,7 +209,7 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
-        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
+        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run(), patience.run()):
             yield Gateway(front, runner, drain, reload)
 
 

@@ -273,8 +273,9 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 class Decide(msgspec.Struct, frozen=True):
     """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
 
-    It goes with the ends of the calls that this settles. `question`: what the task still asks. Hits no row when the turn
-    waits no more, is another caller's, or a call was decided, or is not what was asked about.
+    It goes with the ends of the calls that this settles. `question`: what the task still asks; `goes_on`: it asks nothing
+    any more. Hits no row when the turn waits no more, is another caller's, or a call was decided, or is not what was
+    asked about.
     """
 
     caller: Caller
@@ -287,6 +288,7 @@ class Decide(msgspec.Struct, frozen=True):
     answer: GivenAnswer | None
     verdicts: tuple[Verdict, ...]
     question: Message | None
+    goes_on: bool
     now: int
 
 

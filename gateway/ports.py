@@ -461,8 +461,8 @@ class Ledger(Protocol):
         """Those of a task that its caller has decided, or has to run, in whatever turn."""
         ...
 
-    async def due_turns(self, now: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
-        """The tasks whose turns wait in vain: everything is answered, or the time for it is over."""
+    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

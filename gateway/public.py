@@ -79,10 +79,10 @@ class TaskReader:
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
-    async def outputs(self, record: TaskRecord) -> list[TurnOutput]:
-        """What each turn of a task that waits for its caller has shown."""
+    async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
+        """What each turn of a task that waits for its caller has shown; None: the last of them has not ended."""
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
-        return [TurnOutput.stored(turn) for turn in turns]
+        return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
     async def listed(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
         """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""

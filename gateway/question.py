@@ -18,9 +18,7 @@ _SHOWN = 300
 """Characters of a call's arguments in words; the part has them all."""
 
 
-def question(
-    calls: Sequence[ToolCall], request_id: str, expires_at: str
-) -> tuple[tuple[Part, ...], dict[str, Json]]:
+def question(calls: Sequence[ToolCall], request_id: str, expires_at: str) -> tuple[tuple[Part, ...], dict[str, Json]]:
     """The parts and the metadata of the message. `calls` are those that wait, `expires_at` is a timestamp."""
     asked = [call for call in calls if call.status == "pending_approval"]
     theirs = [call for call in calls if call.status != "pending_approval"]

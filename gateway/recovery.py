@@ -3,9 +3,10 @@ its log already showed."""
 
 import structlog
 
-from gateway import tools
+from gateway import suspended, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
+    Caller,
     Close,
     CommitPoint,
     Conflict,
@@ -133,16 +134,24 @@ async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[Tu
     return output, number
 
 
-async def close_task(task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock) -> bool:
+async def close_task(
+    caller: Caller, task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock
+) -> bool:
     """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False."""
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
+    waiting = await suspended.load(ledger, clock, caller, task)
+    journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-        return (Close(task.id, state, row, task.last_event + 1, now),)
+        last = journal.number + 1
+        return waiting.ending(last, state, row) if waiting else (Close(task.id, state, row, last, now),)
 
-    journal = Journal(ledger, fanout.hold(task.id), task.id, task.last_event)
     try:
+        if waiting is not None:
+            waiting.close()
+            for payload in waiting.events:
+                journal.add(payload)
         event = encode_event(StreamResponse(status_update=update))
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:

@@ -43,6 +43,7 @@ from gateway.model import (
     StreamResponse,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.ports import Adapter, AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
@@ -96,6 +97,10 @@ class TurnFailed(Exception):
         self.detail = detail
 
 
+class Parked(Exception):
+    """The turn cannot begin: one before it waits for its caller."""
+
+
 @dataclass(slots=True)
 class Means:
     """What every turn of a process works with. `sleep` and `jitter` (0 to 1) are how time passes between two tries."""
@@ -133,7 +138,8 @@ class Means:
 class Serving:
     """One turn on its way. `attempt` is the number of the next try, `tries` how many of this very request failed.
 
-    `base` is the handle at which the turn began, `pending` the one that the try under way was told of.
+    `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `resuming`: the
+    turn waited, and does so still.
     """
 
     __slots__ = (
@@ -146,6 +152,7 @@ class Serving:
         "machine",
         "pending",
         "phase",
+        "resuming",
         "tools",
         "tries",
         "view",
@@ -166,6 +173,7 @@ class Serving:
         self.base = lane.thread.handle
         self.pending: str | None = None
         self.deadline = 0.0
+        self.resuming = bool(work.resumed)
 
     def _facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies
@@ -190,7 +198,11 @@ class Serving:
         except AdapterError as error:
             await self._fail(error.kind, error.detail)
         except TurnFailed as error:
-            await self._fail(error.failure, error.detail)
+            if self.resuming:
+                # What was decided stays decided, and is taken up again later. Source: state-model, scenario 116.
+                log.warning("turn.not-resumed", task=self.work.live.id, failure=error.failure, detail=error.detail)
+            else:
+                await self._fail(error.failure, error.detail)
         except TimeoutError:
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
@@ -200,7 +212,7 @@ class Serving:
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
                 await self._perform(self.machine.cancel())
-        except (Conflict, LedgerUnavailable):
+        except (Conflict, LedgerUnavailable, Parked):
             raise
         except _FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
@@ -372,10 +384,12 @@ class Serving:
     async def _resume(self) -> None:
         """A turn that waited goes on: with the lease, at the round in which it stopped."""
         work, lane, means = self.work, self.lane, self._means
+        self.machine.go_on(work.resumed)
+        self.base = work.base
         self.tools = await self._offer()
         await self._reread()
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
+        self.machine.facts = self._facts()
+        working, final = self._working()
         point = Resume(
             thread=lane.thread.id,
             generation=lane.thread.generation,
@@ -388,14 +402,19 @@ class Serving:
         )
 
         def stored() -> None:
-            work.live.status = working
+            work.live.status, self.resuming = working, False
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
 
-        event = encode_event(StreamResponse(status_update=update))
-        await work.live.journal.commit(lambda row: (replace(point, event=row),), event, stored)
-        self.base = work.base
-        self.machine.facts = self._facts()
-        self.machine.go_on(work.resumed)
+        await work.live.journal.commit(lambda row: (replace(point, event=row),), final, stored)
+
+    def _working(self) -> tuple[TaskStatus, bytes | None]:
+        """The status of the task at work, and the event that tells it where it is new."""
+        live = self.work.live
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self._means.clock.now()))
+        if live.status.state is TaskState.WORKING:
+            return working, None
+        update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working)
+        return working, encode_event(StreamResponse(status_update=update))
 
     # --- a call that failed
 
@@ -493,6 +512,8 @@ class Serving:
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
+                if await self._means.ledger.waiting_task(lane.thread.id) is not None:
+                    raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)
 
     async def _request(self) -> ServiceRequest:
@@ -533,12 +554,7 @@ class Serving:
 
     async def _commit_prepare(self) -> None:
         work, lane, means = self.work, self.lane, self._means
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        final = None
-        if work.live.status.state is not TaskState.WORKING:
-            update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
-            final = encode_event(StreamResponse(status_update=update))
-
+        working, final = self._working()
         takes_lease = self.attempt == 0 and self.machine.round == 0
         prepare = means.prepare(lane.thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 

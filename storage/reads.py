@@ -255,8 +255,9 @@ class Reads:
         rows = await self._readers.fetch(queries.CALLS_OF_CALLER, {"task": task})
         return tuple(_asked(row) for row in rows)
 
-    async def due_turns(self, now: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
-        rows = await self._readers.fetch(queries.DUE_TURNS, {"now": now, "limit": limit})
+    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        values = {"now": now, "before": answered_before, "limit": limit}
+        rows = await self._readers.fetch(queries.DUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

@@ -73,10 +73,8 @@ def _steps(point: CommitPoint) -> list[Step]:
             return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
         case Complete() | Fail():
             return _complete(point) if isinstance(point, Complete) else _fail(point)
-        case ToolStarts() | ToolEnds() | Suspend() | Resume():
+        case ToolStarts() | ToolEnds() | Suspend() | Resume() | Decide():
             return _tools(point)
-        case Decide():
-            return decided(point)
         case Finish():
             return _finish(point)
         case Close():
@@ -283,9 +281,11 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
     return do.NEW_TOOL_CALL, values
 
 
-def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
+def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Step]:
     """Between two service calls of a turn."""
     match point:
+        case Decide():
+            return decided(point)
         case ToolStarts():
             values: dict[str, Value] = {"tool_call": point.tool_call, "now": point.now}
             return [(do.START_TOOL, values | {"thread": point.thread, "generation": point.generation})]

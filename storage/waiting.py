@@ -163,7 +163,7 @@ DUE_TURNS = compiled(
     .where(
         turn.c.status == word("waiting"),
         or_(
-            ~exists(select(_ONE).select_from(_CALLS).where(_WAITS)),
+            and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
             exists(select(_ONE).select_from(_CALLS).where(_WAITS, tool_call.c.approval_expires_at <= bindparam("now"))),
         ),
     )

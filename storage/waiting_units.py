@@ -47,6 +47,8 @@ def decided(point: Decide) -> list[Step]:
         steps.append((do.DECIDE_TOOL, values | decision))
     if point.question is not None:
         steps.append((do.ASK_AGAIN, values | {"question": _encoder.encode(point.question).decode()}))
+    if point.goes_on:
+        steps.append((do.START_TASK, values))
     return steps
 
 

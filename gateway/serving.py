@@ -317,7 +317,7 @@ class Serving:
             refused = tools.refusal(call, tool)
             if refused is not None or tool is None:
                 await self._perform(machine.settle_tool(call, refused or Settled("not_found", tools.NO_SUCH_TOOL)))
-                return
+                return None
             known = await self._known(call)
             if known is not None:
                 return await self._perform(machine.settle_tool(call, known))

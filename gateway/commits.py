@@ -223,13 +223,14 @@ class ToolEnds(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so."""
+    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
+    the turn has all its answers, and only waits to be taken up."""
 
     task: str
     turn: str
     thread: str
     state: TaskState
-    message: Message
+    message: Message | None
     events: EventRow | None
     now: int
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.accepting import not_found
 from gateway.calls import Call
@@ -75,7 +76,7 @@ class TaskReader:
             events = await self._ledger.events(record.id, record.last_event)
             for number, update in replay(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
                 current = _status_behind(update, current)
-                if current.state in _SETTLED and not pauses(update):  # what follows belongs to a later turn
+                if _ends(update):  # what follows belongs to a later turn
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
@@ -126,10 +127,17 @@ class TaskReader:
 
 
 def _status_behind(update: Update, current: TaskStatus) -> TaskStatus:
-    """What an agent says on the way, in a state that stays, is history; what it asks is not."""
-    if isinstance(update, TaskStatusUpdateEvent) and (update.status.state is not current.state or pauses(update)):
-        return update.status
-    return current
+    """What an agent says on the way is history; what it asks is not."""
+    if not isinstance(update, TaskStatusUpdateEvent):
+        return current
+    if update.status.state is TaskState.WORKING:
+        return current if current.state is TaskState.WORKING else replace(update.status, message=None)
+    return update.status if update.status.state is not current.state or pauses(update) else current
+
+
+def _ends(update: Update) -> bool:
+    """Whether the turn has ended with it."""
+    return isinstance(update, TaskStatusUpdateEvent) and update.status.state in _SETTLED and not pauses(update)
 
 
 def _fold(

@@ -1,6 +1,8 @@
 """What becomes of a turn whose process died. Law: it ends, with a reason that the caller can act on, and with all that
 its log already showed."""
 
+from contextlib import suppress
+
 import structlog
 
 from gateway import suspended, tools
@@ -15,6 +17,7 @@ from gateway.commits import (
     Fence,
     Finish,
     NewItem,
+    Suspend,
     TaskRecord,
     ThreadRecord,
     ToolCallRecord,
@@ -36,23 +39,29 @@ log = structlog.get_logger("gateway.recovery")
 
 
 async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock) -> None:
-    """Ends the turn as FAILED. Nothing happens where another process was faster, or its own has come back to life.
+    """Ends the turn as FAILED, unless it can be taken up where it stopped. Nothing happens where another process was faster,
+    or its own has come back to life.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
     thread, left = await _left_open(leftover, ledger)
-    output, number = await _shown(turns[-1], task, ledger)
     now = clock.now()
-    correlation_id = clock.correlation_id()
+    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
     ran = any(call.status == "running" for call in left)
+    if not ran and any(call.status == "approved" for call in left):
+        # What was allowed has not begun, and may still be done. Source: state-model, scenario 116.
+        rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
+        with suppress(Conflict):
+            await ledger.commit(*fence, rests)
+        return
+    output, number = await _shown(turns[-1], task, ledger)
+    correlation_id = clock.correlation_id()
     failure = TOOL_OUTCOME_UNKNOWN if ran else RESTARTED
     why = _why(failure, task.id, task.context_id, clock.new_id(), correlation_id)
     final = status(TaskState.FAILED, timestamp(now), why)
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
-
-    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
 
     ends = _ends(thread, left, leftover) if thread is not None else ()
 

@@ -304,7 +304,7 @@ def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Ste
                 "task": point.task,
                 "turn": point.turn,
                 "state": point.state.value,
-                "status_message": _json(point.message),
+                "status_message": _json_or_null(point.message),
                 "now": point.now,
             }
             return [(do.SUSPEND_TURN, values), (do.ASK_CALLER, values), *_events(point.events)]

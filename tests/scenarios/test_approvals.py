@@ -1,7 +1,9 @@
 """Group I of the state model, with 72, 73 and 81: turns that wait for their caller, for a yes or for the result of a tool that
 it runs; each answer counts once, for what was asked, and whatever happens meanwhile."""
 
-from dataclasses import dataclass, field
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +15,29 @@ from gateway.answering import Answering
 from gateway.answers import confirmation_of
 from gateway.approvals import ApprovalRule
 from gateway.commits import Decide, Finish, LedgerUnavailable, Resume, ToolEnds, ToolStarts
+from gateway.contexts import Contexts
 from gateway.errors import InvalidParams, TaskNotFound, UnsupportedOperation
 from gateway.expiring import Patience
 from gateway.items import Ownership
-from gateway.model import Json, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, Task, TaskState
-from gateway.ports import CallCompleted, TextDelta
+from gateway.model import (
+    Json,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from gateway.ports import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
 from gateway.runner import LeaseTimes
 from gateway.suspended import EXPIRED, NO_RESULT, REJECTED
 from gateway.tool_calls import URI
 from gateway.tool_port import ToolDeclaration
 from gateway.tools import NOT_RUN
 from tests.gateway.core import START, Core, answer, events, frames, logged, query, running_core, said, soon, states
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 from tests.invariants import violations
 from tests.scenarios.test_golden_traces import OWNERS, Sent
@@ -65,7 +78,8 @@ def open_calls(task: Task) -> dict[str, str]:
     """The calls that its caller has to run, by name."""
     assert task.status.message is not None
     parts: list[Any] = [part for part in task.status.message.parts if isinstance(part.data, dict)]
-    return {part.data["name"]: part.data["id"] for part in parts if part.metadata[URI]["origin"] == "client"}
+    ours = [part for part in parts if part.metadata.get(URI, {}).get("origin") == "client"]
+    return {part.data["name"]: part.data["id"] for part in ours}
 
 
 def yes(call_id: str) -> Json:
@@ -127,7 +141,7 @@ async def test_110_a_gated_call_is_asked_about_and_not_run(core: Core, ownership
     assert str(tool["id"]).startswith("call_")
     assert (tools.ran, len(adapter.requests)) == ([], 1)
     assert task.status.message is not None
-    assert task.status.message.parts[0].text == 'May the tool pay (test:box) be used? It would get {"to":"ada","sum":3}.'
+    assert task.status.message.parts[0].text == 'May the tool pay (test:box) with {"to":"ada","sum":3} be used?'
     [row] = query(core.path, "SELECT status, approval_required, digest IS NULL, approval_decision FROM tool_call")
     assert row == ("pending_approval", 1, 0, None)
     assert query(core.path, "SELECT status FROM turn") == [("waiting",)]
@@ -375,8 +389,6 @@ async def test_115_a_yes_is_not_for_another_tool_of_the_same_name(core: Core) ->
 
 
 def _renamed(tool: Any) -> Any:
-    from dataclasses import replace
-
     return replace(tool, identity=f"other.{tool.own_name}")
 
 
@@ -425,8 +437,6 @@ async def test_116_a_turn_that_could_not_be_taken_up_is_taken_up_by_the_same_dec
 
 
 async def test_117_after_the_tool_ran_only_its_stored_output_is_sent(core: Core) -> None:
-    from gateway.ports import AdapterError, ErrorClass
-
     broken: Script = [AdapterError(ErrorClass.BACKEND_FAILED, "500")]
     adapter, tools = setup(core, BR, asks("r1", PAY), broken, says("well", "r3"))
     task = await start(core)
@@ -464,9 +474,9 @@ async def test_118_a_message_without_a_decision_ends_the_waiting_turn_and_opens_
 
 @pytest.mark.parametrize("where", ["new", "another"])
 async def test_118b_a_new_task_beside_a_waiting_one_is_refused_and_told_which_it_is(core: Core, where: str) -> None:
-    from gateway.ports import Ending
-
-    _, tools = setup(core, G, [TextDelta("?"), CallCompleted(ending=Ending.INPUT_REQUIRED)], asks("r1", PAY), says("done"))
+    _, tools = setup(
+        core, G, [TextDelta("?"), CallCompleted(ending=Ending.INPUT_REQUIRED)], asks("r1", PAY), says("done")
+    )
     worded = await start(core, "0")
     task = await start(core)
     with pytest.raises(UnsupportedOperation, match=f"Task '{task.id}' of this context waits") as caught:
@@ -575,11 +585,9 @@ async def test_119_a_cancelled_task_closes_every_call_and_the_next_turn_is_whole
 
 
 async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
-    from gateway.contexts import Contexts
-
     setup(core, G, asks("r1", PAY))
     task = await start(core)
-    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)  # type: ignore[arg-type]
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
     await contexts.delete(core.call().caller, "c")
     with pytest.raises(TaskNotFound):
         await reply(core, task.id, yes(one(task)))
@@ -628,19 +636,21 @@ async def test_120_what_is_said_beside_the_decision_reaches_the_model_once_behin
 
 
 @pytest.mark.parametrize("point", [Decide, Resume, ToolStarts, ToolEnds])
-async def test_120_a_process_that_dies_around_the_decision_leaves_a_whole_conversation(tmp_path: Path, point: type) -> None:
+async def test_120_a_process_that_dies_around_the_decision_leaves_a_whole_conversation(
+    tmp_path: Path, point: type
+) -> None:
     path, lease = tmp_path / "gateway.db", LeaseTimes(0.2)
     async with running_core(path, prefix="a", lease=lease) as first:
         setup(first, BR, asks("r1", PAY), says("lost", "r2"))
         task = await start(first)
-        gate = first.ledger.hold(point)
-        asking = core_task(first, task.id, yes(one(task)))
-        await soon(gate.reached.wait())
+        lost = first.ledger.refuse(point)
+        with suppress(LedgerUnavailable):
+            await reply(first, task.id, yes(one(task)), at_once=True)
+        await soon(lost.wait())
         await first.die()
-        asking.cancel()
-        gate.waiting.clear()
     async with running_core(path, prefix="b", now=START + 60_000, lease=lease) as second:
         _, tools = setup(second, BR, says("done", "r2"), says("more", "r3"))
+        second.time.now += 60_000
         await patience(second).sweep()
         await soon(second.runner.idle())
         state = (await second.get(task.id)).status.state
@@ -656,17 +666,13 @@ async def test_120_a_process_that_dies_around_the_decision_leaves_a_whole_conver
         settled(second)
 
 
-def core_task(core: Core, task: str, said_: Json) -> Any:
-    import asyncio
-
-    return asyncio.get_running_loop().create_task(reply(core, task, said_))
-
-
 # --- how it is read
 
 
 @ALL
-async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event(core: Core, ownership: Ownership) -> None:
+async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event(
+    core: Core, ownership: Ownership
+) -> None:
     setup(core, ownership, [TextDelta("let me see"), *asks("r1", SAFE, PAY)], says("done", "r2"))
     task = await start(core)
     assert await core.get(task.id) == task
@@ -681,9 +687,7 @@ async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event
     assert lines.index("U ? and hurry") > lines.index("U 1")
     log = logged(core.path, task.id)
     for number in range(len(log) + 1):
-        stream = await core.operations.subscribe_to_task(
-            core.call(last=number), __import__("gateway.model", fromlist=["x"]).SubscribeToTaskRequest(id=task.id)
-        )
+        stream = await core.operations.subscribe_to_task(core.call(last=number), SubscribeToTaskRequest(id=task.id))
         replayed = await frames(stream)
         assert [payload for _, payload in replayed[1:]] == [payload for _, payload in log[number:]]
         first = events(replayed[:1])[0].task
@@ -720,7 +724,10 @@ async def test_72_tools_of_the_gateway_and_of_the_client_go_back_together(
     adapter, tools = setup(core, ownership, asks("r1", call("c1", "camera"), call("c2", "look")), says("done", "r2"))
     metadata = {URI: {"tools": [{"name": "camera", "description": "", "parameters": {"type": "object"}}]}}
     task = await start(core, metadata=metadata, streaming=streaming)
-    assert (tools.ran, told(task)) == (["look"], [("look", "requested"), ("look", "succeeded"), ("camera", "requested")])
+    assert (tools.ran, told(task)) == (
+        ["look"],
+        [("look", "requested"), ("look", "succeeded"), ("camera", "requested")],
+    )
     done = await reply(core, task.id, result(open_calls(task)["camera"], "a cat"), streaming=streaming)
     assert done.status.state is TaskState.COMPLETED
     assert adapter.sent[1][1][-2:] == ["O c1 a cat", "O c2 seen"]
@@ -801,8 +808,6 @@ async def test_72_a_decision_on_the_clients_own_call_and_a_result_of_the_gateway
 async def test_73_a_gated_tool_that_the_backend_already_ran_is_never_asked_about(
     core: Core, ownership: Ownership, streaming: bool
 ) -> None:
-    from gateway.ports import ToolResultReady
-
     _, tools = setup(core, ownership, asks("r1", PAY, ToolResultReady("c2", "paid there")))
     task = await start(core, streaming=streaming)
     assert (task.status.state, tools.ran) == (TaskState.COMPLETED, [])
@@ -813,8 +818,6 @@ async def test_73_a_gated_tool_that_the_backend_already_ran_is_never_asked_about
 
 
 async def test_137_of_two_that_approve_at_once_one_is_stored_and_both_get_the_task(core: Core) -> None:
-    import asyncio
-
     _, tools = setup(core, G, asks("r1", PAY), says("done", "r2"))
     task = await start(core)
     both = await asyncio.gather(*(reply(core, task.id, yes(one(task))) for _ in range(3)))
@@ -824,8 +827,6 @@ async def test_137_of_two_that_approve_at_once_one_is_stored_and_both_get_the_ta
 
 
 async def test_137_of_a_yes_and_a_no_at_once_one_wins(core: Core) -> None:
-    import asyncio
-
     _, tools = setup(core, G, asks("r1", PAY), says("done", "r2"))
     task = await start(core)
     ways = await asyncio.gather(
@@ -841,8 +842,6 @@ async def test_137_of_a_yes_and_a_no_at_once_one_wins(core: Core) -> None:
 
 @pytest.mark.parametrize("first", ["approve", "cancel"])
 async def test_137_of_an_approval_and_a_cancel_at_once_one_wins(core: Core, first: str) -> None:
-    import asyncio
-
     _, tools = setup(core, G, asks("r1", PAY), says("done", "r2"))
     task = await start(core)
     ways = [partial(reply, core, task.id, yes(one(task))), partial(core.cancel, task.id)]

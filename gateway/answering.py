@@ -70,15 +70,13 @@ class Answering:
             waiting.close()
             return waiting
         resolution = resolve(given, await self._calls(given, waiting), self._clock.now())
-        if not resolution and waiting.machine.waiting:
+        if not resolution:
             return Replay(task.id, content)
         message = replace(request.message, context_id=task.context_id, task_id=task.id)
-        said = None
-        if resolution:
-            rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()
-            said = GivenAnswer(message, waiting.turn.inputs, content, key, waiting.number + 1, rest)
-            waiting.outputs[-1].say(message)
-            waiting.answer(resolution, call.caller.principal)
+        rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()
+        said = GivenAnswer(message, waiting.turn.inputs, content, key, waiting.number + 1, rest)
+        waiting.outputs[-1].say(message)
+        waiting.answer(resolution, call.caller.principal)
         modes = request.configuration.accepted_output_modes if request.configuration else None
         work = await self.change(call.agent, call.caller, waiting, said, accepted, modes or ())
         return work or Replay(task.id, content)

@@ -175,7 +175,7 @@ class Operations:
         artifacts = bool(request.include_artifacts)
         records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
         page = records[:size]
-        outputs = await self._reader.listed(tuple(record.id for record in page), artifacts)
+        outputs = await self._reader.listed(page, artifacts)
         tasks = tuple(
             assemble(
                 record.id,

@@ -85,23 +85,31 @@ class TaskReader:
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
-    async def listed(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+    async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
         """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""
         try:
-            return await self._outputs(task_ids, artifacts)
+            return await self._outputs(records, artifacts)
         except CorruptRecord:
             found: dict[str, list[TurnOutput]] = {}
-        for task_id in task_ids:
+        for record in records:
             try:
-                found |= await self._outputs((task_id,), artifacts)
+                found |= await self._outputs((record,), artifacts)
             except CorruptRecord as error:
-                log.error("task.unreadable", task=task_id, error=str(error))
-                found[task_id] = []
+                log.error("task.unreadable", task=record.id, error=str(error))
+                found[record.id] = []
         return found
 
-    async def _outputs(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        turns = await self._ledger.turns(task_ids, artifacts)
-        return {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
+    async def _outputs(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        """Of a turn that runs its message, as the rest is about to change; of one that waits, all."""
+        turns = await self._ledger.turns(tuple(record.id for record in records), artifacts)
+        found = {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
+        for record in records:
+            of_task = turns[record.id]
+            if record.state in INTERRUPTED and of_task and not of_task[-1].ended:
+                events = await self._ledger.events(record.id, record.last_event)
+                for _ in replay(found[record.id][-1], of_task[-1], events):
+                    pass
+        return found
 
     async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task as it stood when event `number` had happened, the later events, and the latest number.

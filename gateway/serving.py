@@ -5,6 +5,7 @@ that is not stored.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -387,6 +388,8 @@ class Serving:
         self.machine.go_on(work.resumed)
         self.base = work.base
         self.tools = await self._offer()
+        for call in self.machine.calls.values():
+            call.facts = dataclasses.replace(call.facts, server=self.tools.server(call.facts.name))
         await self._reread()
         self.machine.facts = self._facts()
         working, final = self._working()

@@ -677,6 +677,8 @@ async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event
     task = await start(core)
     assert await core.get(task.id) == task
     assert answer(task) == "let me see"
+    [listed] = (await core.list(include_artifacts=True)).tasks
+    assert listed == task
     watching = await core.subscribe(task.id)
     done = await reply(core, task.id, yes(one(task)), "and hurry")
     read = await frames(watching)

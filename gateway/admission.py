@@ -3,7 +3,8 @@ race leaves nothing behind."""
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +19,9 @@ from gateway.accepting import (
     new_thread,
     target,
 )
+from gateway.answering import Accepted, Answering
 from gateway.calls import Call
+from gateway.client_tools import with_declarations
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
@@ -36,29 +39,31 @@ from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.journal import Journal
 from gateway.live import LiveTask, Work, status
-from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.model import TERMINAL, SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.push import Draft
 from gateway.quotas import Places
 from gateway.record import TurnOutput
+from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.states import is_newer
+from gateway.suspended import Suspended
+from gateway.tool_port import ToolError
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
 _AT_ONCE = 2
 """Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
-Accepted = Callable[[Work], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`.
 
-    `besides`: what a turn that has to wait brings with it. `push`: where its events are to be sent.
+    `besides`: what a turn that has to wait brings with it. `push`: where its events are to be sent. `ends`: the turn of the
+    task that waited for an answer, and gets none.
     """
 
     accept: Accept
@@ -67,21 +72,26 @@ class _Plan:
     prepare: Prepare | None = None
     besides: tuple[CommitPoint, ...] = ()
     push: CommitPoint | None = None
+    ends: Suspended | None = None
 
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return _Plan(accept, self.number, self.event, runner.preparation(accept), push=self.push)
+        return dataclasses.replace(self, accept=accept, prepare=runner.preparation(accept))
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)
-        points = (accept, *self.besides) if self.prepare is None else (accept, self.prepare)
+        before: tuple[CommitPoint, ...] = ()
+        if self.ends is not None:
+            last = self.accept.last_event
+            before = self.ends.ending(last - 1, None, None)
+        points = (*before, accept, *self.besides) if self.prepare is None else (*before, accept, self.prepare)
         return points if self.push is None else (*points, self.push)
 
     def waiting(self, runner: Runner, interrupted: Sequence[OpenTurn]) -> "_Plan":
         """The same for a turn that has to wait, and for the end of those that it interrupts in other processes."""
         marks = (AskCancel(tuple(open_.turn for open_ in interrupted)),) if interrupted else ()
-        return _Plan(self.accept, self.number, self.event, besides=(runner.beat(), *marks), push=self.push)
+        return dataclasses.replace(self, besides=(runner.beat(), *marks))
 
 
 class Admission:
@@ -95,6 +105,7 @@ class Admission:
         self._fanout = fanout
         self._reader = reader
         self._clock = clock
+        self._answering = Answering(ledger, runner, fanout, clock)
 
     async def accept(
         self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None, draft: Draft | None = None
@@ -107,32 +118,99 @@ class Admission:
         """
         check_content(call.agent, request)
         key, content = idempotency_key(call, request.message), digest(request.message)
+        request = await self._with_tools(call, request)
         for attempt in range(_ATTEMPTS):
-            replay = await self._known(call, key, content)
-            if replay is not None:
-                return replay
-            found = await target(self._ledger, call, request.message)
-            outputs = await self._reader.outputs(found.task) if found.task else []
-            others = await self._others(found, attempt)
-            plan = self._plan(call, request, found, key, content, len(others))
-            if draft is not None:
-                plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
-            if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
-                plan = plan.at_once(self._runner)
-            else:
-                plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
             try:
-                return await self._admit(call, request, plan, outputs, accepted)
+                return await self._try(call, request, key, content, accepted, attempt, draft)
             except Conflict:
                 continue
         raise Busy("The context is being changed by another request; try again.", retry_after=1)
 
-    async def _others(self, found: Target, attempt: int) -> tuple[OpenTurn, ...]:
+    async def _try(
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        key: IdempotencyKey | None,
+        content: str,
+        accepted: Accepted | None,
+        attempt: int,
+        draft: Draft | None,
+    ) -> Work | Replay:
+        """Raises: Conflict when something has changed since it was read."""
+        replay = await self._known(call, key, content)
+        if replay is not None:
+            return replay
+        try:
+            found = await target(self._ledger, call, request.message)
+        except UnsupportedOperation:
+            if await self._answering.was_said(request.message):
+                return Replay(request.message.task_id or "", content)
+            raise
+        ends: Suspended | None = None
+        waits = found.context.waiting if found.context is not None else None
+        if waits is not None:
+            if found.task is None or found.task.id != waits:
+                await self._make_room(call, waits)
+                raise Conflict(f"the turn of task {waits!r} waits no more")
+            answered = await self._answering.answer(call, request, found.task, key, content, accepted)
+            if not isinstance(answered, Suspended):
+                if draft is not None:
+                    await self._ledger.commit(draft.on(found.task.id, self._clock.now()))
+                return answered
+            ends = answered
+        outputs = await self._outputs(found, ends)
+        others = await self._others(found, attempt, ends)
+        plan = self._plan(call, request, found, key, content, len(others), ends)
+        if draft is not None:
+            plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
+        if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
+            plan = plan.at_once(self._runner)
+        else:
+            plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
+        return await self._admit(call, request, plan, outputs, accepted)
+
+    async def _outputs(self, found: Target, ends: Suspended | None) -> list[TurnOutput]:
+        if found.task is None:
+            return []
+        outputs = await self._reader.outputs(found.task) if ends is None else ends.outputs
+        if outputs is None:
+            raise Conflict(f"a turn of task {found.task.id!r} has not ended")
+        return outputs
+
+    async def _with_tools(self, call: Call, request: SendMessageRequest) -> SendMessageRequest:
+        """The tools that the message declares, checked. Raises: InvalidParams."""
+        message = with_declarations(request.message)
+        if message is request.message:
+            return request
+        if call.agent.toolset is not None:
+            # Whose source cannot say what it has fails the turn, with that reason.
+            with suppress(ToolError):
+                with_declarations(request.message, await call.agent.toolset.offered())
+        return replace(request, message=message)
+
+    async def _make_room(self, call: Call, task_id: str) -> None:
+        """Source: state-model, scenario 118b. Raises: UnsupportedOperation where the waiting task is not to be cancelled."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        if record is None or record.state in TERMINAL:
+            return
+        if call.agent.policies.new_task_while_waiting == "reject":
+            raise UnsupportedOperation(
+                f"Task {echo(task_id)} of this context waits for an answer: send it with its taskId, or cancel that task.",
+                metadata={"taskId": task_id},
+            )
+        await close_task(call.caller, record, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+
+    async def _others(self, found: Target, attempt: int, ends: Suspended | None) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
         thread = found.context.thread if found.context else None
         if found.context is None or thread is None or not (attempt or self._runner.queued(thread.id)):
             return ()
-        return tuple(turn for turn in await self._ledger.open_turns(found.context.id) if turn.thread == thread.id)
+        over = ends.turn.turn if ends is not None else None
+        return tuple(
+            open_
+            for open_ in await self._ledger.open_turns(found.context.id)
+            if open_.thread == thread.id and open_.turn != over
+        )
 
     async def _known(self, call: Call, key: IdempotencyKey | None, content: str) -> Replay | None:
         if key is None:
@@ -151,6 +229,7 @@ class Admission:
         key: IdempotencyKey | None,
         content: str,
         others: int,
+        ends: Suspended | None,
     ) -> _Plan:
         clock, agent = self._clock, call.agent
         context_row = found.context.id if found.context else clock.row_id()
@@ -161,9 +240,10 @@ class Admission:
         context_id = found.context_public or clock.new_id()
         task_id = found.task.id if found.task else clock.new_id()
         now = clock.now()
-        number, event = 0, None
+        number, event, more = 0, None, 0
         if found.task is not None:
-            number = found.task.last_event
+            number = found.task.last_event if ends is None else ends.number
+            more = len(ends.events) if ends is not None else 0
             working = TaskStatusUpdateEvent(
                 task_id=task_id, context_id=context_id, status=status(TaskState.WORKING, timestamp(now))
             )
@@ -184,10 +264,10 @@ class Admission:
             digest=content,
             key=key,
             event=None,
-            last_event=number + (event is not None),
+            last_event=number + more + (event is not None),
             process=self._runner.process,
         )
-        return _Plan(accept, number, event)
+        return _Plan(accept, number, event, ends=ends)
 
     def _check_thread(self, call: Call, thread: ThreadRecord, others: int) -> None:
         ownership, policies = call.agent.adapter.ownership, call.agent.policies
@@ -245,6 +325,8 @@ class Admission:
             service_call=plan.prepare.service_call if plan.prepare else "",
             prepared=plan.prepare is not None,
         )
+        for payload in plan.ends.events if plan.ends is not None else ():
+            work.live.journal.add(payload)
         started = False
 
         def start() -> None:

@@ -12,6 +12,8 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
+from gateway.answering import Answering
+from gateway.approvals import ApprovalRule
 from gateway.attaching import build_sources
 from gateway.auth import Authenticator, KeyAuthentication, NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
@@ -24,6 +26,7 @@ from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
 from gateway.draining import Drain
+from gateway.expiring import Patience
 from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
@@ -38,6 +41,7 @@ from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
 from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
+from gateway.tool_port import ToolDeclaration
 from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
@@ -128,6 +132,15 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         parallel_tools=config.limits.parallel_tools,
         unknown_tool=agent.unknown_tool,
         round_limit_action=agent.round_limit_action,
+        mixed_batch=agent.mixed_batch,
+        new_task_while_waiting=agent.new_task_while_waiting,
+        approval_timeout=agent.approval_timeout,
+        approvals=tuple(
+            ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
+        ),
+        client_tools=tuple(
+            ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
+        ),
     )
 
 
@@ -207,6 +220,8 @@ async def running(
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
+        answering = Answering(ledger, runner, fanout, clock)
+        patience = Patience(ledger, runner, answering, clock, lambda: front.agents)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
         keys = KeyAuthentication(ledger, clock)
@@ -224,7 +239,7 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents, sources), runner.idle)
-        beside = [deletions.run(), retention.run(), *([push.run()] if push is not None else ())]
+        beside = [deletions.run(), retention.run(), patience.run(), *([push.run()] if push is not None else ())]
         async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)
 

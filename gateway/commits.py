@@ -40,12 +40,14 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
-    """A context and its live thread on one agent, None before the first message to that agent."""
+    """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
+    turn waits on that thread for its caller."""
 
     id: str
     public_id: str
     state: str
     thread: ThreadRecord | None
+    waiting: str | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -94,7 +96,8 @@ class NewItem(msgspec.Struct, frozen=True):
 class NewToolCall(msgspec.Struct, frozen=True):
     """A tool call of a completed service call; `outcome` is that of one that has ended. `id` is the public one.
 
-    `asked`: it needs a yes before it runs.
+    `asked`: it needs a yes before it runs; `digest` is of what that yes is for. `expires_at`: nobody waits longer for its
+    caller.
     """
 
     id: str
@@ -106,6 +109,8 @@ class NewToolCall(msgspec.Struct, frozen=True):
     status: str
     outcome: Json
     asked: bool = False
+    digest: str | None = None
+    expires_at: int | None = None
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -220,13 +225,14 @@ class ToolEnds(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so."""
+    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
+    the turn has all its answers, and only waits to be taken up."""
 
     task: str
     turn: str
     thread: str
     state: TaskState
-    message: Message
+    message: Message | None
     events: EventRow | None
     now: int
 
@@ -242,6 +248,51 @@ class Resume(msgspec.Struct, frozen=True):
     task: str
     now: int
     event: EventRow | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked."""
+
+    tool_call: str
+    digest: str | None
+    decision: str
+    by: str | None
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event behind it.
+
+    `items`: what it says to the model besides.
+    """
+
+    message: Message
+    ordinal: int
+    digest: str
+    key: IdempotencyKey | None
+    event: int
+    items: tuple[Item, ...] = ()
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
+
+    It goes with the ends of the calls that this settles. `question`: what the task still asks; `goes_on`: it asks nothing
+    any more. Hits no row when the turn waits no more, is another caller's, or a call was decided, or is not what was
+    asked about.
+    """
+
+    caller: Caller
+    agent: str
+    context: str
+    thread: str
+    generation: int
+    task: str
+    turn: str
+    answer: GivenAnswer | None
+    verdicts: tuple[Verdict, ...]
+    question: Message | None
+    goes_on: bool
+    now: int
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -441,6 +492,7 @@ CommitPoint = (
     | ToolEnds
     | Suspend
     | Resume
+    | Decide
     | Finish
     | Close
     | Append
@@ -491,13 +543,17 @@ class StoredArtifact(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
-    """One turn of a task for the public record: its message, then what it left, or None while it has not ended."""
+    """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
+
+    `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
+    """
 
     message: Message
     event: int
     messages: tuple[Message, ...] | None
     artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
+    answers: tuple[tuple[int, Message], ...] = ()
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
@@ -533,6 +589,30 @@ class EarlierToolCall(msgspec.Struct, frozen=True):
     arguments: str
     status: str
     outcome: Json
+
+
+class AskedCall(msgspec.Struct, frozen=True):
+    """A tool call of a turn that waits or waited, as its caller was asked about it. `decision` as in Verdict.
+
+    `expires_at` None: nobody has to answer. `outcome` is None while `call.status` is an open one.
+    """
+
+    call: ToolCallRecord
+    digest: str | None
+    decision: str | None
+    expires_at: int | None
+    outcome: Json
+
+
+class WaitingTurn(msgspec.Struct, frozen=True):
+    """A turn that waits for its caller. `inputs` is the number of messages that it has, `base` the handle at which it
+    began, `calls` are those of its last service call."""
+
+    turn: str
+    thread: str
+    inputs: int
+    base: str | None
+    calls: tuple[AskedCall, ...]
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.client_tools import NAME as TOOL_NAME
 from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_text import (
     Duration,
@@ -38,9 +39,11 @@ __all__ = [
     "AgentCommon",
     "AgentConfig",
     "ApiKeysConfig",
+    "ApprovalConfig",
     "AuthConfig",
     "CardConfig",
     "CardsConfig",
+    "ClientToolConfig",
     "ConfigInvalid",
     "Duration",
     "ExtensionConfig",
@@ -74,6 +77,11 @@ _Name = Annotated[
     str,
     AfterValidator(matching(NAME, "must have 1 to 63 of a-z, 0-9 and -, and not begin with -")),
     WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+]
+_ToolName = Annotated[
+    str,
+    AfterValidator(matching(TOOL_NAME, "must have 1 to 64 of a-z, A-Z, 0-9, _ and -")),
+    WithJsonSchema({"type": "string", "pattern": f"^{TOOL_NAME.pattern}$"}),
 ]
 _MediaType = Annotated[
     str,
@@ -341,6 +349,25 @@ class HistoryConfig(Settings):
     )
 
 
+class ApprovalConfig(Settings):
+    """Which calls of the agent's tools somebody has to allow. The first rule that fits a call decides."""
+
+    tool: _Text = Field(description="Pattern for SOURCE.TOOL, as `github.*`.")
+    ask: bool = Field(True, description="Whether the caller is asked before such a call runs.")
+    arguments: dict[_Text, str] = Field(
+        {},
+        description="Patterns for arguments of the call, by their path (`to.country`); the rule fits when all of them do.",
+    )
+
+
+class ClientToolConfig(Settings):
+    """A tool that the caller runs, whether or not it says so itself."""
+
+    name: _ToolName = Field(description="Name of the tool, as the model calls it.")
+    description: str = Field("", description="What it does, for the model.")
+    parameters: dict[str, JsonValue] = Field({"type": "object"}, description="JSON Schema of its arguments.")
+
+
 class AgentCommon(Settings):
     """The keys that every agent may have, whatever its type. The others belong to its type."""
 
@@ -385,6 +412,35 @@ class AgentCommon(Settings):
         "final_call_without_tools",
         description="What to do at `limits.tool_rounds`: ask for an answer without tools, or fail the turn.",
     )
+    approvals: tuple[ApprovalConfig, ...] = Field(
+        (), description="Which tool calls the caller has to allow; without a rule that fits, a tool runs unasked."
+    )
+    approval_timeout: Duration = Field(
+        duration("24h"),
+        gt=0,
+        description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
+    )
+    mixed_batch: Literal["eager", "hold"] = Field(
+        "eager",
+        description="What becomes of other calls of an answer while one of them waits for a yes: "
+        "they run, or none runs before the decision.",
+    )
+    new_task_while_waiting: Literal["reject", "supersede"] = Field(
+        "reject",
+        description="What becomes of a new task in a context in which another waits for a decision: it is refused, "
+        "or it cancels the other.",
+    )
+    client_tools: tuple[ClientToolConfig, ...] = Field(
+        (), description="Tools that every caller of the agent runs itself."
+    )
+
+    @model_validator(mode="after")
+    def _has_each_client_tool_once(self) -> Self:
+        names = [tool.name for tool in self.client_tools]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"client_tools has {twice!r} twice")
+        return self
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:

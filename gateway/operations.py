@@ -195,7 +195,7 @@ class Operations:
         artifacts = bool(request.include_artifacts)
         records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
         page = records[:size]
-        outputs = await self._reader.listed(tuple(record.id for record in page), artifacts)
+        outputs = await self._reader.listed(page, artifacts)
         tasks = tuple(
             assemble(
                 record.id,
@@ -228,9 +228,9 @@ class Operations:
                 raise TaskNotCancelable(
                     f"Task {echo(record.id)} has ended ({record.state}).", metadata={"taskId": record.id}
                 )
-            if record.state in INTERRUPTED:
+            if record.state in INTERRUPTED or await self._ledger.waiting_turn(record.id) is not None:
                 canceled = TaskState.CANCELED
-                if await close_task(record, canceled, self._ledger, self._fanout, self._clock):
+                if await close_task(call.caller, record, canceled, self._ledger, self._fanout, self._clock):
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True

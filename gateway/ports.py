@@ -11,6 +11,7 @@ import msgspec
 from gateway.api_keys import ApiKey
 from gateway.commits import (
     AgedContext,
+    AskedCall,
     Caller,
     CommitPoint,
     ContextRecord,
@@ -28,6 +29,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    WaitingTurn,
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
@@ -474,6 +476,22 @@ class Ledger(PushReads, Protocol):
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         """The latest one of this thread with that external id which has ended, but for the call `than`."""
+        ...
+
+    async def waiting_turn(self, task: str) -> WaitingTurn | None:
+        """The turn of this task that waits for its caller."""
+        ...
+
+    async def waiting_task(self, thread: str) -> str | None:
+        """The task whose turn waits on this thread."""
+        ...
+
+    async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
+        """Those of a task that its caller has decided, or has to run, in whatever turn."""
+        ...
+
+    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from gateway.live import Lane, Work
 from gateway.model import TERMINAL
 from gateway.ports import Ledger
 from gateway.recovery import settle
-from gateway.serving import Call, Means, Serving
+from gateway.serving import Call, Means, Parked, Serving
 from gateway.watching import Watch
 
 log = structlog.get_logger("gateway.runner")
@@ -162,7 +162,16 @@ class Runner:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
         self._tasks[work.live.id] = work
         lane.waiting.append(work)
+        lane.parked = False
         self._expected.pop(work.turn, None)
+        self._next(lane)
+
+    def resume(self, work: Work, thread: ThreadRecord) -> None:
+        """Takes up a turn that waited for its caller, before the others of its thread, and the hold on its task's channel."""
+        lane = self._lanes.setdefault(thread.id, Lane(thread, current=False))
+        self._tasks[work.live.id] = work
+        lane.waiting.appendleft(work)
+        lane.parked = False
         self._next(lane)
 
     def interrupt(self, work: Work, thread: str) -> None:
@@ -195,7 +204,7 @@ class Runner:
     # --- lanes and leases
 
     def _next(self, lane: Lane) -> None:
-        if lane.running is None and lane.waiting:
+        if lane.running is None and lane.waiting and not lane.parked:
             lane.running = lane.waiting.popleft()
             self._set_off(lane.running, lane)
 
@@ -208,7 +217,7 @@ class Runner:
             lane.running = None
         self._dismiss(work)
         self._next(lane)
-        if lane.running is None:
+        if lane.running is None and not lane.waiting:
             self._lanes.pop(lane.thread.id, None)
             if lane.leased:
                 self._given_up.add(lane.thread.id)
@@ -229,6 +238,7 @@ class Runner:
             try:
                 await self._keep_leases()
                 await self._heed()
+                await self._unpark()
                 await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
@@ -244,6 +254,13 @@ class Runner:
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
+
+    async def _unpark(self) -> None:
+        """What a lane waited for may have ended elsewhere."""
+        for lane in [lane for lane in self._lanes.values() if lane.parked]:
+            if await self._ledger.waiting_task(lane.thread.id) is None:
+                lane.parked = False
+                self._next(lane)
 
     async def _heed(self) -> None:
         """Another process has been asked to cancel what runs here."""
@@ -270,8 +287,11 @@ class Runner:
 
     async def _run(self, lane: Lane, work: Work) -> None:
         work.begun = True
+        parked = False
         try:
             await Serving(self._means, work, lane).run()
+        except Parked:
+            parked = True
         except Conflict as error:
             log.warning("turn.lost", task=work.live.id, turn=work.turn, error=str(error))
             lane.current = False
@@ -283,4 +303,17 @@ class Runner:
             log.exception("turn.not-recorded", task=work.live.id, turn=work.turn)
             lane.current = False
         finally:
-            self._leave(work, lane)
+            if parked:
+                self._park(work, lane)
+            else:
+                self._leave(work, lane)
+
+    def _park(self, work: Work, lane: Lane) -> None:
+        work.task, work.begun = None, False
+        # The turn that waited may be there by now, to go on before all others.
+        behind = int(bool(lane.waiting) and bool(lane.waiting[0].resumed))
+        lane.running, lane.parked, lane.current = None, not behind, False
+        lane.waiting.insert(behind, work)
+        if work.cancel_asked:
+            self._take_out(work)
+        self._next(lane)

@@ -5,14 +5,17 @@ that is not stored.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import dataclasses
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, handles, ownership, tools
+from gateway import call_points, client_tools, handles, ownership, tools
+from gateway.approvals import asks
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Append,
@@ -41,6 +44,7 @@ from gateway.model import (
     StreamResponse,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.ports import Adapter, AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
@@ -50,6 +54,7 @@ from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
 from gateway.tools import Settled, ToolCall, ToolPolicy
+from gateway.toolset import OfferedTool
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import (
     CloseCall,
@@ -93,6 +98,10 @@ class TurnFailed(Exception):
         self.detail = detail
 
 
+class Parked(Exception):
+    """The turn cannot begin: one before it waits for its caller."""
+
+
 @dataclass(slots=True)
 class Means:
     """What every turn of a process works with. `sleep` and `jitter` (0 to 1) are how time passes between two tries."""
@@ -130,7 +139,8 @@ class Means:
 class Serving:
     """One turn on its way. `attempt` is the number of the next try, `tries` how many of this very request failed.
 
-    `base` is the handle at which the turn began, `pending` the one that the try under way was told of.
+    `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `resuming`: the
+    turn waited, and does so still.
     """
 
     __slots__ = (
@@ -143,6 +153,7 @@ class Serving:
         "machine",
         "pending",
         "phase",
+        "resuming",
         "tools",
         "tries",
         "view",
@@ -163,6 +174,7 @@ class Serving:
         self.base = lane.thread.handle
         self.pending: str | None = None
         self.deadline = 0.0
+        self.resuming = bool(work.resumed)
 
     def _facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies
@@ -187,7 +199,11 @@ class Serving:
         except AdapterError as error:
             await self._fail(error.kind, error.detail)
         except TurnFailed as error:
-            await self._fail(error.failure, error.detail)
+            if self.resuming:
+                # What was decided stays decided, and is taken up again later. Source: state-model, scenario 116.
+                log.warning("turn.not-resumed", task=self.work.live.id, failure=error.failure, detail=error.detail)
+            else:
+                await self._fail(error.failure, error.detail)
         except TimeoutError:
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
@@ -197,7 +213,7 @@ class Serving:
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
                 await self._perform(self.machine.cancel())
-        except (Conflict, LedgerUnavailable):
+        except (Conflict, LedgerUnavailable, Parked):
             raise
         except _FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
@@ -289,6 +305,8 @@ class Serving:
         due = [call for call in self.machine.calls.values() if call.to_run]
         if not due or self.machine.ended:
             return
+        if self.machine.waiting and self.work.agent.policies.mixed_batch == "hold":
+            return
         limit = asyncio.Semaphore(self.work.agent.policies.parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
@@ -300,7 +318,11 @@ class Serving:
     async def _run_tool(self, call: ToolCall, limit: asyncio.Semaphore) -> None:
         async with limit:
             work, machine = self.work, self.machine
-            tool = self.tools.offered[call.facts.name]
+            tool = self.tools.offered.get(call.facts.name)
+            refused = tools.refusal(call, tool)
+            if refused is not None or tool is None:
+                await self._perform(machine.settle_tool(call, refused or Settled("not_found", tools.NO_SUCH_TOOL)))
+                return None
             known = await self._known(call)
             if known is not None:
                 return await self._perform(machine.settle_tool(call, known))
@@ -346,23 +368,33 @@ class Serving:
         agent, policies = self.work.agent, self.work.agent.policies
         exhausted = self.machine.round >= policies.tool_rounds
         unknown_fails = policies.unknown_tool == "fail"
-        if agent.toolset is None:
-            if not (exhausted or unknown_fails):
-                return _NO_TOOLS
-            return ToolPolicy(unknown_fails=unknown_fails, exhausted=exhausted)
-        try:
-            offered = await agent.toolset.offered()
-        except ToolError as error:
-            raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
-        return ToolPolicy(offered, unknown_fails=unknown_fails, exhausted=exhausted)
+        theirs = client_tools.offered(policies.client_tools, self.work.message)
+        offered: Mapping[str, OfferedTool] = {}
+        if agent.toolset is not None:
+            try:
+                offered = await agent.toolset.offered()
+            except ToolError as error:
+                raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
+        return ToolPolicy(
+            offered,
+            {tool.name: tool for tool in theirs if tool.name not in offered},
+            partial(asks, policies.approvals),
+            unknown_fails=unknown_fails,
+            exhausted=exhausted,
+            patience=int(policies.approval_timeout * 1000),
+        )
 
     async def _resume(self) -> None:
         """A turn that waited goes on: with the lease, at the round in which it stopped."""
         work, lane, means = self.work, self.lane, self._means
+        self.machine.go_on(work.resumed)
+        self.base = work.base
         self.tools = await self._offer()
+        for call in self.machine.calls.values():
+            call.facts = dataclasses.replace(call.facts, server=self.tools.server(call.facts.name))
         await self._reread()
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
+        self.machine.facts = self._facts()
+        working, final = self._working()
         point = Resume(
             thread=lane.thread.id,
             generation=lane.thread.generation,
@@ -375,14 +407,19 @@ class Serving:
         )
 
         def stored() -> None:
-            work.live.status = working
+            work.live.status, self.resuming = working, False
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
 
-        event = encode_event(StreamResponse(status_update=update))
-        await work.live.journal.commit(lambda row: (replace(point, event=row),), event, stored)
-        self.base = work.base
-        self.machine.facts = self._facts()
-        self.machine.go_on(work.resumed)
+        await work.live.journal.commit(lambda row: (replace(point, event=row),), final, stored)
+
+    def _working(self) -> tuple[TaskStatus, bytes | None]:
+        """The status of the task at work, and the event that tells it where it is new."""
+        live = self.work.live
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self._means.clock.now()))
+        if live.status.state is TaskState.WORKING:
+            return working, None
+        update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working)
+        return working, encode_event(StreamResponse(status_update=update))
 
     # --- a call that failed
 
@@ -480,6 +517,8 @@ class Serving:
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
+                if await self._means.ledger.waiting_task(lane.thread.id) is not None:
+                    raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)
 
     async def _request(self) -> ServiceRequest:
@@ -520,12 +559,7 @@ class Serving:
 
     async def _commit_prepare(self) -> None:
         work, lane, means = self.work, self.lane, self._means
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        final = None
-        if work.live.status.state is not TaskState.WORKING:
-            update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
-            final = encode_event(StreamResponse(status_update=update))
-
+        working, final = self._working()
         takes_lease = self.attempt == 0 and self.machine.round == 0
         prepare = means.prepare(lane.thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 

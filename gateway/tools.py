@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway import approvals
 from gateway.model import Json
 from gateway.tool_calls import CallFacts
 from gateway.tool_port import ToolDeclaration
@@ -20,6 +21,7 @@ OUTCOME_UNKNOWN = "The outcome of this call is unknown."
 TIMED_OUT = "The tool did not answer in time; whether it did its work is not known."
 FAILED = "The tool failed."
 NO_OBJECT = "The arguments are not a JSON object."
+OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
 OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
@@ -53,13 +55,15 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What one service call may lead to. `exhausted`: no more tools may be run in this turn."""
+    """What one service call may lead to. `exhausted`: no more tools may be run in this turn. `patience`: so many
+    milliseconds a caller has to decide, or to bring a result."""
 
     offered: Mapping[str, OfferedTool] = field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     asks: Gate = lambda _identity, _arguments: False
     unknown_fails: bool = False
     exhausted: bool = False
+    patience: int = 0
 
     def origin(self, name: str) -> str:
         """Who is going to run a call of this name, as far as the name tells."""
@@ -78,8 +82,9 @@ class ToolPolicy:
 class ToolCall:
     """One tool call of a turn. `status` is None while its service call goes on, unless the backend has answered it.
 
-    `inputs` are its arguments where they are an object and it is ours to run. `question`: it is none, but the backend's
-    question whether it may run it; the decision is its outcome.
+    `inputs` are its arguments where they are an object and it is ours to run. `asked`: it needs a yes, for what `digest` is
+    of; `expires_at`: until then its caller may answer. `shown`: callers have seen it, with its arguments. `question`: it is
+    no call, but the backend's question whether it may run it; the decision is its outcome.
     """
 
     facts: CallFacts
@@ -92,6 +97,9 @@ class ToolCall:
     inputs: dict[str, Json] = field(default_factory=dict)
     asked: bool = False
     question: bool = False
+    digest: str | None = None
+    expires_at: int | None = None
+    shown: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -112,6 +120,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
         call.inputs, call.asked, call.status = parsed(arguments) or {}, True, "pending_approval"
+        call.digest = approvals.digest(f"{call.facts.server}.{name}", arguments)
         return None
     if policy.exhausted:
         call.executor = "gateway"
@@ -130,7 +139,17 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         if complaint is not None:
             return Settled("failed", f"The arguments do not fit: {complaint}")
         call.asked = policy.asks(tool.identity, inputs)
+        call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
     call.status = "pending_approval" if call.asked else "announced"
+    return None
+
+
+def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
+    """Why a call that waited cannot run any more; None: it may. Source: state-model, I13."""
+    if tool is None:
+        return Settled("not_found", NO_SUCH_TOOL)
+    if call.asked and call.digest != approvals.digest(tool.identity, call.arguments or ""):
+        return Settled("cancelled", OTHER_TOOL)
     return None
 
 

@@ -38,6 +38,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.question import question
 from gateway.tools import Settled, ToolCall, ToolPolicy
 from gateway.turn_commands import (
     CloseCall,
@@ -202,10 +203,18 @@ class Turn:
         """Some of the calls need their caller: a decision, or a result."""
         return any(call.waits for call in self.calls.values())
 
-    def wait(self) -> list[Command]:
-        """The turn has to be told something about its open calls before it can go on."""
-        names = ", ".join(call.facts.name for call in self.calls.values() if call.waits)
-        return [Wait(TaskState.INPUT_REQUIRED, self._message((Part(text=f"May these tools be run: {names}?"),)))]
+    def wait(self, *, again: bool = False) -> list[Command]:
+        """The turn has to be told something about its open calls before it can go on. `again`: about the rest of them."""
+        self._out = []
+        waiting = [call for call in self.calls.values() if call.waits]
+        for call in waiting:
+            call.shown = True
+            if call.asked and not again:
+                self._show_phase(call, "awaiting-approval")
+        expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
+        parts, metadata = question(waiting, f"request_{self.clock.new_id()}", timestamp(expires_at))
+        self._out.append(Wait(TaskState.INPUT_REQUIRED, self._message(parts, metadata)))
+        return self._out
 
     def go_on(self, calls: tuple[ToolCall, ...]) -> None:
         """The turn waited, and these calls of its last service call are still open."""
@@ -363,7 +372,9 @@ class Turn:
         call.arguments, call.handled = event.arguments, event.handled
         item = CallItem(call.external_id, event.name, event.arguments, event.handled)
         self._items.append(NewItem(item, event.provider_id, call.facts.id))
-        self._show_call(call)
+        # A call that its caller has to run is shown when it is asked to, once.
+        if event.handled or call.facts.origin != "client":
+            self._show_call(call)
         if event.handled:
             self._show_phase(call, "executing")
         early = self._early.pop(event.call_id, None)
@@ -405,9 +416,12 @@ class Turn:
     # --- how callers see tool calls
 
     def _show_call(self, call: ToolCall) -> None:
+        call.shown = True
         self._status(self._message((tool_calls.requested(call.facts, call.arguments or ""),)))
 
     def _show_answer(self, call: ToolCall, output: Json) -> None:
+        if not call.shown:
+            self._show_call(call)
         phase = tools.PHASES[call.status or "interrupted"]
         self._status(self._message((tool_calls.answered(call.facts, output, phase),)))
 
@@ -467,6 +481,7 @@ class Turn:
             self._show_answer(call, tools.OUTCOME_UNKNOWN)
             return
         settled = tools.decide(call, self.facts.tools)
+        call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
         if settled is None and not goes_on:
             settled = Settled("cancelled", tools.NOT_RUN)
         if settled is not None:
@@ -519,6 +534,8 @@ class Turn:
                 status=call.status or "external",
                 outcome=call.outcome,
                 asked=call.asked,
+                digest=call.digest,
+                expires_at=call.expires_at,
             )
             for call in self._calls.values()
         ]

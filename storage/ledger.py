@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits import Accept, Close, CommitPoint, Import, LedgerUnavailable
+from gateway.commits import Accept, Close, CommitPoint, Decide, Import, LedgerUnavailable
 from gateway.ports import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
@@ -34,7 +34,7 @@ class SqliteLedger(Reads):
         await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        patience = 0.0 if any(isinstance(point, Accept | Close) for point in points) else _PATIENCE
+        patience = 0.0 if any(isinstance(point, Accept | Close | Decide) for point in points) else _PATIENCE
         self._writer.submit(unit(points), done, patience)
 
     async def secret(self, name: str) -> bytes:

@@ -347,6 +347,8 @@ NEW_TOOL_CALL = Statement(
                 "status",
                 "outcome",
                 "approval_required",
+                "digest",
+                "approval_expires_at",
             ),
         )
     ),
@@ -438,7 +440,7 @@ ASK_CALLER = Statement(
     compiled(
         update(task)
         .where(_is(task.c.id, "task"), text(GOING))
-        .values(status_at=bindparam("now"), **given("state", "status_message"))
+        .values(status_at=bindparam("now"), visible=literal_column("1"), **given("state", "status_message"))
     ),
 )
 

@@ -190,6 +190,7 @@ class Turn(Row, table=True):
         UniqueConstraint("thread", "number"),
         Index("ix_turn_task", "task"),
         Index("ix_turn_open", "thread", "number", sqlite_where=text("ended_at IS NULL")),
+        Index("ix_turn_waiting", "task", sqlite_where=text("status = 'waiting'")),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),

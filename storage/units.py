@@ -19,6 +19,7 @@ from gateway.commits import (
     Close,
     CommitPoint,
     Complete,
+    Decide,
     EventRow,
     Fail,
     Fence,
@@ -48,6 +49,7 @@ from storage.key_units import keyed
 from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
+from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
 
@@ -80,7 +82,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
         case Complete() | Fail():
             return _complete(point) if isinstance(point, Complete) else _fail(point)
-        case ToolStarts() | ToolEnds() | Suspend() | Resume():
+        case ToolStarts() | ToolEnds() | Suspend() | Resume() | Decide():
             return _tools(point)
         case Finish():
             return _finish(point)
@@ -293,13 +295,17 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         # A settled call has an outcome even where that is null.
         "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
         "approval_required": int(call.asked),
+        "digest": call.digest,
+        "approval_expires_at": call.expires_at,
     }
     return do.NEW_TOOL_CALL, values
 
 
-def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
+def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Step]:
     """Between two service calls of a turn."""
     match point:
+        case Decide():
+            return decided(point)
         case ToolStarts():
             values: dict[str, Value] = {"tool_call": point.tool_call, "now": point.now}
             return [(do.START_TOOL, values | {"thread": point.thread, "generation": point.generation})]
@@ -318,7 +324,7 @@ def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
                 "task": point.task,
                 "turn": point.turn,
                 "state": point.state.value,
-                "status_message": _json(point.message),
+                "status_message": _json_or_null(point.message),
                 "now": point.now,
             }
             return [(do.SUSPEND_TURN, values), (do.ASK_CALLER, values), *_events(point.events)]

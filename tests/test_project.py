@@ -23,6 +23,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "adapters/_responses_items.py": "tests/adapters/test_responses_reading.py",
     "adapters/_settings.py": "tests/adapters/test_openai_responses.py",
     "adapters/_sse.py": "tests/adapters/test_http.py",
+    "gateway/answering.py": "tests/scenarios/test_approvals.py",
     "gateway/app.py": "tests/faults/test_drain.py",
     "gateway/attaching.py": "tests/gateway/test_offering.py",
     "gateway/bindings/common.py": "tests/interaction/test_service_parameters.py",
@@ -36,6 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/config_text.py": "tests/gateway/test_config_file.py",
     "gateway/config_words.py": "tests/gateway/test_config_file.py",
     "gateway/elsewhere.py": "tests/scenarios/test_leases_and_processes.py",
+    "gateway/expiring.py": "tests/scenarios/test_approvals.py",
     "gateway/live.py": "tests/gateway/test_runner.py",
     "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",
@@ -43,6 +45,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/push_records.py": "tests/storage/test_pushing.py",
     "gateway/pushing.py": "tests/gateway/bindings/test_admin_push.py",
     "gateway/server.py": "tests/faults/test_drain.py",
+    "gateway/suspended.py": "tests/scenarios/test_approvals.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/testing/adapter_tools.py": "tests/gateway/testing/test_adapter_suite.py",
@@ -66,6 +69,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/push_reads.py": "tests/storage/test_pushing.py",
     "storage/push_units.py": "tests/storage/test_pushing.py",
     "storage/statement.py": "tests/storage/test_statements.py",
+    "storage/waiting_units.py": "tests/storage/test_waiting.py",
 }
 """Modules that are parts of a whole: where that whole is tested."""
 

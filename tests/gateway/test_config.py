@@ -11,7 +11,9 @@ from gateway.app import quota_limits
 from gateway.config import (
     AgentConfig,
     ApiKeysConfig,
+    ApprovalConfig,
     AuthConfig,
+    ClientToolConfig,
     Duration,
     GatewayConfig,
     LimitsConfig,
@@ -238,3 +240,25 @@ def test_streams_are_limited_by_default_where_principals_are_told_apart(
     limits = LimitsConfig(streams_per_principal=given)
     config = gateway("127.0.0.1").model_copy(update={"auth": auth, "limits": limits})
     assert quota_limits(config) == QuotaLimits(streams=streams)
+
+
+def test_approvals_and_client_tools_have_defaults_that_ask_nobody() -> None:
+    agent = AgentConfig(type="python", name="a", settings=NoSettings())
+    assert (agent.approvals, agent.client_tools) == ((), ())
+    assert (agent.mixed_batch, agent.new_task_while_waiting, agent.approval_timeout) == ("eager", "reject", 86400.0)
+
+
+def test_a_rule_asks_unless_it_says_otherwise() -> None:
+    assert ApprovalConfig(tool="github.*") == ApprovalConfig(tool="github.*", ask=True, arguments={})
+
+
+def test_a_client_tool_stands_there_once() -> None:
+    tool = ClientToolConfig(name="camera")
+    with pytest.raises(ValidationError, match="client_tools has 'camera' twice"):
+        AgentConfig(type="python", name="a", settings=NoSettings(), client_tools=(tool, tool))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "wetter.heute"])
+def test_a_client_tool_has_a_name_that_every_model_takes(name: str) -> None:
+    with pytest.raises(ValidationError):
+        ClientToolConfig(name=name)

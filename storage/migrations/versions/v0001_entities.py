@@ -226,6 +226,7 @@ def upgrade() -> None:
         "ix_turn_open", "turn", ["thread", "number"], unique=False, sqlite_where=sa.text("ended_at IS NULL")
     )
     op.create_index("ix_turn_task", "turn", ["task"], unique=False)
+    op.create_index("ix_turn_waiting", "turn", ["task"], unique=False, sqlite_where=sa.text("status = 'waiting'"))
     op.create_table(
         "input",
         sa.Column("turn", sa.Text(), nullable=False),

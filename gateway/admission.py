@@ -42,6 +42,7 @@ from gateway.public import TaskReader
 from gateway.record import TurnOutput
 from gateway.runner import Runner
 from gateway.states import is_newer
+from gateway.tool_showing import rendering
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
@@ -228,6 +229,7 @@ class Admission:
             fresh_thread=accept.new_thread,
             opened=loop.create_future(),
             done=loop.create_future(),
+            rendering=rendering(call.agent.policies.tool_calls, call.caller.principal, call.named),
             service_call=plan.prepare.service_call if plan.prepare else "",
             prepared=plan.prepare is not None,
         )

@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
 from gateway.ports import Adapter
+from gateway.tool_showing import Showing
 from gateway.toolset import Toolset
 
 _RESERVED = "tasks"
@@ -40,6 +41,7 @@ class AgentPolicies:
     mixed_batch: Literal["eager", "hold"] = "eager"
     new_task_while_waiting: Literal["reject", "supersede"] = "reject"
     approval_timeout: float = 86400.0
+    tool_calls: Showing = field(default_factory=Showing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,15 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
+from gateway.config import (
+    AgentConfig,
+    ConfigInvalid,
+    ExtensionConfig,
+    GatewayConfig,
+    SkillConfig,
+    ToolCallsConfig,
+    refuse_window,
+)
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.failpoints import armed
@@ -29,11 +37,13 @@ from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.redaction import JsonPath, json_path
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
 from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
+from gateway.tool_showing import Showing, ShowingRule
 from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
@@ -84,6 +94,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         tenant=card.tenant,
+        tool_calls=_showing(agent.tool_calls),
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -115,7 +126,20 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         history_tokens=agent.history.max_tokens,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        tool_calls=_showing(agent.tool_calls),
     )
+
+
+def _showing(config: ToolCallsConfig) -> Showing:
+    rules = (
+        ShowingRule(rule.principals, rule.exposure, None if rule.redact is None else _paths(rule.redact))
+        for rule in config.rules
+    )
+    return Showing(config.when, config.channel, config.exposure, _paths(config.redact), config.max_result, tuple(rules))
+
+
+def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
+    return tuple(json_path(text) for text in texts)
 
 
 def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:

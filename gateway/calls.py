@@ -27,11 +27,15 @@ from gateway.model import (
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Who asks which agent. `extensions` are the activated ones: asked for and declared by the card."""
+    """Who asks which agent. `extensions` are the activated ones: asked for and declared by the card.
+
+    `named` are all that the caller asked for: those of other vendors tell what kind of client it is.
+    """
 
     agent: Agent
     caller: Caller
     extensions: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     idempotency_key: str | None = None
     last_event_id: int | None = None
 

@@ -21,6 +21,7 @@ from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, base_dir, duration, matching, size
 from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
+from gateway.redaction import json_path
 
 __all__ = [
     "AgentCommon",
@@ -44,6 +45,7 @@ __all__ = [
     "SkillConfig",
     "StorageConfig",
     "TextOrFile",
+    "ToolCallsConfig",
     "WebUrl",
     "base_dir",
     "refuse_open_listen",
@@ -64,6 +66,7 @@ _MediaType = Annotated[
     AfterValidator(matching(_MEDIA_TYPE, "must be a media type such as text/plain")),
     WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
 ]
+_JsonPath = Annotated[str, AfterValidator(lambda text: json_path(text).text)]
 _MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
 _Count = Annotated[int, Field(ge=1)]
 _SQLITE = "sqlite:///"
@@ -265,6 +268,36 @@ class HistoryConfig(Settings):
     )
 
 
+class ToolCallsRule(Settings):
+    """What some callers see of tool calls."""
+
+    principals: Annotated[tuple[_Text, ...], Field(min_length=1)] = Field(
+        description="Callers that this is for, by name; `*` stands for any characters."
+    )
+    exposure: Literal["full", "args", "names", "none"] | None = Field(None, description="What they see of a call.")
+    redact: tuple[_JsonPath, ...] | None = Field(None, description="What is masked for them, in place of the agent's.")
+
+
+class ToolCallsConfig(Settings):
+    """What callers see of tool calls."""
+
+    when: Literal["always", "negotiated", "never"] = Field(
+        "always", description="Whether tool calls are shown: to all, to those who ask for the extension, to nobody."
+    )
+    channel: Literal["auto", "status", "artifact"] = Field(
+        "auto",
+        description="How calls and results travel: in status updates, in artifacts, or as the client is known to read them.",
+    )
+    exposure: Literal["full", "args", "names", "none"] = Field(
+        "full", description="What is shown of a call: all, not its result, its name only, nothing."
+    )
+    redact: tuple[_JsonPath, ...] = Field(
+        (), description="What is masked, as JSON paths: `$.args.password`, `$.response.rows[*].email`, `$..token`."
+    )
+    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; of a larger one the beginning is shown.")
+    rules: tuple[ToolCallsRule, ...] = Field((), description="Other settings for some callers; the first that fits.")
+
+
 class AgentCommon(Settings):
     """The keys that every agent may have, whatever its type. The others belong to its type."""
 
@@ -298,6 +331,7 @@ class AgentCommon(Settings):
     shadow_history: Literal["items", "text", "none"] = Field(
         "items", description="What the gateway keeps of a conversation that the backend owns."
     )
+    tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:

@@ -10,6 +10,7 @@ from gateway.commits import Caller, ThreadRecord
 from gateway.journal import Journal
 from gateway.model import Message, Task, TaskState, TaskStatus
 from gateway.record import TurnOutput, assemble
+from gateway.tool_calls import Rendering
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Work:
     """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
 
     `prepared`: `service_call` is stored; C2 may come in the same unit as C1. `begun`: its code runs, so that cancelling
-    `task` reaches it.
+    `task` reaches it. `rendering` is what the sender of the message sees of tool calls.
     """
 
     turn: str
@@ -48,6 +49,7 @@ class Work:
     fresh_thread: bool
     opened: asyncio.Future[Message | None]
     done: asyncio.Future[None]
+    rendering: Rendering = field(default_factory=Rendering)
     service_call: str = ""
     prepared: bool = False
     task: asyncio.Task[None] | None = None

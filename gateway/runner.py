@@ -762,6 +762,7 @@ def _facts(work: Work, lane: Lane) -> TurnFacts:
         tolerate_missing_handle=policies.on_missing_handle == "tolerate" and lane.thread.handle is not None,
         shadow=policies.shadow_history,
         on_owner_conflict=policies.on_owner_conflict,
+        rendering=work.rendering,
     )
 
 

@@ -39,6 +39,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.tool_calls import Phase
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
 _THOUGHT = {"adk_thought": True}
@@ -115,7 +116,10 @@ Command = Publish | NotePending | CloseCall | DropCall | Conflicting | EndTurn |
 
 @dataclass(frozen=True, slots=True)
 class TurnFacts:
-    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message."""
+    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message.
+
+    `rendering`: what the caller sees of tool calls; the ledger keeps all of them.
+    """
 
     task_id: str
     context_id: str
@@ -124,6 +128,7 @@ class TurnFacts:
     tolerate_missing_handle: bool = False
     shadow: str = "items"
     on_owner_conflict: str = "fail"
+    rendering: tool_calls.Rendering = field(default_factory=tool_calls.Rendering)
 
 
 @dataclass(slots=True)
@@ -326,7 +331,7 @@ class Turn:
         return call
 
     def _args_delta(self, call: _Call, delta: str) -> None:
-        self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, "args-delta", delta=delta)})
+        self._show_call(call.facts, Phase.ARGS_DELTA, delta)
 
     def _call_ready(self, event: ToolCallReady) -> None:
         call = self._calls.get(event.call_id) or self._open_call(event.call_id, event.name, event.server)
@@ -342,9 +347,9 @@ class Turn:
         self._items.append(
             NewItem(CallItem(event.call_id, event.name, event.arguments), event.provider_id, call.facts.id)
         )
-        self._status(self._message((tool_calls.requested(call.facts, event.arguments),)))
+        self._show_call(call.facts, Phase.REQUESTED, event.arguments)
         if event.handled:
-            self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, "executing")})
+            self._show_call(call.facts, Phase.EXECUTING)
 
     def _call_answered(self, event: ToolResultReady) -> None:
         call = self._known(event.call_id)
@@ -358,13 +363,22 @@ class Turn:
 
     def _answer_call(self, call: _Call, output: Json, status: str, *, unsent: bool = False) -> None:
         call.status, call.outcome = status, output
-        phase = "succeeded" if status == "completed" else "failed"
-        item = OutputItem(call.external_id, output, phase == "failed")
+        phase = Phase.SUCCEEDED if status == "completed" else Phase.FAILED
+        item = OutputItem(call.external_id, output, phase is Phase.FAILED)
         self._items.append(NewItem(item, None, call.facts.id, unsent=unsent))
-        self._status(self._message((tool_calls.answered(call.facts, output, phase),)))
+        self._show_call(call.facts, phase, output)
 
     def _show_interrupted(self, call: _Call) -> None:
-        self._status(self._message((tool_calls.answered(call.facts, _OUTCOME_UNKNOWN, "interrupted"),)))
+        self._show_call(call.facts, Phase.INTERRUPTED, _OUTCOME_UNKNOWN)
+
+    def _show_call(self, call: tool_calls.CallFacts, phase: Phase, detail: Json = None) -> None:
+        """The one place where a moment of a tool call becomes an update, if the caller is to see it."""
+        place = tool_calls.Place(
+            self.facts.task_id, self.facts.context_id, timestamp(self.clock.now()), self.clock.new_id
+        )
+        update = tool_calls.update(call, phase, detail, self.facts.rendering, place)
+        if update is not None:
+            self._out.append(Publish(update))
 
     # --- the end
 

@@ -5,14 +5,13 @@ Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from gateway import tool_calls
 from gateway.agents import Agent, Agents
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.reply import Headers, Reply
@@ -26,13 +25,8 @@ from gateway.model import (
     AgentSkill,
     Json,
 )
+from gateway.tool_showing import Showing, announced
 from gateway.wire import v1_0
-
-TOOL_CALLS = AgentExtension(
-    uri=tool_calls.URI,
-    description="Tool calls and their results as updates of the task.",
-    params={"exposure": "full", "approvals": False, "clientTools": False},
-)
 
 _MAX_AGE = 300
 
@@ -52,6 +46,7 @@ class CardSettings:
     documentation_url: str | None = None
     icon_url: str | None = None
     tenant: str | None = None
+    tool_calls: Showing = field(default_factory=Showing)
 
 
 def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
@@ -71,7 +66,7 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=False,
-            extensions=(TOOL_CALLS, *settings.extensions),
+            extensions=(*announced(settings.tool_calls), *settings.extensions) or None,
             extended_agent_card=False,
         ),
         default_input_modes=settings.input_modes,

@@ -43,6 +43,7 @@ from gateway.record import TurnOutput
 from gateway.runner import Runner
 from gateway.states import is_newer
 from gateway.tool_showing import rendering
+from gateway.whole_answers import repeats
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
@@ -230,6 +231,7 @@ class Admission:
             opened=loop.create_future(),
             done=loop.create_future(),
             rendering=rendering(call.agent.policies.tool_calls, call.caller.principal, call.named),
+            repeats_answer=repeats(call.agent.policies.repeat_answer, call.named),
             service_call=plan.prepare.service_call if plan.prepare else "",
             prepared=plan.prepare is not None,
         )

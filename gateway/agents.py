@@ -42,6 +42,7 @@ class AgentPolicies:
     new_task_while_waiting: Literal["reject", "supersede"] = "reject"
     approval_timeout: float = 86400.0
     tool_calls: Showing = field(default_factory=Showing)
+    repeat_answer: Literal["auto", "always", "never"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)

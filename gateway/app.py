@@ -127,6 +127,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
         tool_calls=_showing(agent.tool_calls),
+        repeat_answer=agent.repeat_answer,
     )
 
 

@@ -331,6 +331,11 @@ class AgentCommon(Settings):
     shadow_history: Literal["items", "text", "none"] = Field(
         "items", description="What the gateway keeps of a conversation that the backend owns."
     )
+    repeat_answer: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
+        "`auto`: for clients that ask for ADK's extension.",
+    )
     tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
 
     @model_validator(mode="after")

@@ -36,7 +36,8 @@ class Work:
     """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
 
     `prepared`: `service_call` is stored; C2 may come in the same unit as C1. `begun`: its code runs, so that cancelling
-    `task` reaches it. `rendering` is what the sender of the message sees of tool calls.
+    `task` reaches it. `rendering` is what the sender of the message sees of tool calls,
+    `repeats_answer`: it gets the answer whole when it is complete.
     """
 
     turn: str
@@ -50,6 +51,7 @@ class Work:
     opened: asyncio.Future[Message | None]
     done: asyncio.Future[None]
     rendering: Rendering = field(default_factory=Rendering)
+    repeats_answer: bool = False
     service_call: str = ""
     prepared: bool = False
     task: asyncio.Task[None] | None = None

@@ -9,7 +9,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 
-from gateway.model import StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from gateway.model import StreamResponse, TaskStatusUpdateEvent
 from gateway.redaction import json_path
 from gateway.tool_calls import URI, CallFacts, Place, Rendering, Update, update
 
@@ -39,12 +39,9 @@ class Vector:
 
 
 def as_event(made: Update) -> Any:
-    match made:
-        case TaskStatusUpdateEvent():
-            response = StreamResponse(status_update=made)
-        case TaskArtifactUpdateEvent():
-            response = StreamResponse(artifact_update=made)
-    return json.loads(msgspec.json.encode(response))
+    if isinstance(made, TaskStatusUpdateEvent):
+        return json.loads(msgspec.json.encode(StreamResponse(status_update=made)))
+    return json.loads(msgspec.json.encode(StreamResponse(artifact_update=made)))
 
 
 def vectors() -> list[Vector]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the real servers that tests/interop runs against, each into an environment of its own: their pins conflict.
+# Installs the real servers and clients that tests/interop runs against, each into an environment of its own: their pins conflict.
 # A peer whose stamp still says the same versions, interpreter and folder is left as it is: a second run is instant.
 # usage: .ci/peers.sh [DIR]    DIR: `peers` in the project by default; tests look there or where A2A_GATEWAY_PEERS says
 set -euo pipefail
@@ -45,9 +45,9 @@ find_python() {
 
 check_node() {
     local version
-    version=$(node --version 2>/dev/null) || fail "node >= 20 is needed by aimock and is not on PATH"
-    [ "$(cut -d. -f1 <<<"${version#v}")" -ge 20 ] || fail "node >= 20 is needed by aimock, found $version"
-    npm --version >/dev/null 2>&1 || fail "npm is needed to install aimock and is not on PATH"
+    version=$(node --version 2>/dev/null) || fail "node >= 20 is needed by aimock and agui and is not on PATH"
+    [ "$(cut -d. -f1 <<<"${version#v}")" -ge 20 ] || fail "node >= 20 is needed by aimock and agui, found $version"
+    npm --version >/dev/null 2>&1 || fail "npm is needed to install aimock and agui and is not on PATH"
 }
 
 # unless_stamped PEER PINS COMMAND...: runs the command if what it would install is not there yet
@@ -82,12 +82,14 @@ uv=$(find_uv)
 python=$(find_python)
 
 installs=()
-for peer in ogx agentserver llmock; do
+for peer in ogx agentserver llmock adk; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-unless_stamped aimock "$pins/aimock/package.json" install_node_peer aimock &
-installs+=($!)
+for peer in aimock agui; do
+    unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
+    installs+=($!)
+done
 
 failed=0
 for install in "${installs[@]}"; do

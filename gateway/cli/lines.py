@@ -54,6 +54,10 @@ class Lines:
             self._err.write("\n")
         return None
 
+    def again(self, line: str) -> None:
+        """The line that was just read is the next one once more."""
+        self._ahead.appendleft(line)
+
     def until(self, done: Future[Any], urgent: Callable[[str], bool]) -> None:
         """Returns when `done` is. Lines that come meanwhile are kept, but for those that `urgent` takes at once.
 

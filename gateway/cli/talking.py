@@ -5,12 +5,12 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.cli.answering import Answering, Question, approving, declaring, question
+from gateway.cli.answering import Answering, Ask, Question, approving, declaring, question
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import stop
 from gateway.cli.lines import Lines
@@ -71,13 +71,21 @@ def _answer(talking: "_Talk", approve: Approve | None, tools: Mapping[str, Seque
 
     Raises: ClientError, TimeoutError, KeyboardInterrupt.
     """
-    with Lines(sys.stdin, sys.stdout, sys.stderr) as lines:
-        mode = Approve.ask if approve is None and lines.typed else approve
-        answering = Answering(mode, tools, lines.next, talking.screen)
+    with ExitStack() as stack:
+        ask: Ask = _nobody
+        if approve is None and sys.stdin.isatty():
+            approve = Approve.ask
+        if approve is Approve.ask:
+            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).next
+        answering = Answering(approve, tools, ask, talking.screen)
         talking.pause()
         while (parts := answering.parts(talking.asked)) is not None:
             asyncio.run(talking.go_on(declaring({}, tools), parts))
             talking.pause()
+
+
+def _nobody(_: str) -> None:
+    return None
 
 
 class _Talk:

@@ -310,7 +310,7 @@ class _Prompter:
 
     def _answer(self, prompt: str) -> str | None:
         """A line that begins with / is for the chat: what is asked is left open."""
-        line = self._lines.next(prompt)
+        line = self._lines.fresh(prompt)
         if line is not None and line.startswith("/"):
             self._lines.again(line)
             return None

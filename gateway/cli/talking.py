@@ -76,7 +76,7 @@ def _answer(talking: "_Talk", approve: Approve | None, tools: Mapping[str, Seque
         if approve is None and sys.stdin.isatty():
             approve = Approve.ask
         if approve is Approve.ask:
-            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).next
+            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).fresh
         answering = Answering(approve, tools, ask, talking.screen)
         talking.pause()
         while (parts := answering.parts(talking.asked)) is not None:

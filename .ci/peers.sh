@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the real servers that tests/interop runs against, each into an environment of its own: their pins conflict.
+# Installs the real servers and clients that tests/interop runs against, each into an environment of its own: their pins conflict.
 # A peer whose stamp still says the same versions, interpreter and folder is left as it is: a second run is instant.
 # usage: .ci/peers.sh [DIR]    DIR: `peers` in the project by default; tests look there or where A2A_GATEWAY_PEERS says
 set -euo pipefail
@@ -82,11 +82,11 @@ uv=$(find_uv)
 python=$(find_python)
 
 installs=()
-for peer in ogx agentserver llmock; do
+for peer in ogx agentserver llmock adk; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-for peer in aimock mcp-everything; do
+for peer in aimock mcp-everything agui; do
     unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
     installs+=($!)
 done

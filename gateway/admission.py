@@ -51,6 +51,8 @@ from gateway.runner import Runner
 from gateway.states import is_newer
 from gateway.suspended import Suspended
 from gateway.tool_port import ToolError
+from gateway.tool_showing import rendering
+from gateway.whole_answers import repeats
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
@@ -198,7 +200,8 @@ class Admission:
                 f"Task {echo(task_id)} of this context waits for an answer: send it with its taskId, or cancel that task.",
                 metadata={"taskId": task_id},
             )
-        await close_task(call.caller, record, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+        shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
+        await close_task(call.caller, record, TaskState.CANCELED, self._ledger, self._fanout, self._clock, shown)
 
     async def _others(self, found: Target, attempt: int, ends: Suspended | None) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
@@ -322,6 +325,8 @@ class Admission:
             fresh_thread=accept.new_thread,
             opened=loop.create_future(),
             done=loop.create_future(),
+            rendering=rendering(call.agent.policies.tool_calls, call.caller.principal, call.named),
+            repeats_answer=repeats(call.agent.policies.repeat_answer, call.named),
             service_call=plan.prepare.service_call if plan.prepare else "",
             prepared=plan.prepare is not None,
         )

@@ -10,6 +10,7 @@ from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
 from gateway.ports import Adapter
 from gateway.tool_port import ToolDeclaration
+from gateway.tool_showing import Showing
 from gateway.toolset import Toolset
 
 _RESERVED = "tasks"
@@ -44,6 +45,8 @@ class AgentPolicies:
     approval_timeout: float = 86400.0
     approvals: tuple[ApprovalRule, ...] = ()
     client_tools: tuple[ToolDeclaration, ...] = ()
+    tool_calls: Showing = field(default_factory=Showing)
+    repeat_answer: Literal["auto", "always", "never"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)

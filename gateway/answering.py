@@ -25,6 +25,7 @@ from gateway.model import Message, SendMessageRequest, TaskStatus
 from gateway.ports import Ledger
 from gateway.runner import Runner
 from gateway.suspended import Suspended
+from gateway.tool_showing import rendering
 
 Accepted = Callable[[Work], None]
 
@@ -62,7 +63,8 @@ class Answering:
 
         Raises: InvalidParams; Conflict when it waits no more.
         """
-        waiting = await suspended.load(self._ledger, self._clock, call.caller, task)
+        shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
+        waiting = await suspended.load(self._ledger, self._clock, call.caller, task, shown)
         if waiting is None:
             raise Conflict(f"the turn of task {task.id!r} waits no more")
         given = answers(request.message)
@@ -139,6 +141,7 @@ class Answering:
             service_call=waiting.turn.calls[0].call.service_call,
             resumed=tuple(waiting.machine.calls.values()),
             base=waiting.turn.base,
+            rendering=waiting.machine.facts.rendering,
         )
         work.opened.set_result(None)
         return work

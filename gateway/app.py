@@ -23,7 +23,15 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
+from gateway.config import (
+    AgentConfig,
+    ConfigInvalid,
+    ExtensionConfig,
+    GatewayConfig,
+    SkillConfig,
+    ToolCallsConfig,
+    refuse_window,
+)
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.expiring import Patience
@@ -36,12 +44,14 @@ from gateway.operations import Operations
 from gateway.ownership import contradiction
 from gateway.pushing import Push, push_of
 from gateway.quotas import QuotaLimits, Quotas
+from gateway.redaction import JsonPath, json_path
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
 from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
 from gateway.tool_port import ToolDeclaration
+from gateway.tool_showing import Showing, ShowingRule
 from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
@@ -96,6 +106,8 @@ def _agent(
         tenant=card.tenant,
         api_keys=config.auth.api_keys.enabled,
         push_notifications=config.push.enabled,
+        tool_calls=_showing(agent.tool_calls),
+        approvals=bool(agent.approvals),
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -141,7 +153,21 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         client_tools=tuple(
             ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
         ),
+        tool_calls=_showing(agent.tool_calls),
+        repeat_answer=agent.repeat_answer,
     )
+
+
+def _showing(config: ToolCallsConfig) -> Showing:
+    rules = (
+        ShowingRule(rule.principals, rule.exposure, None if rule.redact is None else _paths(rule.redact))
+        for rule in config.rules
+    )
+    return Showing(config.when, config.channel, config.exposure, _paths(config.redact), config.max_result, tuple(rules))
+
+
+def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
+    return tuple(json_path(text) for text in texts)
 
 
 def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:

@@ -28,11 +28,15 @@ from gateway.model import (
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Who asks which agent, and in which version of A2A. `extensions` are the activated ones: asked for and declared."""
+    """Who asks which agent, and in which version of A2A. `extensions` are the activated ones: asked for and declared.
+
+    `named` are all that the caller asked for: those of other vendors tell what kind of client it is.
+    """
 
     agent: Agent
     caller: Caller
     extensions: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     idempotency_key: str | None = None
     last_event_id: int | None = None
     version: str = "1.0"

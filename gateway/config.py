@@ -34,6 +34,7 @@ from gateway.config_text import (
 )
 from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
+from gateway.redaction import json_path
 
 __all__ = [
     "AgentCommon",
@@ -61,6 +62,7 @@ __all__ = [
     "SkillConfig",
     "StorageConfig",
     "TextOrFile",
+    "ToolCallsConfig",
     "ToolCommon",
     "ToolConfig",
     "WebUrl",
@@ -88,6 +90,7 @@ _MediaType = Annotated[
     AfterValidator(matching(_MEDIA_TYPE, "must be a media type such as text/plain")),
     WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
 ]
+_JsonPath = Annotated[str, AfterValidator(lambda text: json_path(text).text)]
 _MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
 _Count = Annotated[int, Field(ge=1)]
 _SQLITE = "sqlite:///"
@@ -368,6 +371,36 @@ class ClientToolConfig(Settings):
     parameters: dict[str, JsonValue] = Field({"type": "object"}, description="JSON Schema of its arguments.")
 
 
+class ToolCallsRule(Settings):
+    """What some callers see of tool calls."""
+
+    principals: Annotated[tuple[_Text, ...], Field(min_length=1)] = Field(
+        description="Callers that this is for, by name; `*` stands for any characters."
+    )
+    exposure: Literal["full", "args", "names", "none"] | None = Field(None, description="What they see of a call.")
+    redact: tuple[_JsonPath, ...] | None = Field(None, description="What is masked for them, in place of the agent's.")
+
+
+class ToolCallsConfig(Settings):
+    """What callers see of tool calls."""
+
+    when: Literal["always", "negotiated", "never"] = Field(
+        "always", description="Whether tool calls are shown: to all, to those who ask for the extension, to nobody."
+    )
+    channel: Literal["auto", "status", "artifact"] = Field(
+        "auto",
+        description="How calls and results travel: in status updates, in artifacts, or as the client is known to read them.",
+    )
+    exposure: Literal["full", "args", "names", "none"] = Field(
+        "full", description="What is shown of a call: all, not its result, its name only, nothing."
+    )
+    redact: tuple[_JsonPath, ...] = Field(
+        (), description="What is masked, as JSON paths: `$.args.password`, `$.response.rows[*].email`, `$..token`."
+    )
+    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; of a larger one the beginning is shown.")
+    rules: tuple[ToolCallsRule, ...] = Field((), description="Other settings for some callers; the first that fits.")
+
+
 class AgentCommon(Settings):
     """The keys that every agent may have, whatever its type. The others belong to its type."""
 
@@ -441,6 +474,13 @@ class AgentCommon(Settings):
         if twice is not None:
             raise ValueError(f"client_tools has {twice!r} twice")
         return self
+
+    repeat_answer: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
+        "`auto`: for clients that ask for ADK's extension.",
+    )
+    tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:

@@ -13,6 +13,7 @@ from gateway.clock import Clock
 from gateway.commits import Caller, Conflict, CorruptRecord, LedgerUnavailable, TaskOwner
 from gateway.ports import Ledger
 from gateway.runner import Runner
+from gateway.tool_showing import rendering
 
 log = structlog.get_logger("gateway.expiring")
 
@@ -63,7 +64,8 @@ class Patience:
         record = await self._ledger.task(caller, owner.agent, task)
         if agent is None or record is None:
             return
-        waiting = await suspended.load(self._ledger, self._clock, caller, record)
+        shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
+        waiting = await suspended.load(self._ledger, self._clock, caller, record, shown)
         if waiting is not None:
             waiting.expire(now)
             log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)

@@ -10,6 +10,7 @@ from gateway.commits import Caller, ThreadRecord
 from gateway.journal import Journal
 from gateway.model import Message, Task, TaskState, TaskStatus
 from gateway.record import TurnOutput, assemble
+from gateway.tool_calls import Rendering
 from gateway.tools import ToolCall
 
 
@@ -37,7 +38,8 @@ class Work:
 
     `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `resumed`: the turn waited for
     its caller, and goes on with these tool calls of that service call; `base` is the handle at which it began. `begun`:
-    its code runs, so that cancelling `task` reaches it.
+    its code runs, so that cancelling `task` reaches it. `rendering` is what the sender of the message sees of tool calls,
+    `repeats_answer`: it gets the answer whole when it is complete.
     """
 
     turn: str
@@ -50,6 +52,8 @@ class Work:
     fresh_thread: bool
     opened: asyncio.Future[Message | None]
     done: asyncio.Future[None]
+    rendering: Rendering = field(default_factory=Rendering)
+    repeats_answer: bool = False
     service_call: str = ""
     prepared: bool = False
     resumed: tuple[ToolCall, ...] = ()

@@ -41,6 +41,7 @@ from gateway.record import assemble
 from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.streams import TaskStream, message_stream, task_frame
+from gateway.tool_showing import rendering
 from gateway.watching import FollowedStream
 
 _PAGE = 50
@@ -230,7 +231,8 @@ class Operations:
                 )
             if record.state in INTERRUPTED or await self._ledger.waiting_turn(record.id) is not None:
                 canceled = TaskState.CANCELED
-                if await close_task(call.caller, record, canceled, self._ledger, self._fanout, self._clock):
+                shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
+                if await close_task(call.caller, record, canceled, self._ledger, self._fanout, self._clock, shown):
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True

@@ -5,12 +5,14 @@ Google ADK understands the part: a call of `adk_request_confirmation` that runs 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
 from gateway import tool_calls
 from gateway.answers import ADK_CONFIRMATION, confirmation_of
 from gateway.model import Json, Part
+from gateway.redaction import JsonPath, redacted
 from gateway.tools import ToolCall
 
 _LONG = {"adk_is_long_running": True, "kagent_is_long_running": True}
@@ -18,9 +20,14 @@ _SHOWN = 300
 """Characters of a call's arguments in words; the part has them all."""
 
 
-def question(calls: Sequence[ToolCall], request_id: str, expires_at: str) -> tuple[tuple[Part, ...], dict[str, Json]]:
-    """The parts and the metadata of the message. `calls` are those that wait, `expires_at` is a timestamp."""
-    asked = [call for call in calls if call.status == "pending_approval"]
+def question(
+    calls: Sequence[ToolCall], request_id: str, expires_at: str, redact: tuple[JsonPath, ...] = ()
+) -> tuple[tuple[Part, ...], dict[str, Json]]:
+    """The parts and the metadata of the message. `calls` are those that wait, `expires_at` is a timestamp.
+
+    Who decides sees all arguments but those that `redact` masks; who runs a tool gets all of them.
+    """
+    asked = [_masked(call, redact) for call in calls if call.status == "pending_approval"]
     theirs = [call for call in calls if call.status != "pending_approval"]
     parts = (Part(text=_words(asked, theirs)), *map(_confirmation, asked), *map(_request, theirs))
     ours: dict[str, Json] = {"waitsFor": [call.facts.id for call in calls], "expiresAt": expires_at}
@@ -28,6 +35,14 @@ def question(calls: Sequence[ToolCall], request_id: str, expires_at: str) -> tup
         tools = [_call(call) for call in asked]
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
     return parts, {tool_calls.URI: ours}
+
+
+def _masked(call: ToolCall, redact: tuple[JsonPath, ...]) -> ToolCall:
+    if not redact:
+        return call
+    masked, _ = redacted({"args": call.inputs}, redact)
+    inputs = masked["args"] if isinstance(masked, dict) and isinstance(masked["args"], dict) else {}
+    return replace(call, inputs=inputs)
 
 
 def _words(asked: Sequence[ToolCall], theirs: Sequence[ToolCall]) -> str:

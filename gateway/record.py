@@ -45,11 +45,12 @@ def _is_plain(part: Part) -> bool:
 class _Growing:
     """An artifact under way. Neighbouring plain texts become one part."""
 
-    __slots__ = ("append", "head", "parts", "texts")
+    __slots__ = ("append", "finished", "head", "parts", "texts")
 
     def __init__(self, head: Artifact, append: bool) -> None:
         self.head = head
         self.append = append
+        self.finished = False
         self.parts: list[Part] = []
         self.texts: list[str] = []
 
@@ -105,6 +106,11 @@ class TurnOutput:
         if growing is None or not update.append:
             growing = self.artifacts[artifact.artifact_id] = _Growing(artifact, update.append)
         growing.extend(artifact.parts)
+        growing.finished = update.last_chunk
+
+    def unfinished(self) -> tuple[Artifact, ...]:
+        """The artifacts that this turn began and no update has closed."""
+        return tuple(g.whole() for g in self.artifacts.values() if not g.finished and not g.append)
 
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])

@@ -33,6 +33,7 @@ from gateway.live import status
 from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger
 from gateway.record import TurnOutput, replay
+from gateway.tool_calls import HIDDEN, Rendering
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.recovery")
@@ -146,12 +147,21 @@ async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[Tu
 
 
 async def close_task(
-    caller: Caller, task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock
+    caller: Caller,
+    task: TaskRecord,
+    state: TaskState,
+    ledger: Ledger,
+    fanout: Fanout,
+    clock: Clock,
+    rendering: Rendering = HIDDEN,
 ) -> bool:
-    """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False."""
+    """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
+
+    `rendering`: what is shown of its tool calls.
+    """
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
-    waiting = await suspended.load(ledger, clock, caller, task)
+    waiting = await suspended.load(ledger, clock, caller, task, rendering)
     journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:

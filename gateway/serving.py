@@ -71,6 +71,7 @@ from gateway.turn_commands import (
     StrayResult,
     Wait,
 )
+from gateway.whole_answers import whole
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.serving")
@@ -187,6 +188,7 @@ class Serving:
             shadow=policies.shadow_history,
             on_owner_conflict=policies.on_owner_conflict,
             tools=self.tools,
+            rendering=work.rendering,
         )
 
     # --- from beginning to end
@@ -702,6 +704,9 @@ class Serving:
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]
+        if work.repeats_answer and end.status == "completed":
+            for again in whole(output, live.id, live.context_id):
+                self._publish(again)
         goes = lane.running is work and not lane.waiting
         if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
             points = (*points, Rewind(lane.thread.id, work.turn, self.base, now))

@@ -36,7 +36,7 @@ from gateway.model import (
 )
 from gateway.ports import Ledger
 from gateway.record import TurnOutput, replay
-from gateway.tool_calls import CallFacts
+from gateway.tool_calls import CallFacts, Rendering
 from gateway.tools import Settled, ToolCall
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import Command, EndTool, Publish, Wait
@@ -60,6 +60,7 @@ class Suspended:
         outputs: list[TurnOutput],
         number: int,
         clock: Clock,
+        rendering: Rendering,
     ) -> None:
         self.caller = caller
         self.task = task
@@ -71,7 +72,8 @@ class Suspended:
         self._clock = clock
         self._points: list[CommitPoint] = []
         self._verdicts: list[Verdict] = []
-        facts = TurnFacts(task.id, task.context_id, Ownership(thread.owner, thread.handle_kind))
+        owned = Ownership(thread.owner, thread.handle_kind)
+        facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
         self.machine = Turn(facts, clock)
         self.machine.go_on(tuple(_call(asked) for asked in turn.calls))
         self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
@@ -126,6 +128,8 @@ class Suspended:
                     self.outputs[-1].apply(update)
                     if isinstance(update, TaskStatusUpdateEvent):
                         self.events.append(encode_event(StreamResponse(status_update=update)))
+                    else:
+                        self.events.append(encode_event(StreamResponse(artifact_update=update)))
                 case EndTool():
                     self._points.append(
                         ToolEnds(
@@ -207,8 +211,13 @@ class Suspended:
         )
 
 
-async def load(ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord) -> Suspended | None:
-    """The waiting turn of this task; None where there is none (any more). Raises: LedgerUnavailable, CorruptRecord."""
+async def load(
+    ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord, rendering: Rendering
+) -> Suspended | None:
+    """The waiting turn of this task; None where there is none (any more). `rendering`: what of tool calls is shown.
+
+    Raises: LedgerUnavailable, CorruptRecord.
+    """
     turn = await ledger.waiting_turn(task.id)
     thread = await ledger.thread(turn.thread) if turn is not None else None
     if turn is None or thread is None:
@@ -219,7 +228,7 @@ async def load(ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord) -
         return None
     for number, _ in replay(outputs[-1], turns[-1], await ledger.events(task.id, task.last_event)):  # noqa: B007
         pass
-    return Suspended(caller, task, turn, thread, outputs, number, clock)
+    return Suspended(caller, task, turn, thread, outputs, number, clock, rendering)
 
 
 def _call(asked: AskedCall) -> ToolCall:

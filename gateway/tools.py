@@ -11,7 +11,7 @@ import msgspec
 
 from gateway import approvals
 from gateway.model import Json
-from gateway.tool_calls import CallFacts
+from gateway.tool_calls import CallFacts, Phase
 from gateway.tool_port import ToolDeclaration
 from gateway.toolset import OfferedTool
 
@@ -28,13 +28,13 @@ OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
 """The states of a call that has no outcome yet, in the ledger's words."""
 
 PHASES = {
-    "completed": "succeeded",
-    "failed": "failed",
-    "not_found": "failed",
-    "rejected": "rejected",
-    "cancelled": "cancelled",
-    "interrupted": "interrupted",
-    "external": "interrupted",
+    "completed": Phase.SUCCEEDED,
+    "failed": Phase.FAILED,
+    "not_found": Phase.FAILED,
+    "rejected": Phase.REJECTED,
+    "cancelled": Phase.CANCELLED,
+    "interrupted": Phase.INTERRUPTED,
+    "external": Phase.INTERRUPTED,
 }
 """How callers see the outcome."""
 

@@ -39,6 +39,7 @@ from gateway.ports import (
     ToolResultReady,
 )
 from gateway.question import question
+from gateway.tool_calls import Phase
 from gateway.tools import Settled, ToolCall, ToolPolicy
 from gateway.turn_commands import (
     CloseCall,
@@ -70,7 +71,10 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class TurnFacts:
-    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message."""
+    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message.
+
+    `rendering`: what the caller sees of tool calls; the ledger keeps all of them.
+    """
 
     task_id: str
     context_id: str
@@ -80,6 +84,7 @@ class TurnFacts:
     shadow: str = "items"
     on_owner_conflict: str = "fail"
     tools: ToolPolicy = field(default_factory=ToolPolicy)
+    rendering: tool_calls.Rendering = field(default_factory=tool_calls.Rendering)
 
 
 @dataclass(slots=True)
@@ -185,12 +190,12 @@ class Turn:
     def start_tool(self, call: ToolCall) -> list[Command]:
         call.status = "running"
         self._out = [StartTool(call.facts.id)]
-        self._show_phase(call, "executing")
+        self._show(call, Phase.EXECUTING)
         return self._out
 
     def progress(self, call: ToolCall, text: str) -> list[Command]:
         self._out = []
-        self._show_phase(call, "progress", text=text)
+        self._show(call, Phase.PROGRESS, text)
         return self._out
 
     def settle_tool(self, call: ToolCall, settled: Settled) -> list[Command]:
@@ -210,9 +215,11 @@ class Turn:
         for call in waiting:
             call.shown = True
             if call.asked and not again:
-                self._show_phase(call, "awaiting-approval")
+                self._show(call, Phase.AWAITING_APPROVAL)
         expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
-        parts, metadata = question(waiting, f"request_{self.clock.new_id()}", timestamp(expires_at))
+        parts, metadata = question(
+            waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
+        )
         self._out.append(Wait(TaskState.INPUT_REQUIRED, self._message(parts, metadata)))
         return self._out
 
@@ -354,7 +361,7 @@ class Turn:
         return call
 
     def _args_delta(self, call: ToolCall, delta: str) -> None:
-        self._show_phase(call, "args-delta", delta=delta)
+        self._show(call, Phase.ARGS_DELTA, delta)
 
     def _call_ready(self, event: ToolCallReady) -> None:
         known = self._find(event.call_id)
@@ -376,7 +383,7 @@ class Turn:
         if event.handled or call.facts.origin != "client":
             self._show_call(call)
         if event.handled:
-            self._show_phase(call, "executing")
+            self._show(call, Phase.EXECUTING)
         early = self._early.pop(event.call_id, None)
         if early is not None:
             self._call_answered(early)
@@ -417,16 +424,20 @@ class Turn:
 
     def _show_call(self, call: ToolCall) -> None:
         call.shown = True
-        self._status(self._message((tool_calls.requested(call.facts, call.arguments or ""),)))
+        self._show(call, Phase.REQUESTED, call.arguments or "")
 
     def _show_answer(self, call: ToolCall, output: Json) -> None:
         if not call.shown:
             self._show_call(call)
-        phase = tools.PHASES[call.status or "interrupted"]
-        self._status(self._message((tool_calls.answered(call.facts, output, phase),)))
+        self._show(call, tools.PHASES[call.status or "interrupted"], output)
 
-    def _show_phase(self, call: ToolCall, phase: str, **more: Json) -> None:
-        self._status(metadata={tool_calls.URI: tool_calls.metadata(call.facts, phase, **more)})
+    def _show(self, call: ToolCall, phase: Phase, detail: Json = None) -> None:
+        """The one place where a moment of a tool call becomes an update, if the caller is to see it."""
+        now = timestamp(self.clock.now())
+        place = tool_calls.Place(self.facts.task_id, self.facts.context_id, now, self.clock.new_id)
+        update = tool_calls.update(call.facts, phase, detail, self.facts.rendering, place)
+        if update is not None:
+            self._out.append(Publish(update))
 
     # --- the end
 

@@ -6,14 +6,13 @@ but for the scopes of what it requires. Cards are for everybody: they say how to
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from gateway import tool_calls
 from gateway.agents import Agent, Agents
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.reply import Headers, Reply
@@ -27,13 +26,8 @@ from gateway.model import (
     AgentSkill,
     Json,
 )
+from gateway.tool_showing import Showing, announced
 from gateway.wire import v1_0
-
-TOOL_CALLS = AgentExtension(
-    uri=tool_calls.URI,
-    description="Tool calls and their results as updates of the task.",
-    params={"exposure": "full", "approvals": False, "clientTools": False},
-)
 
 API_KEY_SCHEMES: dict[str, Json] = {
     "bearer": {
@@ -70,6 +64,13 @@ class CardSettings:
     tenant: str | None = None
     api_keys: bool = False
     push_notifications: bool = False
+    tool_calls: Showing = field(default_factory=Showing)
+    approvals: bool = False
+
+
+def _tool_calls(settings: CardSettings) -> tuple[AgentExtension, ...]:
+    """Any caller may bring tools of its own; whether it is asked for approvals is the agent's matter."""
+    return announced(settings.tool_calls, approvals=settings.approvals, client_tools=True)
 
 
 def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
@@ -89,7 +90,7 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=settings.push_notifications,
-            extensions=(TOOL_CALLS, *settings.extensions),
+            extensions=(*_tool_calls(settings), *settings.extensions) or None,
             extended_agent_card=False,
         ),
         default_input_modes=settings.input_modes,

@@ -177,6 +177,7 @@ class Front:
             agent=agent,
             caller=incoming.caller,
             extensions=frozenset(active),
+            named=frozenset(requested),
             idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
             last_event_id=incoming.parameters.last_event_id(),
             version=dialect.version,

@@ -3,19 +3,20 @@ so that neither holds up the other; what breaks ends a message, not the conversa
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gateway.cli.answering import Answering, Question, declaring, question
 from gateway.cli.background import Background
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import stop, told_plainly
 from gateway.cli.lines import Lines
 from gateway.cli.message import compose, file_part
-from gateway.cli.parameters import Output
+from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
 from gateway.cli.talking import goes_on
 from gateway.cli.terminal import Screen, json_text
@@ -40,13 +41,13 @@ A line is a message. Lines that begin with / are for the chat itself:
 A message that begins with / is written with two: //etc/hosts is a file."""
 
 
-def talk_on(there: Reach, context: str | None, output: Output) -> int:
-    """Raises: Stop."""
+def talk_on(there: Reach, context: str | None, output: Output, tools: Mapping[str, Sequence[str]] | None = None) -> int:
+    """`tools` run on this machine, by their names. Raises: Stop."""
     screen = Screen(sys.stdout, sys.stderr)
-    chat = Chat(there, screen, context, output)
+    chat = Chat(there, screen, context, output, tools or {})
     # The lines outlast the loop, which wakes them.
     with told_plainly(), Lines(sys.stdin, sys.stdout, sys.stderr) as lines, Background(chat.opened) as background:
-        prompter = _Prompter(chat, lines, background, screen)
+        prompter = _Prompter(chat, lines, background, screen, tools or {})
         try:
             prompter.run()
         except KeyboardInterrupt:
@@ -65,9 +66,19 @@ def talk_on(there: Reach, context: str | None, output: Output) -> int:
 class Chat:
     """The conversation with the agent."""
 
-    def __init__(self, there: Reach, screen: Screen, context: str | None, output: Output) -> None:
+    def __init__(
+        self,
+        there: Reach,
+        screen: Screen,
+        context: str | None,
+        output: Output,
+        tools: Mapping[str, Sequence[str]],
+    ) -> None:
         self.standing = Standing(context=context)
+        self.asked: Question | None = None
+        """What the task waits for, as far as it can be answered here."""
         self.output = output
+        self._tools = tools
         self._there = there
         self._screen = screen
         self._view = TextView(screen)
@@ -97,7 +108,8 @@ class Chat:
             self._view = TextView(self._screen)
         else:
             self._view.go_on()
-        message = compose(parts, context=before.context, task=task)
+        message = declaring(compose(parts, context=before.context, task=task), self._tools)
+        self.asked = None
         self.standing = Standing(context=before.context, task=task)
         event: Json = None
         try:
@@ -132,6 +144,8 @@ class Chat:
             self._screen.note("connected again")
         self._lost = False
         self.standing.note(event)
+        asked = question(event)
+        self.asked = self.asked if asked is None else asked
         match self.output:
             case Output.text:
                 self._view.receive(event)
@@ -148,10 +162,13 @@ class Chat:
             task = standing.task
             result = last if standing.replied or task is None else {"task": await self._client.get_task(task)}
             self._screen.line(json_text(result, indent=2))
-        if standing.state in WAITING:
-            self._screen.note(f"({standing.word}: the next line goes to the same task)")
+        if standing.state in WAITING and not self.asked:
+            self.tell_waiting()
         elif standing.state == "TASK_STATE_CANCELED":
             self._screen.note("(canceled)")
+
+    def tell_waiting(self) -> None:
+        self._screen.note(f"({self.standing.word}: the next line goes to the same task)")
 
     async def cancel(self) -> None:
         """Cancels the task that runs or waits, as soon as the agent has named it. What goes wrong is told here."""
@@ -174,7 +191,7 @@ class Chat:
             self._screen.note(f"({standing.word})")
 
     def begin_anew(self) -> None:
-        self.standing = Standing()
+        self.standing, self.asked = Standing(), None
         self._screen.note("(a new conversation)")
 
     def farewell(self) -> Iterator[str]:
@@ -198,8 +215,16 @@ class Chat:
 
 
 class _Prompter:
-    def __init__(self, chat: Chat, lines: Lines, background: Background, screen: Screen) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        lines: Lines,
+        background: Background,
+        screen: Screen,
+        tools: Mapping[str, Sequence[str]],
+    ) -> None:
         self._chat = chat
+        self._answering = Answering(Approve.ask, tools, self._answer, screen)
         self._lines = lines
         self._background = background
         self._screen = screen
@@ -277,11 +302,27 @@ class _Prompter:
             return
         parts: list[Json] = [{"text": text}] if text.strip() else []
         files, self._files = self._files, []
-        turn = self._background.start(self._chat.say([*parts, *files]))
+        self._send([*parts, *files], files)
+        while (answer := self._answering.parts(self._chat.asked)) is not None:
+            self._send(answer, [])
+        if self._chat.asked:
+            self._chat.tell_waiting()
+
+    def _answer(self, prompt: str) -> str | None:
+        """A line that begins with / is for the chat: what is asked is left open."""
+        line = self._lines.fresh(prompt)
+        if line is not None and line.startswith("/"):
+            self._lines.again(line)
+            return None
+        return line
+
+    def _send(self, parts: list[Json], files: list[Json]) -> None:
+        turn = self._background.start(self._chat.say(parts))
         self._wait_for(turn)
         try:
             turn.result()
         except ClientError as error:
+            self._chat.asked = None
             reason = stop(error)
             dropped = ["The files did not arrive; attach them again: /file PATH"] if files else []
             self._complain(Stop(reason.code, "\n".join([reason.text, *self._chat.left_behind(), *dropped])))

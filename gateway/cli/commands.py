@@ -13,6 +13,7 @@ from gateway.cli.parameters import (
     Agent,
     AgentOrUrl,
     ApiKey,
+    Approval,
     Binding,
     Context,
     Data,
@@ -24,6 +25,7 @@ from gateway.cli.parameters import (
     Task,
     Text,
     Timeout,
+    Tools,
     Url,
     examples,
 )
@@ -245,17 +247,22 @@ def stream(
     idempotency_key: Key = None,
     output: Format = Output.text,
     timeout: Timeout = None,
+    approve: Approval = None,
+    tools: Tools = None,
 ) -> int:
     """Send a message and watch the answer come.
 
     The answer goes to standard output, tool calls and progress to standard error. A connection that drops is taken up
-    again where it stopped; Ctrl-C leaves the task running. Exit codes: as for send.
+    again where it stopped; Ctrl-C leaves the task running. A tool call that needs a yes is asked about. Exit codes: as for
+    send.
     """
+    from gateway.cli.answering import read_tools
     from gateway.cli.reaching import reach
     from gateway.cli.talking import Order, talk
 
     there = reach(agent, url, binding, headers, key)
-    return talk(Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout))
+    order = Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout)
+    return talk(order, approve, read_tools(tools or ()))
 
 
 def version() -> None:
@@ -302,6 +309,7 @@ _COMMANDS = (
             "a2a-gateway stream 'What is the weather?'",
             "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
             "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
+            "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
         ),
     ),
     (

@@ -6,6 +6,7 @@ import select
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -53,6 +54,29 @@ class Lines:
         if self.typed:
             self._err.write("\n")
         return None
+
+    def fresh(self, prompt: str) -> str | None:
+        """As `next`, but what a person has typed before this prompt came is no answer to it. Raises: KeyboardInterrupt.
+
+        Lines that were read already stay for later; what the terminal still holds is dropped.
+        """
+        if not self.typed:
+            return self.next(prompt)
+        before = list(self._ahead)
+        self._ahead.clear()
+        self._part = b""
+        with suppress(ImportError):  # only some systems have terminals of this kind
+            import termios
+
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        try:
+            return self.next(prompt)
+        finally:
+            self._ahead.extendleft(reversed(before))
+
+    def again(self, line: str) -> None:
+        """The line that was just read is the next one once more."""
+        self._ahead.appendleft(line)
 
     def until(self, done: Future[Any], urgent: Callable[[str], bool]) -> None:
         """Returns when `done` is. Lines that come meanwhile are kept, but for those that `urgent` takes at once.

@@ -20,6 +20,12 @@ class BindingChoice(StrEnum):
     rest = "rest"
 
 
+class Approve(StrEnum):
+    ask = "ask"
+    yes = "yes"
+    no = "no"
+
+
 def _agents_there(ctx: typer.Context, incomplete: str) -> list[str]:
     from gateway.cli.completing import agent_names
 
@@ -81,6 +87,24 @@ Format = Annotated[
 ]
 Timeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", min=0.001, help="Stop waiting after so long; the task goes on.")
+]
+Approval = Annotated[
+    Approve | None,
+    typer.Option(
+        "--approve",
+        metavar="ask|yes|no",
+        show_default="ask on a terminal",
+        help="What becomes of tool calls that need a yes.",
+    ),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool",
+        metavar="NAME=COMMAND",
+        help="A tool that the agent may use on this machine; may be repeated. "
+        "It gets its arguments as JSON on standard input; what it prints is the result.",
+    ),
 ]
 AgentOrUrl = Annotated[
     str | None,

@@ -13,6 +13,7 @@ from gateway.cli.terminal import program
 from gateway.client import Client, Retry
 from gateway.client_discovery import Binding, Endpoint, discover
 from gateway.client_wire import Unreachable, open_http
+from gateway.tool_calls import URI as TOOL_CALLS
 
 _BINDINGS = {BindingChoice.jsonrpc: Binding.JSONRPC, BindingChoice.rest: Binding.REST}
 
@@ -76,8 +77,9 @@ def reach(
 async def connected(
     there: Reach, retry: Retry | None = None, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> AsyncIterator[Client]:
-    """A client of that agent. Raises: ClientError."""
-    async with open_http(there.url, there.sent) as http:
+    """A client of that agent, which is asked for tool calls. Raises: ClientError."""
+    asked = {} if any(name.lower() == "a2a-extensions" for name in there.headers) else {"A2A-Extensions": TOOL_CALLS}
+    async with open_http(there.url, asked | there.sent) as http:
         binding = None if there.binding is None else _BINDINGS[there.binding]
         endpoint = await discover(http, there.url, there.agent, binding)
         try:

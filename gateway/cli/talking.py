@@ -4,16 +4,18 @@ connection or patience never stops it, and the user is told how to find it again
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gateway.cli.answering import Answering, Ask, Question, approving, declaring, question
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import stop
-from gateway.cli.message import build_message
-from gateway.cli.parameters import Output
+from gateway.cli.lines import Lines
+from gateway.cli.message import build_message, compose
+from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
 from gateway.cli.terminal import Screen, json_text, program
 from gateway.cli.view import Standing, TextView
@@ -39,12 +41,15 @@ class Order:
     timeout: float | None
 
 
-def talk(order: Order) -> int:
-    """Raises: Stop."""
+def talk(order: Order, approve: Approve | None = None, tools: Mapping[str, Sequence[str]] | None = None) -> int:
+    """`approve` None: a person is asked, if there is one. Raises: Stop."""
     message = build_message(order.text, files=order.files, data=order.data, context=order.context, task=order.task)
-    talking = _Talk(order, message, Screen(sys.stdout, sys.stderr))
+    tools = tools or {}
+    talking = _Talk(order, declaring(message, tools), Screen(sys.stdout, sys.stderr))
     try:
         asyncio.run(talking.perform())
+        if talking.asked and order.command == "stream":
+            _answer(talking, approve, tools)
     except KeyboardInterrupt:
         talking.leave("interrupted")
         return ExitCode.INTERRUPTED
@@ -61,15 +66,40 @@ def talk(order: Order) -> int:
     return talking.end()
 
 
+def _answer(talking: "_Talk", approve: Approve | None, tools: Mapping[str, Sequence[str]]) -> None:
+    """As long as the task waits for what can be answered here. The loop has ended meanwhile: a prompt holds up nothing.
+
+    Raises: ClientError, TimeoutError, KeyboardInterrupt.
+    """
+    with ExitStack() as stack:
+        ask: Ask = _nobody
+        if approve is None and sys.stdin.isatty():
+            approve = Approve.ask
+        if approve is Approve.ask:
+            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).fresh
+        answering = Answering(approve, tools, ask, talking.screen)
+        talking.pause()
+        while (parts := answering.parts(talking.asked)) is not None:
+            asyncio.run(talking.go_on(declaring({}, tools), parts))
+            talking.pause()
+
+
+def _nobody(_: str) -> None:
+    return None
+
+
 class _Talk:
     def __init__(self, order: Order, message: dict[str, Json], screen: Screen) -> None:
         self.screen = screen
         self.standing = Standing(context=order.context, task=order.task)
         self._order = order
+        self._idempotency_key = order.idempotency_key
         self._message = message
         self._sent = False
         self.heard = False
         """Has the agent taken the message?"""
+        self.asked: Question | None = None
+        """What the task waits for, as far as it can be answered here."""
         self._view = TextView(screen)
 
     async def perform(self) -> None:
@@ -81,6 +111,20 @@ class _Talk:
                 self._view.skip(await client.get_task(order.task))
             await (self._send(client) if order.command == "send" else self._stream(client))
 
+    def pause(self) -> None:
+        """What the agent asks is shown before it is answered."""
+        if self._order.output is Output.text and self.asked:
+            self._view.finish()
+            self._view.go_on()
+
+    async def go_on(self, declared: dict[str, Json], parts: list[Json]) -> None:
+        """Sends what the task waits for. Raises: ClientError, TimeoutError."""
+        standing = self.standing
+        self._message = declared | compose(parts, context=standing.context, task=standing.task)
+        self._idempotency_key = None
+        async with asyncio.timeout(self._order.timeout), connected(self._order.there) as client:
+            await self._stream(client)
+
     # --- send
 
     async def _send(self, client: Client) -> None:
@@ -88,7 +132,7 @@ class _Talk:
         if self._order.task is None:
             # The id of a new task is needed at once, to wait for it whatever happens to this connection.
             request["configuration"] = {"returnImmediately": True}
-        result = await client.send(request, self._order.idempotency_key)
+        result = await client.send(request, self._idempotency_key)
         self._note(result)
         task = text_at(result, "task", "id")
         if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
@@ -105,7 +149,7 @@ class _Talk:
         if not client.endpoint.streaming:
             raise Stop(ExitCode.USAGE, "this agent does not stream, as its card says; use send instead of stream")
         event: Json = None
-        async with aclosing(client.stream({"message": self._message}, self._order.idempotency_key)) as events:
+        async with aclosing(client.stream({"message": self._message}, self._idempotency_key)) as events:
             async for event in events:
                 self._note(event)
                 self._receive(event)
@@ -116,6 +160,8 @@ class _Talk:
     def _note(self, event: Json) -> None:
         self.heard = True
         self.standing.note(event)
+        asked = question(event)
+        self.asked = self.asked if asked is None else asked
 
     def _receive(self, event: Json) -> None:
         match self._order.output:
@@ -151,6 +197,9 @@ class _Talk:
     def _next(self) -> str:
         order, standing = self._order, self.standing
         words = [order.command, *order.there.words]
+        if self.asked and self.asked.approvals and standing.task:
+            answer = json_text(approving(self.asked.approvals, approved=True))
+            return f"{program()} {shlex.join([*words, '--task', standing.task, '--data', answer, ''])}"
         if standing.state in WAITING and standing.task:
             words += ["--task", standing.task]
         elif standing.context:

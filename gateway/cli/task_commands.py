@@ -18,6 +18,7 @@ from gateway.cli.parameters import (
     Format,
     Headers,
     Output,
+    Tools,
     Url,
     examples,
 )
@@ -69,6 +70,7 @@ def chat(
     headers: Headers = None,
     key: ApiKey = None,
     output: Format = Output.text,
+    tools: Tools = None,
 ) -> int:
     """Talk with an agent: a line is a message.
 
@@ -81,13 +83,16 @@ def chat(
       /help        list them
       /quit        end; as does Ctrl-D
 
+    A tool call that needs a yes is asked about: y allows it, anything else does not.
+
     Ctrl-C cancels the task while an answer comes, and ends the chat otherwise. A connection that drops is taken up again
     where it stopped, also when the gateway starts anew.
     """
+    from gateway.cli.answering import read_tools
     from gateway.cli.chatting import talk_on
     from gateway.cli.reaching import reach
 
-    return talk_on(reach(agent, url, binding, headers, key), context, output)
+    return talk_on(reach(agent, url, binding, headers, key), context, output, read_tools(tools or ()))
 
 
 def list_tasks(

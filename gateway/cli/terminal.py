@@ -65,10 +65,12 @@ class Screen:
         self._shared = out.isatty() and err.isatty()
         self._dims = err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._mid_line = False
+        self._last_about: str | None = None
 
     def answer(self, text: str) -> None:
         """Text of the answer, as it comes."""
         if text:
+            self._last_about = None
             self._out.write(visible(text))
             self._out.flush()
             self._mid_line = not text.endswith("\n")
@@ -80,22 +82,28 @@ class Screen:
     def line(self, text: str) -> None:
         """A line of standard output of its own. The text is safe already."""
         self.end_line()
+        self._last_about = None
         self._out.write(f"{text}\n")
         self._out.flush()
 
-    def note(self, text: str) -> None:
-        """A line beside the answer, in short."""
-        self._beside(one_line(text))
+    def note(self, text: str, *, about: str | None = None) -> None:
+        """A line beside the answer, in short. On a terminal it takes the place of a last line about the same thing."""
+        line = one_line(text)
+        self._beside(line, again=self._dims and about is not None and about == self._last_about)
+        # What takes two rows cannot be replaced by going up one.
+        self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
 
-    def _beside(self, line: str) -> None:
+    def _beside(self, line: str, *, again: bool) -> None:
         if self._shared:
             self.end_line()
-        self._err.write(f"\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
+        up = "\x1b[1A\x1b[2K" if again else ""
+        self._err.write(f"{up}\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
         self._err.flush()
 
     def tell(self, text: str) -> None:
         """Lines on standard error, whole."""
         if self._shared:
             self.end_line()
+        self._last_about = None
         self._err.write(f"{visible(text)}\n")
         self._err.flush()

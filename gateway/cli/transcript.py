@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gateway.cli.terminal import json_text, visible
-from gateway.cli.view import described, described_file, is_text, tool_call
+from gateway.cli.tool_lines import tool_call
+from gateway.cli.view import described, described_file, is_text
 from gateway.client_wire import at, objects, text_at
 
 Json = Any

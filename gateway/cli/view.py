@@ -6,7 +6,9 @@ from typing import Any
 
 from gateway.cli.exits import OF_STATE, ExitCode
 from gateway.cli.terminal import Screen, json_text
+from gateway.cli.tool_lines import about, call_line, moment_line, tool_call
 from gateway.client_wire import at, objects, text_at
+from gateway.tool_calls import URI
 
 Json = Any
 
@@ -123,7 +125,7 @@ class TextView:
         name = text_at(message, "messageId")
         if name is None or name not in self._messages:
             for part in objects(message, "parts"):
-                self.screen.note(described(part))
+                self._beside(part)
         if name is not None:
             self._messages.add(name)
 
@@ -161,6 +163,9 @@ class TextView:
 
     def _status_update(self, update: Json) -> None:
         status = at(update, "status")
+        moment = moment_line(at(update, "metadata", URI))
+        if moment is not None:
+            self.screen.note(moment, about=text_at(update, "metadata", URI, "callId"))
         if text_at(status, "state") not in OF_STATE:
             if self._final is not None and self._final.text:
                 self.screen.note(f"... {self._final.text}")
@@ -178,10 +183,13 @@ class TextView:
 
     # --- parts
 
+    def _beside(self, part: Json) -> None:
+        self.screen.note(described(part), about=about(part))
+
     def _show(self, parts: Iterable[Json]) -> None:
         for part in parts:
             if tool_call(part):
-                self.screen.note(described(part))
+                self._beside(part)
             elif is_text(part):
                 self._spoken = True
                 self.screen.answer(part["text"])
@@ -195,21 +203,11 @@ class TextView:
 
 def described(part: Json) -> str:
     """A part that is no text of the answer, as a line."""
-    data = at(part, "data")
-    match tool_call(part):
-        case "function_call":
-            return f"tool: {at(data, 'name')} {json_text(at(data, 'args'))}"
-        case "function_response":
-            response = at(data, "response")
-            failure = at(response, "error")
-            said = "gave" if failure is None else "failed:"
-            return f"tool: {at(data, 'name')} {said} {json_text(failure or response)}"
-        case _ if is_text(part):
-            return f"... {part['text']}"
-        case _ if "data" in part:
-            return f"... {json_text(data)}"
-        case _:
-            return f"... {described_file(part)}"
+    if tool_call(part):
+        return call_line(part)
+    if is_text(part):
+        return f"... {part['text']}"
+    return f"... {json_text(part['data'])}" if "data" in part else f"... {described_file(part)}"
 
 
 def _id(artifact: Json) -> str:
@@ -223,13 +221,6 @@ def _by_agent(task: Json) -> list[dict[str, Json]]:
 
 def is_text(part: Json) -> bool:
     return isinstance(at(part, "text"), str)
-
-
-def tool_call(part: Json) -> str | None:
-    """`function_call`, `function_response`, or None for anything but a tool call. Source: the tool-calls/v1 extension."""
-    metadata = at(part, "metadata")
-    kind = at(metadata, "adk_type") or at(metadata, "type")
-    return kind if kind in ("function_call", "function_response") else None
 
 
 def _shown(parts: list[dict[str, Json]]) -> _Shown:

@@ -1,6 +1,7 @@
 """The gateway without HTTP: a real ledger on a file, the runner and the operations, and a clock that tests turn."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -36,9 +37,11 @@ from gateway.model import (
 from gateway.operations import Operations
 from gateway.ports import Ledger
 from gateway.runner import LeaseTimes, Pace, Runner
+from gateway.tool_calls import URI
 from gateway.toolset import Toolset
 from storage.ledger import factory
 from tests.gateway.scripted import Pause, ScriptedAdapter
+from tests.tool_call_vectors import faults
 
 START = 1_795_168_800_000
 CORRELATION_ID = "c0ffee"
@@ -330,6 +333,7 @@ async def running_core(
             yield Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
         finally:
             ledger.let_go()
+        assert unsound_tool_calls(path) == []
 
 
 # --- the database, through a connection of its own ---------------------------------------------------------------------
@@ -346,6 +350,12 @@ def logged(path: Path, task: str) -> list[Frame]:
     return [
         (number, line.encode()) for first, payload in found for number, line in enumerate(payload.split("\n"), first)
     ]
+
+
+def unsound_tool_calls(path: Path) -> list[str]:
+    """Whatever a test is about: all that was told of tool calls fits the schema that we ship."""
+    payloads = query(path, "SELECT payload FROM event WHERE payload LIKE ?", f"%{URI}%")
+    return [fault for (payload,) in payloads for line in payload.split("\n") for fault in faults(json.loads(line))]
 
 
 # --- what came out ----------------------------------------------------------------------------------------------------

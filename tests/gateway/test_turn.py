@@ -53,6 +53,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.redaction import json_path
 from gateway.tools import ToolPolicy
 from gateway.turn import REASONING_URI, Turn, TurnFacts
 from gateway.turn_commands import (
@@ -259,13 +260,15 @@ def test_items_are_kept_in_the_order_in_which_they_came() -> None:
 # --- tool calls of the backend ---
 
 
-def facts(phase: str, *, call: str = "call_id-1", name: str = "add", index: int = 0, **more: Json) -> dict[str, Json]:
-    found = tool_calls.CallFacts(call, name, 0, index, "backend", more.pop("server", None), NOW)
-    return {tool_calls.URI: tool_calls.metadata(found, phase, **more)}
+def shows(phase: str, detail: Json = None, *, message: str = "", server: str | None = None) -> Publish:
+    call = tool_calls.CallFacts("call_id-1", "add", 0, 0, "backend", server, NOW)
+    place = tool_calls.Place("t", "c", NOW, lambda: message)
+    update = tool_calls.update(call, tool_calls.Phase(phase), detail, tool_calls.Rendering(), place)
+    assert update is not None
+    return Publish(update)
 
 
 def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
-    call = tool_calls.CallFacts("call_id-1", "add", 0, 0, "backend", None, NOW)
     commands = play(
         turn(),
         ToolCallAnnounced("c", "add"),
@@ -277,12 +280,12 @@ def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
         DONE,
     )
     assert commands == [
-        tells(metadata=facts("args-delta", delta="")),
-        tells(metadata=facts("args-delta", delta='{"a"')),
-        tells(metadata=facts("args-delta", delta=":1}")),
-        tells(agent("id-2", tool_calls.requested(call, '{"a":1}'))),
-        tells(metadata=facts("executing")),
-        tells(agent("id-3", tool_calls.answered(call, "3", "succeeded"))),
+        shows("args-delta", ""),
+        shows("args-delta", '{"a"'),
+        shows("args-delta", ":1}"),
+        shows("requested", '{"a":1}', message="id-2"),
+        shows("executing"),
+        shows("succeeded", "3", message="id-3"),
         answers(Part(text="three"), append=False, artifact="id-4"),
         CloseCall(
             None,
@@ -316,9 +319,28 @@ def test_the_server_is_told_from_when_it_is_known() -> None:
         turn(), ToolCallAnnounced("c", "add"), ToolCallReady("c", "add", "{}", handled=True, server="mcp:sums")
     )
     assert isinstance(announced, Publish)
-    assert announced == tells(metadata=facts("args-delta", delta=""))
-    call = tool_calls.CallFacts("call_id-1", "add", 0, 0, "backend", "mcp:sums", NOW)
-    assert ready == tells(agent("id-2", tool_calls.requested(call, "{}")))
+    assert announced == shows("args-delta", "")
+    assert ready == shows("requested", "{}", message="id-2", server="mcp:sums")
+
+
+def test_a_caller_who_is_shown_no_tool_calls_gets_none_and_the_ledger_all() -> None:
+    hidden = turn(rendering=tool_calls.Rendering(exposure="none"))
+    commands = play(hidden, ToolCallAnnounced("c", "add"), CALL, ToolResultReady("c", "3"), TextDelta("three"), DONE)
+    assert [command for command in commands if isinstance(command, Publish)] == [
+        answers(Part(text="three"), append=False, artifact="id-2")
+    ]
+    assert kept(commands) == [CallItem("c", "add", '{"a":1}'), OutputItem("c", "3"), text("three")]
+    assert closed(commands).tool_calls == (
+        NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", "completed", "3"),
+    )
+
+
+def test_what_is_masked_on_the_wire_is_whole_in_the_ledger() -> None:
+    masked = turn(rendering=tool_calls.Rendering(redact=(json_path("$.args.a"), json_path("$.response.result"))))
+    commands = play(masked, CALL, ToolResultReady("c", "3"), DONE)
+    assert "[redacted]" in str(commands[0])
+    assert "[redacted]" in str(commands[2])
+    assert kept(commands) == [CallItem("c", "add", '{"a":1}'), OutputItem("c", "3")]
 
 
 def test_a_tool_that_failed_is_told_so_and_its_words_are_kept_as_the_outcome() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.bindings.card import TOOL_CALLS
 from gateway.model import AgentExtension
+from gateway.tool_calls import URI as TOOL_CALLS
 from tests.interaction import asgi
 from tests.interaction.harness import NEEDED, SEND, Binding, Gateway, Refusal, agent, invalid_params
 
@@ -60,20 +60,20 @@ async def test_the_header_wins_over_the_request_parameter(gateway: Gateway) -> N
 
 
 async def test_a_declared_extension_is_activated_and_named_in_the_answer(gateway: Gateway) -> None:
-    answer = await gateway.ask("SendMessage", SEND, a2a_extensions=f"https://unknown.example, {TOOL_CALLS.uri}")
+    answer = await gateway.ask("SendMessage", SEND, a2a_extensions=f"https://unknown.example, {TOOL_CALLS}")
 
-    assert answer.header("a2a-extensions") == TOOL_CALLS.uri
-    assert gateway.operations.calls[0][1].extensions == {TOOL_CALLS.uri}
+    assert answer.header("a2a-extensions") == TOOL_CALLS
+    assert gateway.operations.calls[0][1].extensions == {TOOL_CALLS}
 
 
 async def test_extensions_of_several_headers_count_together(binding: Binding) -> None:
     gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED),)))
     exchange = binding.ask("SendMessage", SEND)
-    headers = [*gateway.headers({}), ("A2A-Extensions", TOOL_CALLS.uri), ("A2A-Extensions", f",{NEEDED},{NEEDED}")]
+    headers = [*gateway.headers({}), ("A2A-Extensions", TOOL_CALLS), ("A2A-Extensions", f",{NEEDED},{NEEDED}")]
 
     answer = await asgi.request(gateway.app, exchange.method, exchange.target, headers, exchange.body)
 
-    assert answer.header("a2a-extensions") == f"{TOOL_CALLS.uri}, {NEEDED}"
+    assert answer.header("a2a-extensions") == f"{TOOL_CALLS}, {NEEDED}"
 
 
 async def test_unknown_extensions_are_ignored(gateway: Gateway) -> None:

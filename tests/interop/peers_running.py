@@ -3,6 +3,8 @@
 `.ci/peers.sh` installs them. A test that wants an absent peer skips, or fails where A2A_GATEWAY_REQUIRE_PEERS is 1.
 """
 
+import asyncio
+import json
 import os
 import shutil
 import signal
@@ -140,6 +142,49 @@ def mcp_everything() -> tuple[str, str]:
 
 def _node() -> str:
     return shutil.which("node") or _absent("node, which peers run on, is not on PATH")
+
+
+async def google_adk(directory: Path, card_url: str, *texts: str, streaming: bool = True) -> list[dict[str, Any]]:
+    """What Google ADK makes of one agent: each event of its runner, then each that its session remembers."""
+    program = _installed("adk", "venv/adk/bin/python")
+    script = _SOURCES / "adk" / "client.py"
+    # A key of no worth: with none at all it looks for a cloud project.
+    environment = {"GOOGLE_API_KEY": "unused", "OTEL_SDK_DISABLED": "true", "PYTHONWARNINGS": "ignore"}
+    whole = [] if streaming else ["--whole"]
+    return await _told([program, script, *whole, card_url, *texts], directory, environment)
+
+
+async def ag_ui(directory: Path, agent_url: str, text: str) -> list[dict[str, Any]]:
+    """What @ag-ui/a2a makes of one agent behind our example of a client: each `event`, and at last `newMessages`."""
+    node = shutil.which("node")
+    packages = _installed("agui", "agui/node_modules/@ag-ui/a2a").parents[2]
+    if node is None:
+        _absent("node, which agui runs on, is not on PATH")
+    bridge = _PROJECT / "examples" / "ag-ui" / "a2a_client.mjs"
+    return await _told([node, _SOURCES / "agui" / "client.mjs", packages, bridge, agent_url, text], directory, {})
+
+
+async def _told(command: list[object], directory: Path, environment: dict[str, str]) -> list[dict[str, Any]]:
+    """The JSON lines that a client prints until it ends."""
+    process = await asyncio.create_subprocess_exec(
+        *(str(word) for word in command),
+        cwd=directory,
+        env={"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)} | environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_READY_WITHIN_SECONDS):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        tail = "\n".join(err.decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        pytest.fail(f"the client ended with {process.returncode}:\n{tail}", pytrace=False)
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def _installed(name: str, path: str) -> Path:

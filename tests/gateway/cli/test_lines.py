@@ -165,6 +165,41 @@ def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[i
     assert lines.next("> ") == "two"
 
 
+class Typist(io.StringIO):
+    """Types a line as soon as something is shown."""
+
+    def __init__(self, screen: int) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def write(self, text: str) -> int:
+        os.write(self._screen, b"no\n")
+        return super().write(text)
+
+
+def test_what_was_typed_before_a_question_came_is_no_answer_to_it() -> None:
+    screen, inside = pty.openpty()
+    done: Future[None] = Future()
+
+    def ahead(line: str) -> bool:
+        done.set_result(None)
+        return False
+
+    with os.fdopen(inside) as stream, Lines(stream, io.StringIO(), Typist(screen)) as lines:
+        os.write(screen, b"yes\n")
+        lines.until(done, ahead)
+        os.write(screen, b"yes, unread\n")
+        assert lines.fresh("allow? ") == "no"
+        lines.again("no")
+        assert [lines.next("> ") for _ in range(2)] == ["no", "yes"]
+    os.close(screen)
+
+
+def test_in_a_pipe_the_next_line_is_the_answer(pipe: Pipe) -> None:
+    pipe.write(b"yes\n")
+    assert pipe.lines.fresh("allow? ") == "yes"
+
+
 def test_a_person_ends_with_ctrl_d(person: tuple[int, Lines, io.StringIO]) -> None:
     screen, lines, err = person
     os.write(screen, b"\x04")

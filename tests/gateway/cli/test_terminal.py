@@ -65,6 +65,35 @@ def test_on_one_terminal_a_note_begins_on_a_line_of_its_own_and_is_dim(monkeypat
     assert (out.getvalue(), err.getvalue()) == ("Hel\n", "\x1b[2mtool: x\x1b[0m\n")
 
 
+def test_on_a_terminal_a_note_takes_the_place_of_the_last_one_about_the_same_thing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    err = Terminal()
+    screen = Screen(io.StringIO(), err)
+    for text, about in (("1 of 2", "a"), ("2 of 2", "a"), ("other", "b"), ("one", None), ("two", None)):
+        screen.note(text, about=about)
+    assert err.getvalue() == "".join(
+        f"{up}\x1b[2m{text}\x1b[0m\n"
+        for up, text in (("", "1 of 2"), ("\x1b[1A\x1b[2K", "2 of 2"), ("", "other"), ("", "one"), ("", "two"))
+    )
+
+
+def test_a_note_is_not_replaced_over_other_words_nor_where_it_has_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    err = Terminal()
+    screen = Screen(Terminal(), err)
+    screen.note("1 of 2", about="a")
+    screen.answer("Hel")
+    screen.note("2 of 2 and longer than a row", about="a")
+    screen.note("done", about="a")
+    assert "\x1b[1A" not in err.getvalue()
+
+
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)

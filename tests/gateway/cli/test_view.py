@@ -7,6 +7,7 @@ import pytest
 
 from gateway.cli.terminal import Screen
 from gateway.cli.view import Standing, TextView
+from gateway.tool_calls import URI
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
     FAILED,
@@ -59,6 +60,13 @@ def test_tool_calls_and_progress_are_lines_beside_the_answer() -> None:
         '... {"step":1}',
         "... file: image/png https://x/y.png",
     ]
+
+
+def test_what_a_tool_says_of_its_progress_is_a_line() -> None:
+    told = {"phase": "progress", "callId": "call_1", "name": "lookup", "text": "2 of 3"}
+    event = status(WORKING)
+    event["statusUpdate"]["metadata"] = {URI: told}
+    assert seen(event) == ("", "tool: lookup ... 2 of 3\n")
 
 
 def test_a_tool_call_in_an_artifact_is_no_part_of_the_answer() -> None:

@@ -1,0 +1,174 @@
+"""What an agent's task waits for, answered: calls that need a yes, and tools that run on this machine.
+
+Law: only a person's yes is a yes, or that of who started the command with `--approve yes`; only the commands that were
+named run, and what an agent says reaches them on their standard input alone.
+"""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.parameters import Approve
+from gateway.cli.terminal import Screen, json_text, one_line
+from gateway.cli.tool_lines import tool_call
+from gateway.client_wire import at, objects, text_at
+from gateway.tool_calls import URI
+
+Json = Any
+Ask = Callable[[str], str | None]
+"""Shows a prompt and gives the line that was typed, None where nobody answers (any more)."""
+
+_YES = {"y", "yes"}
+_WORDS = 2000
+"""Characters of what a command said to standard error that the agent is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`approvals` need a yes, `calls` are to be run here; each is `{id, name, args}`."""
+
+    approvals: tuple[Json, ...]
+    calls: tuple[Json, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.approvals or self.calls)
+
+
+def question(event: Json) -> Question | None:
+    """What this StreamResponse (or SendMessageResponse) says about what the task waits for, None where it says nothing.
+
+    Empty: it has gone on, or waits for words. Source: the tool-calls/v1 extension.
+    """
+    status = at(event, "task", "status") or at(event, "statusUpdate", "status")
+    if text_at(status, "state") is None:
+        return None
+    if text_at(status, "state") != "TASK_STATE_INPUT_REQUIRED":
+        return Question((), ())
+    message = at(status, "message")
+    asked = objects(at(message, "metadata", URI, "approval"), "tools")
+    calls = (part["data"] for part in objects(message, "parts") if _is_ours(part))
+    return Question(tuple(tool for tool in asked if text_at(tool, "id")), tuple(calls))
+
+
+def _is_ours(part: Json) -> bool:
+    named = text_at(part, "data", "id") and text_at(part, "data", "name")
+    return bool(named) and tool_call(part) == "function_call" and at(part, "metadata", URI, "origin") == "client"
+
+
+def read_tools(given: Sequence[str]) -> dict[str, list[str]]:
+    """Commands by the names of tools, from `NAME=COMMAND`. Raises: Stop (2)."""
+    tools: dict[str, list[str]] = {}
+    for tool in given:
+        name, _, command = tool.partition("=")
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise Stop(ExitCode.USAGE, f"--tool {name}: {error}") from error
+        if not words or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii() or len(name) > 64:
+            raise Stop(ExitCode.USAGE, f"--tool must look like 'clock=date -u', not {tool!r}")
+        if name in tools:
+            raise Stop(ExitCode.USAGE, f"--tool {name!r} is given twice")
+        tools[name] = words
+    return tools
+
+
+def declaring(message: dict[str, Json], tools: Mapping[str, Sequence[str]]) -> dict[str, Json]:
+    """The message with the tools that run here."""
+    if not tools:
+        return message
+    listed = [
+        {"name": name, "description": f"Runs {Path(command[0]).name} on the user's machine."}
+        for name, command in tools.items()
+    ]
+    return {**message, "metadata": {**(message.get("metadata") or {}), URI: {"tools": listed}}}
+
+
+def approving(asked: Sequence[Json], *, approved: bool) -> Json:
+    """The data that decides all of these calls alike."""
+    return {"approvals": [{"id": tool["id"], "approved": approved} for tool in asked]}
+
+
+class Answering:
+    """Answers what tasks wait for. `approve` None: decisions are left to another time."""
+
+    def __init__(self, approve: Approve | None, tools: Mapping[str, Sequence[str]], ask: Ask, screen: Screen) -> None:
+        self._approve = approve
+        self._tools = tools
+        self._ask = ask
+        self._screen = screen
+        self._answered: set[str] = set()
+
+    def parts(self, asked: Question | None) -> list[Json] | None:
+        """The parts of the answer; None where there is nothing to answer, or somebody else has to."""
+        if not asked or (asked.approvals and self._approve is None) or (asked.calls and not self._tools):
+            return None
+        ids = {call["id"] for call in (*asked.approvals, *asked.calls)}
+        # An agent that asks the same again has not understood the answer, and would go on for ever.
+        decided = None if ids <= self._answered else self._decisions(asked.approvals)
+        if decided is None:
+            return None
+        self._answered |= ids
+        decisions = [{"data": {"approvals": decided}}] if decided else []
+        return [*decisions, *(self._result(call) for call in asked.calls)]
+
+    def _decisions(self, asked: Sequence[Json]) -> list[Json] | None:
+        if self._approve is not Approve.ask:
+            return list(approving(asked, approved=self._approve is Approve.yes)["approvals"])
+        decided = []
+        for tool in asked:
+            decision = self._decision(tool)
+            if decision is None:
+                return None
+            decided.append(decision)
+        return decided
+
+    def _decision(self, tool: Json) -> Json | None:
+        # The model chose the arguments: a person has to see all of them.
+        line = self._ask(f"allow {one_line(str(at(tool, 'name')))} {json_text(at(tool, 'args'))}? [y/N] ")
+        if line is None:
+            return None
+        if line.strip().lower() in _YES:
+            return {"id": tool["id"], "approved": True}
+        reason = self._ask("why not? (nothing for no reason) ")
+        said = {"reason": reason.strip()} if reason and reason.strip() else {}
+        return {"id": tool["id"], "approved": False, **said}
+
+    def _result(self, call: Json) -> Json:
+        command = self._tools.get(call["name"])
+        response = _error(f"There is no tool {call['name']!r} here.") if command is None else self._run(command, call)
+        data = {"id": call["id"], "name": call["name"], "response": response}
+        return {"data": data, "metadata": {"adk_type": "function_response", "type": "function_response"}}
+
+    def _run(self, command: Sequence[str], call: Json) -> Json:
+        """Raises: KeyboardInterrupt."""
+        self._screen.note(f"tool: {call['name']} runs {shlex.join(command)}")
+        try:
+            done = subprocess.run(  # noqa: S603  # the user named the command, and no shell reads it
+                command, input=json.dumps(call.get("args") or {}).encode(), capture_output=True, check=False
+            )
+        except OSError as error:
+            self._screen.note(f"tool: {call['name']} cannot be run: {error.strerror}")
+            return _error("The tool could not be run.")
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            self._screen.note(f"tool: {call['name']} ended with {done.returncode}")
+            return _error(said[-_WORDS:] or f"The tool ended with {done.returncode}.")
+        return {"result": _value(done.stdout.decode(errors="replace"))}
+
+
+def _value(text: str) -> Json:
+    """JSON where it is an object or a list, else the text as it is, without its last line end."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict | list) else text.removesuffix("\n")
+
+
+def _error(message: str) -> Json:
+    return {"error": {"code": "failed", "message": message}}

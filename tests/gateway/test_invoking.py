@@ -42,7 +42,6 @@ async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> 
         (ToolError("secret"), Settled("failed", tools.FAILED)),
         (ValueError("secret"), Settled("failed", tools.FAILED)),
         (TimeoutError("its own"), Settled("failed", tools.FAILED)),
-        (ToolOutput("\ud800"), Settled("failed", tools.FAILED)),
     ],
 )
 async def test_what_a_tool_does_wrong_is_an_outcome(answer: Answer, settled: Settled) -> None:

@@ -99,9 +99,9 @@ def _structs() -> dict[str, type[Wire]]:
     }
 
 
-# Security schemes and signatures: no agent of ours declares any.
+# Signatures, and security of single skills: no agent of ours declares any.
 NOT_OURS = {
-    "AgentCard": {"securitySchemes", "securityRequirements", "signatures"},
+    "AgentCard": {"signatures"},
     "AgentSkill": {"securityRequirements"},
 }
 

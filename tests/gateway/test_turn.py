@@ -329,7 +329,7 @@ def test_a_caller_who_is_shown_no_tool_calls_gets_none_and_the_ledger_all() -> N
     assert [command for command in commands if isinstance(command, Publish)] == [
         answers(Part(text="three"), append=False, artifact="id-2")
     ]
-    assert kept(commands) == [CallItem("c", "add", '{"a":1}'), OutputItem("c", "3"), text("three")]
+    assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3"), text("three")]
     assert closed(commands).tool_calls == (
         NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", "completed", "3"),
     )
@@ -340,7 +340,7 @@ def test_what_is_masked_on_the_wire_is_whole_in_the_ledger() -> None:
     commands = play(masked, CALL, ToolResultReady("c", "3"), DONE)
     assert "[redacted]" in str(commands[0])
     assert "[redacted]" in str(commands[2])
-    assert kept(commands) == [CallItem("c", "add", '{"a":1}'), OutputItem("c", "3")]
+    assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3")]
 
 
 def test_a_tool_that_failed_is_told_so_and_its_words_are_kept_as_the_outcome() -> None:

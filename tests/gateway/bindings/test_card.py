@@ -24,7 +24,7 @@ ECHO: dict[str, Any] = {
             {
                 "uri": "https://a2a-gateway.dev/extensions/tool-calls/v1",
                 "description": "Tool calls and their results as updates of the task.",
-                "params": {"exposure": "full", "approvals": False, "clientTools": False},
+                "params": {"exposure": "full", "approvals": False, "clientTools": True},
             }
         ],
         "extendedAgentCard": False,

@@ -514,6 +514,27 @@ async def test_118b_a_message_that_came_before_the_question_waits_for_its_answer
     settled(core)
 
 
+async def test_118b_a_message_that_another_process_accepted_waits_for_the_answer_too(tmp_path: Path) -> None:
+    path, lease, pause = tmp_path / "gateway.db", LeaseTimes(0.2), Pause()
+    async with (
+        running_core(path, prefix="a", lease=lease) as first,
+        running_core(path, prefix="b", lease=lease) as second,
+    ):
+        setup(first, G, [pause, *asks("r1", PAY)])
+        adapter, _ = setup(second, G, says("done", "r2"), says("second", "r3"))
+        task = await start(first, at_once=True)
+        await soon(pause.reached.wait())
+        behind = await start(second, "2", at_once=True)
+        pause.go.set()
+        waiting = await asked_for(first, task.id)
+        assert (await reply(second, task.id, no(one(waiting)), at_once=True)).status.state is TaskState.WORKING
+        await soon(second.runner.idle())
+        assert (await first.get(task.id)).status.state is TaskState.COMPLETED
+        assert answer(await second.get(behind.id)) == "second"
+        assert adapter.sent[-1][1][-2:] == ["A done", "U 2"]
+        settled(second)
+
+
 async def asked_for(core: Core, task: str) -> Task:
     stream = await core.subscribe(task)
     async for batch in stream:

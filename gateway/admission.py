@@ -33,6 +33,7 @@ from gateway.commits import (
     OpenTurn,
     Prepare,
     Replay,
+    TaskRecord,
     ThreadRecord,
 )
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
@@ -154,10 +155,8 @@ class Admission:
             if found.task is None or found.task.id != waits:
                 await self._make_room(call, waits)
                 raise Conflict(f"the turn of task {waits!r} waits no more")
-            answered = await self._answering.answer(call, request, found.task, key, content, accepted)
+            answered = await self._answer(call, request, found.task, key, content, accepted, draft)
             if not isinstance(answered, Suspended):
-                if draft is not None:
-                    await self._ledger.commit(draft.on(found.task.id, self._clock.now()))
                 return answered
             ends = answered
         outputs = await self._outputs(found, ends)
@@ -170,6 +169,34 @@ class Admission:
         else:
             plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
         return await self._admit(call, request, plan, outputs, accepted)
+
+    async def _answer(
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        task: TaskRecord,
+        key: IdempotencyKey | None,
+        content: str,
+        accepted: Accepted | None,
+        draft: Draft | None,
+    ) -> Work | Replay | Suspended:
+        """As Answering.answer; a turn that goes on by it takes one of the principal's places."""
+        leave = self._runs.take(call.caller)
+        started = False
+
+        def start(work: Work) -> None:
+            nonlocal started
+            started = True
+            work.done.add_done_callback(lambda _: leave())
+            if accepted is not None:
+                accepted(work)
+
+        push = () if draft is None else (draft.on(task.id, self._clock.now()),)
+        try:
+            return await self._answering.answer(call, request, task, key, content, start, push)
+        finally:
+            if not started:
+                leave()
 
     async def _outputs(self, found: Target, ends: Suspended | None) -> list[TurnOutput]:
         if found.task is None:

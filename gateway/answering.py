@@ -14,7 +14,7 @@ from gateway.agents import Agent
 from gateway.answers import Answers, answers
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
-from gateway.commits import AskedCall, Caller, Conflict, GivenAnswer, IdempotencyKey, Replay, TaskRecord
+from gateway.commits import AskedCall, Caller, CommitPoint, Conflict, GivenAnswer, IdempotencyKey, Replay, TaskRecord
 from gateway.deciding import repeats, resolve
 from gateway.errors import InvalidParams
 from gateway.fanout import Fanout
@@ -58,10 +58,11 @@ class Answering:
         key: IdempotencyKey | None,
         content: str,
         accepted: Accepted | None,
+        besides: tuple[CommitPoint, ...] = (),
     ) -> Work | Replay | Suspended:
         """The turn that goes on; a Replay where it still waits; the turn itself, closed, where the message answers nothing.
 
-        Raises: InvalidParams; Conflict when it waits no more.
+        `besides` is stored with the answers. Raises: InvalidParams; Conflict when it waits no more.
         """
         shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
         waiting = await suspended.load(self._ledger, self._clock, call.caller, task, shown)
@@ -80,7 +81,7 @@ class Answering:
         waiting.outputs[-1].say(message)
         waiting.answer(resolution, call.caller.principal)
         modes = request.configuration.accepted_output_modes if request.configuration else None
-        work = await self.change(call.agent, call.caller, waiting, said, accepted, modes or ())
+        work = await self.change(call.agent, call.caller, waiting, said, accepted, modes or (), besides)
         return work or Replay(task.id, content)
 
     async def change(
@@ -91,6 +92,7 @@ class Answering:
         said: GivenAnswer | None,
         accepted: Accepted | None = None,
         modes: tuple[str, ...] = (),
+        besides: tuple[CommitPoint, ...] = (),
     ) -> Work | None:
         """Stores what has changed of a turn that waits; the turn, if it goes on. Raises: Conflict."""
         task = waiting.task
@@ -111,7 +113,7 @@ class Answering:
                 self._runner.resume(work, waiting.thread)
 
         try:
-            await waiting.store(journal, said, stored)
+            await waiting.store(journal, said, stored, besides)
         finally:
             if not goes_on:
                 self._fanout.release(task.id)

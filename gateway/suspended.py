@@ -169,7 +169,11 @@ class Suspended:
         return (self._decide(None, None, goes_on=False), *self._points, finish)
 
     async def store(
-        self, journal: Journal, answer: GivenAnswer | None, stored: Callable[[TaskStatus], None] = lambda _: None
+        self,
+        journal: Journal,
+        answer: GivenAnswer | None,
+        stored: Callable[[TaskStatus], None] = lambda _: None,
+        besides: tuple[CommitPoint, ...] = (),
     ) -> None:
         """The turn waits on, for the rest, or has nothing left to wait for; `stored` gets the status of its task.
 
@@ -184,7 +188,7 @@ class Suspended:
         decide = self._decide(answer, following.message, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            return (decide, *self._points, *(() if row is None else (Append(row),)))
+            return (decide, *self._points, *besides, *(() if row is None else (Append(row),)))
 
         def done() -> None:
             self.outputs[-1].apply(update)

@@ -104,7 +104,9 @@ class Admission:
             outputs = await self._reader.outputs(found.task) if found.task else []
             others = await self._others(found, attempt)
             plan = self._plan(call, request, found, key, content, len(others))
-            if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
+            # On an unsynced thread there is something to look up between C1 and C2.
+            thread = plan.accept.thread
+            if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
                 plan = plan.at_once(self._runner)
             else:
                 plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())

@@ -21,6 +21,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     """One context on one agent's backend. `context` is the row's id, never the public one.
 
     `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
+    `unsynced`: the backend may hold more than the ledger knows, because nobody heard the end of a service call.
     `state_version` is that of the adapter's schema which wrote `adapter_state`.
     """
 
@@ -35,6 +36,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     adapter_state: Json
     lost: bool = False
     state_version: int = 1
+    unsynced: bool = False
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -323,6 +325,23 @@ class Lose(msgspec.Struct, frozen=True):
     generation: int
 
 
+class Unsync(msgspec.Struct, frozen=True):
+    """Nobody heard the end of a service call of this turn: before the next request it has to be looked up.
+
+    Hits no row where there is nothing to look up: no such call, no handle for it, a history that the gateway keeps.
+    """
+
+    thread: str
+    turn: str
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """What became of the service call whose end nobody heard has been looked up."""
+
+    thread: str
+    generation: int
+
+
 class BeginEpoch(msgspec.Struct, frozen=True):
     """The thread goes on in its next epoch, from `handle`. `closed`: the row that keeps the epoch that ends.
 
@@ -445,6 +464,8 @@ CommitPoint = (
     | Renew
     | Release
     | Lose
+    | Unsync
+    | Synced
     | BeginEpoch
     | Rewind
     | Orphan
@@ -515,6 +536,16 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     arguments: str
     executor: str
     status: str
+
+
+class UnheardCall(msgspec.Struct, frozen=True):
+    """The latest service call of a thread whose end nobody heard. `pending`: the handle that its backend named."""
+
+    id: str
+    turn: str
+    round: int
+    handle_in: str | None
+    pending: str | None
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

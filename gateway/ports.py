@@ -26,6 +26,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    UnheardCall,
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
@@ -440,6 +441,10 @@ class Ledger(Protocol):
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         """Those of a turn that have no outcome, in the order in which they were made."""
+        ...
+
+    async def unheard(self, thread_id: str) -> UnheardCall | None:
+        """What made a thread `unsynced`."""
         ...
 
     async def cancels_asked(self, process: str) -> tuple[str, ...]:

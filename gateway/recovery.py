@@ -19,6 +19,7 @@ from gateway.commits import (
     ToolCallRecord,
     ToolEnds,
     UnfinishedTurn,
+    Unsync,
 )
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.fanout import Fanout
@@ -73,6 +74,7 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
                 visible=True,
                 now=now,
             ),
+            Unsync(leftover.thread, leftover.turn),
         )
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)

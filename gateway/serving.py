@@ -13,6 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from gateway import call_points, handles, ownership
+from gateway.catching_up import Pace, catch_up
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Append,
@@ -29,10 +30,11 @@ from gateway.commits import (
     Rewind,
     Suspend,
     ThreadRecord,
+    Unsync,
 )
 from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
 from gateway.invoking import invoke
-from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
+from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
 from gateway.live import Lane, Work, status
 from gateway.model import (
@@ -130,7 +132,8 @@ class Means:
 class Serving:
     """One turn on its way. `attempt` is the number of the next try, `tries` how many of this very request failed.
 
-    `base` is the handle at which the turn began, `pending` the one that the try under way was told of.
+    `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `doubtful`: the
+    backend may still be at work on an earlier turn of the thread, so that it has to be asked again while it is locked.
     """
 
     __slots__ = (
@@ -138,6 +141,7 @@ class Serving:
         "attempt",
         "base",
         "deadline",
+        "doubtful",
         "failing",
         "lane",
         "machine",
@@ -162,6 +166,7 @@ class Serving:
         self.failing = 0
         self.base = lane.thread.handle
         self.pending: str | None = None
+        self.doubtful: str | None = None
         self.deadline = 0.0
 
     def _facts(self) -> TurnFacts:
@@ -380,16 +385,16 @@ class Serving:
                 jitter=self._means.jitter(),
             )
         if wait is not None:
-            await self._wait(error, wait)
-            return request
+            unsure = await self._wait(error, wait)
+            return await self._request() if unsure else request
         following = ownership.successor(error.kind, thread, declared, work.agent.policies)
         if following is None or self.phase is Phase.EMITTED:
             raise error
         return await self._rebuild(error, following)
 
-    async def _wait(self, error: AdapterError, seconds: float) -> None:
-        """The try that failed is recorded before the wait, the next one behind it."""
-        work = self.work
+    async def _wait(self, error: AdapterError, seconds: float) -> bool:
+        """The try that failed is recorded before the wait, the next one behind it. True: the request may be another then."""
+        work, lane = self.work, self.lane
         log.info(
             "call.retried",
             agent=work.agent.name,
@@ -400,14 +405,19 @@ class Serving:
             wait=round(seconds, 3),
         )
         failed = self._drop(DropCall("failed", error.kind, ()), loses=False)
+        unsure = self.doubtful is not None and error.kind is ErrorClass.LOCKED
+        if self.doubtful is not None and unsure:
+            failed.append(Unsync(lane.thread.id, self.doubtful))
 
         def stored() -> None:
             work.prepared, self.pending = False, None
+            lane.thread = _behind(lane.thread, failed)
 
         await work.live.journal.commit(lambda row: (*_appended(row), *failed), None, stored)
         self.attempt, self.tries = self.attempt + 1, self.tries + 1
         await self._means.sleep(seconds)
         await self._take_call()
+        return unsure
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
         """The conversation goes on in a new epoch, told whole from the shadow. Raises: `error` where that has gaps."""
@@ -447,7 +457,7 @@ class Serving:
             if not lane.current:
                 await self._reread()
             try:
-                await self._commit_prepare()
+                await self._commit_prepare(await self._catch_up() if lane.thread.unsynced else ())
             except Conflict:
                 if _is_cancelled():
                     # Told while the commit went on, and not again: this must not try for ever.
@@ -459,15 +469,18 @@ class Serving:
                 await asyncio.sleep(self._means.lease / 10)
 
     async def _request(self) -> ServiceRequest:
+        self.machine.facts = self._facts()
+        self.view = await self._recall()
+        return self._asking(self.lane.thread.handle, self.view.items)
+
+    def _asking(self, handle: str | None, items: tuple[Item, ...]) -> ServiceRequest:
         work, lane = self.work, self.lane
         declared = work.agent.adapter.ownership
         owned = ownership.of_thread(lane.thread, declared)
-        self.machine.facts = self._facts()
-        self.view = await self._recall()
         last = self.tools.exhausted and work.agent.policies.round_limit_action == "final_call_without_tools"
         return ServiceRequest(
-            handle=lane.thread.handle,
-            items=self.view.items,
+            handle=handle,
+            items=items,
             context_id=work.live.context_id,
             task_id=work.live.id,
             principal=work.caller.principal,
@@ -479,6 +492,15 @@ class Serving:
             owner=None if owned.owner is declared.owner else owned.owner,
             tools=() if last else self.tools.declarations(),
         )
+
+    async def _catch_up(self) -> tuple[CommitPoint, ...]:
+        """Nobody heard the end of an earlier service call of this thread: what the backend knows of it comes first."""
+        work, means = self.work, self._means
+
+        pace = Pace(means.sleep, means.jitter)
+        found = await catch_up(means.ledger, work.agent, self.lane.thread, self._asking, means.clock, pace)
+        self.doubtful = found.doubtful
+        return found.points
 
     async def _reread(self) -> None:
         known, lane = self.lane.thread, self.lane
@@ -494,8 +516,10 @@ class Serving:
             return project(ownership.of_thread(thread, work.agent.adapter.ownership), (first,), work.turn)
         return await recall(self._means.ledger, work.agent, thread, work.turn)
 
-    async def _commit_prepare(self) -> None:
+    async def _commit_prepare(self, before: tuple[CommitPoint, ...]) -> None:
+        """`before`: what has to be stored of the thread in the same unit."""
         work, lane, means = self.work, self.lane, self._means
+        thread = _behind(lane.thread, before)
         working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
         final = None
         if work.live.status.state is not TaskState.WORKING:
@@ -503,18 +527,18 @@ class Serving:
             final = encode_event(StreamResponse(status_update=update))
 
         takes_lease = self.attempt == 0 and self.machine.round == 0
-        prepare = means.prepare(lane.thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
+        prepare = means.prepare(thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
             if final is None:
-                return (*_appended(row), prepare)
-            return (replace(prepare, event=row),)
+                return (*_appended(row), *before, prepare)
+            return (*before, replace(prepare, event=row))
 
         def stored() -> None:
             work.live.status = working
             work.service_call, work.prepared = prepare.service_call, True
-            self.base = lane.thread.handle if takes_lease else self.base
-            lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + takes_lease), True
+            self.base = thread.handle if takes_lease else self.base
+            lane.thread, lane.leased = replace(thread, generation=thread.generation + takes_lease), True
 
         await work.live.journal.commit(points, final, stored)
 

@@ -50,13 +50,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What one service call may lead to. `exhausted`: no more tools may be run in this turn."""
+    """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model."""
 
     offered: Mapping[str, OfferedTool] = field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     asks: Gate = lambda _identity, _arguments: False
     unknown_fails: bool = False
     exhausted: bool = False
+    why_not: str = LIMIT_REACHED
 
     def origin(self, name: str) -> str:
         """Who is going to run a call of this name, as far as the name tells."""
@@ -107,7 +108,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     name, arguments = call.facts.name, call.arguments or ""
     if policy.exhausted:
         call.executor = "gateway"
-        return Settled("cancelled", LIMIT_REACHED)
+        return Settled("cancelled", policy.why_not)
     tool = policy.offered.get(name)
     if tool is None and name not in policy.client:
         call.executor = "gateway"

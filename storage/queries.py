@@ -49,6 +49,7 @@ _THREAD = (
     thread.c.adapter_state,
     (thread.c.state == word("lost")).label("lost"),
     thread.c.state_version,
+    (thread.c.state == word("unsynced")).label("unsynced"),
 )
 """In the order of ThreadRecord."""
 
@@ -308,6 +309,21 @@ OPEN_TOOL_CALLS = compiled(
     .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
     .order_by(service_call.c.round, tool_call.c.sequence)
+)
+
+UNHEARD_CALL = compiled(
+    select(
+        service_call.c.id,
+        service_call.c.turn,
+        service_call.c.round,
+        service_call.c.handle_in,
+        service_call.c.pending_handle,
+    )
+    .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
+    .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
 )
 
 CANCELS_ASKED = compiled(

@@ -28,6 +28,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    UnheardCall,
 )
 from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
 from gateway.model import Message, TaskState
@@ -228,6 +229,10 @@ class Reads:
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(ToolCallRecord(*row) for row in rows)
 
+    async def unheard(self, thread_id: str) -> UnheardCall | None:
+        rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})
+        return UnheardCall(*rows[0]) if rows else None
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})
         return tuple(task for (task,) in rows)
@@ -269,7 +274,7 @@ def _readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
 
 
 def _thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version = row
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
     return ThreadRecord(
         id=thread_id,
         context=context,
@@ -282,6 +287,7 @@ def _thread(row: Row | list[Any]) -> ThreadRecord:
         adapter_state=None if state is None else _readable(_value.decode, state, f"thread {thread_id!r}"),
         lost=bool(lost),
         state_version=version or 1,
+        unsynced=bool(unsynced),
     )
 
 

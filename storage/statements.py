@@ -542,6 +542,37 @@ LOSE_HANDLE = Statement(
     compiled(update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))),
 )
 
+UNSYNC = Statement(
+    "note that the end of a service call of the turn was not heard",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            thread.c.storage_owner == word("backend"),
+            thread.c.state == word("open"),
+            exists(
+                select(literal_column("1"))
+                .select_from(service_call)
+                .where(
+                    _is(service_call.c.turn, "turn"),
+                    service_call.c.status == word("unknown"),
+                    or_(
+                        service_call.c.pending_handle.is_not(None),
+                        and_(thread.c.handle_kind == word("static"), thread.c.handle.is_not(None)),
+                    ),
+                )
+            ),
+        )
+        .values(state=word("unsynced"))
+    ),
+    rows=None,
+)
+
+SYNCED = Statement(
+    "note that the thread's last service call was looked up",
+    compiled(update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open"))),
+)
+
 NEXT_EPOCH = Statement(
     "count the thread's next epoch",
     compiled(

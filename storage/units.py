@@ -34,8 +34,10 @@ from gateway.commits import (
     Resume,
     Rewind,
     Suspend,
+    Synced,
     ToolEnds,
     ToolStarts,
+    Unsync,
 )
 from gateway.model import Json, TaskState
 from gateway.reduction import weight
@@ -81,7 +83,7 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _events(point.events)
         case Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
-        case Lose() | BeginEpoch() | Rewind() | Orphan():
+        case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
         case Adopt() | Import():
             return bring(point)
@@ -111,12 +113,16 @@ def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
             return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
-def _elsewhere(point: Lose | BeginEpoch | Rewind | Orphan) -> list[Step]:
+def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan) -> list[Step]:
     """Of a thread that cannot simply go on from its handle."""
     values: dict[str, Value] = {"thread": point.thread}
     match point:
         case Lose():
             return [(do.LOSE_HANDLE, values | {"generation": point.generation})]
+        case Unsync():
+            return [(do.UNSYNC, values | {"turn": point.turn})]
+        case Synced():
+            return [(do.SYNCED, values | {"generation": point.generation})]
         case BeginEpoch():
             values |= {
                 "generation": point.generation,

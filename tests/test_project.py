@@ -27,6 +27,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/bindings/jsonrpc.py": "tests/interaction/test_bad_input.py",
     "gateway/bindings/routes.py": "tests/interaction/test_addresses.py",
     "gateway/calls.py": "tests/interaction/scripted.py",
+    "gateway/catching_up.py": "tests/scenarios/test_unheard_calls.py",
     "gateway/commits.py": "tests/storage/test_units.py",
     "gateway/config_problem.py": "tests/gateway/test_config_file.py",
     "gateway/config_text.py": "tests/gateway/test_config_file.py",

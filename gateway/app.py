@@ -194,6 +194,7 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents), runner.idle)
+        runner.know(lambda name: front.agents.by_name.get(name, None))
         async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
             yield Gateway(front, runner, drain, reload)
 

@@ -219,6 +219,17 @@ class ToolEnds(msgspec.Struct, frozen=True):
     item: NewItem
 
 
+class TakeOver(msgspec.Struct, frozen=True):
+    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease."""
+
+    thread: str
+    generation: int
+    holder: str
+    lease_until: int
+    turn: str
+    now: int
+
+
 class Suspend(msgspec.Struct, frozen=True):
     """A turn waits for its caller: it has open calls that need a decision or a result. The task says so."""
 
@@ -456,6 +467,7 @@ CommitPoint = (
     | Fail
     | ToolStarts
     | ToolEnds
+    | TakeOver
     | Suspend
     | Resume
     | Finish
@@ -546,6 +558,16 @@ class UnheardCall(msgspec.Struct, frozen=True):
     round: int
     handle_in: str | None
     pending: str | None
+
+
+class CallUnderWay(msgspec.Struct, frozen=True):
+    """The service call in which a turn is. `base`: the handle at which the turn began."""
+
+    id: str
+    round: int
+    attempt: int
+    pending: str | None
+    base: str | None
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TI
 from gateway.invoking import invoke
 from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
-from gateway.live import Lane, Work, status
+from gateway.live import Lane, Rejoined, Work, status
 from gateway.model import (
     INTERRUPTED,
     TERMINAL,
@@ -45,9 +45,21 @@ from gateway.model import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import Adapter, AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
+from gateway.ports import (
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    CallStarted,
+    Cancelling,
+    ErrorClass,
+    Ledger,
+    Resuming,
+    ServiceRequest,
+    StartedOver,
+)
 from gateway.projection import View, project
 from gateway.recall import recall
+from gateway.replaying import Replay, Seen
 from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
@@ -82,6 +94,25 @@ _FAILING_ROUNDS = 3
 """So many rounds in a row with nothing but failures end the turn."""
 
 _NO_TOOLS = ToolPolicy()
+
+_NOT_HEARD = frozenset(
+    {
+        ErrorClass.UNREACHABLE,
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.LOCKED,
+        ErrorClass.TIMED_OUT,
+        ErrorClass.INTERRUPTED,
+        ErrorClass.UNKNOWN,
+    }
+)
+"""Of a call that goes on when nobody listens: these say nothing of the call itself."""
+
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 8.0
+"""Seconds before it is listened to again."""
+
+_CANCEL_PATIENCE = 5.0
+"""Seconds that a backend has to confirm that it does not go on."""
 
 Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
@@ -134,6 +165,7 @@ class Serving:
 
     `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `doubtful`: the
     backend may still be at work on an earlier turn of the thread, so that it has to be asked again while it is locked.
+    `seen` is what was shown when the call began; `replay` passes over it while the call is told once more.
     """
 
     __slots__ = (
@@ -147,6 +179,8 @@ class Serving:
         "machine",
         "pending",
         "phase",
+        "replay",
+        "seen",
         "tools",
         "tries",
         "view",
@@ -167,6 +201,8 @@ class Serving:
         self.base = lane.thread.handle
         self.pending: str | None = None
         self.doubtful: str | None = None
+        self.replay: Replay | None = None
+        self.seen: Seen | None = None
         self.deadline = 0.0
 
     def _facts(self) -> TurnFacts:
@@ -194,6 +230,7 @@ class Serving:
         except TurnFailed as error:
             await self._fail(error.failure, error.detail)
         except TimeoutError:
+            await self._call_off()
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
             if not self.work.cancel_asked:
@@ -201,11 +238,29 @@ class Serving:
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
-                await self._perform(self.machine.cancel())
+                await self._cancel()
         except (Conflict, LedgerUnavailable):
             raise
         except _FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
+
+    async def _cancel(self) -> None:
+        confirmed = await self._call_off()
+        metadata = None if confirmed is None else {"backendCancelled": confirmed}
+        commands = self.machine.cancel()
+        await self._perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
+
+    async def _call_off(self) -> bool | None:
+        """Whether the backend confirmed that it does not go on; None where there is nothing that would."""
+        adapter, machine = self.work.agent.adapter, self.machine
+        if self.pending is None or machine.between_calls or not isinstance(adapter, Cancelling):
+            return None
+        try:
+            async with asyncio.timeout(_CANCEL_PATIENCE):
+                return await adapter.cancel(self.pending)
+        except (AdapterError, TimeoutError) as error:
+            log.warning("call.not-cancelled", agent=self.work.agent.name, task=self.work.live.id, error=repr(error))
+            return False
 
     async def _fail(self, failure: str, detail: str, *, exc_info: bool = False) -> None:
         work = self.work
@@ -256,25 +311,71 @@ class Serving:
             await self._run_tools()
 
     async def _service_call(self) -> None:
-        request = await self._prepare()
+        adapter, rejoined = self.work.agent.adapter, self.work.rejoined
+        request = await self._prepare() if rejoined is None else await self._rejoin(rejoined)
+        if rejoined is None:
+            self.seen = Seen(self.work.live.outputs[-1], self.machine.answer)
+        self.work.rejoined = None
+        again = rejoined is not None
         while True:
             try:
                 if self.lane.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                return await self._call(request)
+                if again and isinstance(adapter, Resuming):
+                    return await self._listen(adapter.resume(request, self.pending or ""))
+                return await self._listen(self._means.call(adapter, request))
             except AdapterError as error:
-                request = await self._once_more(request, error)
+                if again := self._goes_on(error):
+                    await self._listen_again(error)
+                else:
+                    request = await self._once_more(request, error)
 
-    async def _call(self, request: ServiceRequest) -> None:
+    # --- a call that goes on when nobody listens
+
+    def _goes_on(self, error: AdapterError) -> bool:
+        ended = self.machine.ended or self.machine.between_calls
+        able = isinstance(self.work.agent.adapter, Resuming) and self.pending is not None
+        return able and not ended and error.kind in _NOT_HEARD
+
+    async def _listen_again(self, error: AdapterError) -> None:
+        """For as long as the turn may take: the backend may have to be started first."""
+        wait = min(_FIRST_WAIT * 2**self.tries, _LONGEST_WAIT) * (1 + self._means.jitter()) / 2
+        self.tries += 1
+        detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
+        log.info("call.listened-again", agent=self.work.agent.name, task=self.work.live.id, **detail)
+        await self._means.sleep(error.retry_after or wait)
+        self._replay()
+
+    async def _rejoin(self, rejoined: Rejoined) -> ServiceRequest:
+        """The turn was taken over in the midst of a service call."""
+        self.deadline = self._means.clock.monotonic() + self.work.agent.policies.turn_timeout
+        self.tools = await self._offer()
+        self.attempt, self.pending, self.base = rejoined.attempt, rejoined.pending, self.work.base
+        self.machine.round, self.seen = rejoined.round, rejoined.before
+        self._replay()
+        return await self._request()
+
+    def _replay(self) -> None:
+        """The call tells everything once more: what was shown of it need not be."""
+        shown = Seen(self.work.live.outputs[-1], self.machine.answer)
+        self.replay = Replay(self.seen or shown, shown)
+        self.machine.begin_again(self.replay.answer, self.replay.calls)
+
+    async def _listen(self, told: AsyncGenerator[AdapterEvent, None]) -> None:
         machine, thread = self.machine, self.lane.thread
         static = handles.is_static(thread)
         self.phase = Phase.SENT
-        async with aclosing(self._means.call(self.work.agent.adapter, request)) as events:
+        async with aclosing(told) as events:
             async for event in events:
+                if type(event) is StartedOver:
+                    self._replay()
+                    continue
                 # The call that makes a static handle names it before it says anything.
                 made = static and thread.handle is None
                 self.phase = _phase(event, self.phase, names_first=made)
                 commands = machine.receive(handles.in_conversation(thread, event) if static else event)
+                if self.replay is not None and (machine.ended or machine.between_calls):
+                    self._end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(commands[0].update)
                 elif commands:
@@ -544,8 +645,19 @@ class Serving:
 
     # --- commands
 
-    def _publish(self, update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+    def _end_replay(self) -> None:
+        """The call is complete: its answer may be less than what was shown."""
+        replay, self.replay = self.replay, None
+        whole = replay.end() if replay is not None else None
+        if whole is not None:
+            live = self.work.live
+            self._publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=whole))
+
+    def _publish(self, told: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         work = self.work
+        update = told if self.replay is None else self.replay.pass_on(told)
+        if update is None:
+            return
         if isinstance(update, TaskArtifactUpdateEvent):
             event = StreamResponse(artifact_update=update)
         else:

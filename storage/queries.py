@@ -35,7 +35,7 @@ from storage.sql import (
     word,
 )
 from storage.statement import Listing
-from storage.tables import LIVE, UNFINISHED, UNSENT, WAITING
+from storage.tables import LIVE, UNDER_WAY, UNFINISHED, UNSENT, WAITING
 
 _THREAD = (
     thread.c.id,
@@ -309,6 +309,29 @@ OPEN_TOOL_CALLS = compiled(
     .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
     .order_by(service_call.c.round, tool_call.c.sequence)
+)
+
+_FIRST_CALL = service_call.alias("first_call")
+
+CALL_UNDER_WAY = compiled(
+    select(
+        service_call.c.id,
+        service_call.c.round,
+        service_call.c.attempt,
+        service_call.c.pending_handle,
+        _FIRST_CALL.c.handle_in,
+    )
+    .select_from(
+        service_call.join(
+            _FIRST_CALL,
+            and_(
+                _FIRST_CALL.c.turn == service_call.c.turn,
+                _FIRST_CALL.c.round == literal_column("0"),
+                _FIRST_CALL.c.attempt == literal_column("0"),
+            ),
+        )
+    )
+    .where(service_call.c.turn == bindparam("turn"), text(f"service_call.{UNDER_WAY}"))
 )
 
 UNHEARD_CALL = compiled(

@@ -11,6 +11,7 @@ from gateway import items
 from gateway.commits import (
     AgedContext,
     Caller,
+    CallUnderWay,
     Conflict,
     ContextRecord,
     CorruptRecord,
@@ -228,6 +229,10 @@ class Reads:
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(ToolCallRecord(*row) for row in rows)
+
+    async def under_way(self, turn: str) -> CallUnderWay | None:
+        rows = await self._readers.fetch(queries.CALL_UNDER_WAY, {"turn": turn})
+        return CallUnderWay(*rows[0]) if rows else None
 
     async def unheard(self, thread_id: str) -> UnheardCall | None:
         rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})

@@ -35,6 +35,7 @@ from gateway.commits import (
     Rewind,
     Suspend,
     Synced,
+    TakeOver,
     ToolEnds,
     ToolStarts,
     Unsync,
@@ -81,7 +82,7 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _close(point)
         case Append():
             return _events(point.events)
-        case Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
@@ -91,8 +92,10 @@ def _steps(point: CommitPoint) -> list[Step]:
             return ending(point)
 
 
-def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def _leases(point: TakeOver | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
     match point:
+        case TakeOver():
+            return _take_over(point)
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -225,6 +228,19 @@ def _prepare(point: Prepare) -> list[Step]:
     if point.event is not None:
         steps.append((do.START_TASK, values))
     return steps + _events(point.event)
+
+
+def _take_over(point: TakeOver) -> list[Step]:
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "generation": point.generation,
+        "base_generation": point.generation + 1,
+        "holder": point.holder,
+        "lease_until": point.lease_until,
+        "turn": point.turn,
+        "now": point.now,
+    }
+    return [(do.TAKE_LEASE, values), (do.TAKE_TURN, values)]
 
 
 def _complete(point: Complete) -> list[Step]:

@@ -37,6 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/server.py": "tests/faults/test_drain.py",
+    "gateway/taking_over.py": "tests/scenarios/test_background.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/testing/chat_reply.py": "tests/gateway/testing/test_chat_server.py",

@@ -40,6 +40,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/taking_over.py": "tests/scenarios/test_background.py",
     "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
+    "gateway/testing/responses_background.py": "tests/adapters/test_responses_background.py",
     "gateway/testing/chat_reply.py": "tests/gateway/testing/test_chat_server.py",
     "gateway/testing/emulator.py": "tests/gateway/testing/test_responses_server.py",
     "gateway/testing/responses_chain.py": "tests/gateway/testing/test_responses_server.py",

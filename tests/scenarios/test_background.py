@@ -54,11 +54,11 @@ OTHER: Script = [
     CallCompleted("r1"),
 ]
 SHORTER: Script = [CallStarted("r1"), TextDelta("one"), CallCompleted("r1")]
-PICTURE = Part(raw=b"png", media_type="image/png")
+PICTURE = Part(raw="cG5n", media_type="image/png")
 TOOL: Script = [ToolCallReady("c1", "look", "{}", handled=True)]
 SEEN: Script = [ToolResultReady("c1", "3")]
 
-ENDS = {
+ENDS: dict[str, tuple[Script, list[Script], str]] = {
     "in the same pieces": (BEGUN, [WHOLE], "one two three"),
     "in other pieces": (BEGUN, [COARSE], "one two three"),
     "begun anew by the backend": (BEGUN, [REPEATED], "one two three"),

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from gateway import reconciling
+from gateway import ownership, reconciling
 from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.commits import CommitPoint, Complete, Synced, ThreadRecord
@@ -83,11 +83,11 @@ async def catch_up(
         return CaughtUp((Synced(thread.id, thread.generation),))
     records = await ledger.history(thread.id, unsent_only=True)
     # What the call carried has been due ever since.
-    view = project(agent.adapter.ownership, records, call.turn)
-    unheard = Unheard(agent, thread, call, view)
+    owned = ownership.of_thread(thread, agent.adapter.ownership)
+    unheard = Unheard(agent, thread, call, owned, project(owned, records, call.turn))
     static = thread.handle_kind is HandleKind.STATIC
     if static:
-        points = await _by_tail(unheard, asking(thread.handle or call.pending, view.items), clock, pace)
+        points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), clock, pace)
     else:
         points = await _by_fetching(unheard, clock, pace)
     adopted = any(isinstance(point, Complete) for point in points)

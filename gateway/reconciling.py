@@ -76,11 +76,8 @@ class Unheard:
     agent: Agent
     thread: ThreadRecord
     call: UnheardCall
+    owned: Ownership
     view: View
-
-    @property
-    def owned(self) -> Ownership:
-        return ownership.of_thread(self.thread, self.agent.adapter.ownership)
 
 
 def fetched(unheard: Unheard, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:

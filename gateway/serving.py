@@ -817,9 +817,14 @@ class Serving:
             raise
 
     async def _leave_behind(self, points: tuple[CommitPoint, ...]) -> None:
-        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39."""
+        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39.
+
+        But for a call that can be listened to again: whoever took the turn over goes on with that very one.
+        """
         agent, thread, now = self.work.agent, self.lane.thread, self._means.clock.now()
-        orphans = [call_points.orphan(agent, thread, handle, now) for handle in ownership.led_to(thread, points)]
+        taken = self.pending if isinstance(agent.adapter, Resuming) else None
+        left = [handle for handle in ownership.led_to(thread, points) if handle != taken]
+        orphans = [call_points.orphan(agent, thread, handle, now) for handle in left]
         if orphans:
             with suppress(Conflict, LedgerUnavailable):
                 await self._means.ledger.commit(*orphans)

@@ -251,6 +251,29 @@ async def test_135_two_processes_do_not_take_over_the_same_turn(tmp_path: Path) 
     assert violations(path) == []
 
 
+async def test_135_a_process_that_was_only_suspended_spoils_nothing_of_the_turn_that_was_taken_over(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    pause = Pause()
+    async with running_core(path, prefix="one") as one:
+        one.agent(ResumingAdapter([*BEGUN, pause, *WHOLE[3:]]))
+        task_id = (await one.send("1", context="x", at_once=True)).id
+        await soon(pause.reached.wait())
+        await one.get(task_id)
+        adapter = ResumingAdapter(says("next", "r2"), again=[WHOLE])
+        async with survivor(path, adapter) as two:
+            await soon(two.runner.idle())
+            assert answer(await two.get(task_id)) == "one two three"
+            pause.go.set()
+            await soon(one.runner.idle())
+            await two.send("2", context="x")
+            assert answer(await two.get(task_id)) == "one two three"
+    assert adapter.sent == [("r1", ["U 2"])]
+    assert query(path, "SELECT handle FROM delete_job") == []
+    assert violations(path) == []
+
+
 async def test_109d_dying_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     task_id, _ = await left_behind(path, *BEGUN)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, handles, ownership
+from gateway import call_points, handles, listening, ownership
 from gateway.catching_up import Pace, catch_up
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
@@ -50,7 +50,6 @@ from gateway.ports import (
     AdapterError,
     AdapterEvent,
     CallStarted,
-    Cancelling,
     ErrorClass,
     Ledger,
     Resuming,
@@ -94,25 +93,6 @@ _FAILING_ROUNDS = 3
 """So many rounds in a row with nothing but failures end the turn."""
 
 _NO_TOOLS = ToolPolicy()
-
-_NOT_HEARD = frozenset(
-    {
-        ErrorClass.UNREACHABLE,
-        ErrorClass.RATE_LIMITED,
-        ErrorClass.LOCKED,
-        ErrorClass.TIMED_OUT,
-        ErrorClass.INTERRUPTED,
-        ErrorClass.UNKNOWN,
-    }
-)
-"""Of a call that goes on when nobody listens: these say nothing of the call itself."""
-
-_FIRST_WAIT = 0.5
-_LONGEST_WAIT = 8.0
-"""Seconds before it is listened to again."""
-
-_CANCEL_PATIENCE = 5.0
-"""Seconds that a backend has to confirm that it does not go on."""
 
 Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
@@ -247,20 +227,13 @@ class Serving:
     async def _cancel(self) -> None:
         confirmed = await self._call_off()
         metadata = None if confirmed is None else {"backendCancelled": confirmed}
+        self.replay = None
         commands = self.machine.cancel()
         await self._perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
 
     async def _call_off(self) -> bool | None:
-        """Whether the backend confirmed that it does not go on; None where there is nothing that would."""
-        adapter, machine = self.work.agent.adapter, self.machine
-        if self.pending is None or machine.between_calls or not isinstance(adapter, Cancelling):
-            return None
-        try:
-            async with asyncio.timeout(_CANCEL_PATIENCE):
-                return await adapter.cancel(self.pending)
-        except (AdapterError, TimeoutError) as error:
-            log.warning("call.not-cancelled", agent=self.work.agent.name, task=self.work.live.id, error=repr(error))
-            return False
+        under_way = None if self.machine.between_calls else self.pending
+        return await listening.call_off(self.work.agent, self.work.live.id, under_way)
 
     async def _fail(self, failure: str, detail: str, *, exc_info: bool = False) -> None:
         work = self.work
@@ -279,6 +252,7 @@ class Serving:
             exc_info=exc_info,
         )
         before = self.machine
+        self.replay = None
         stood = [(call, call.status) for call in before.calls.values()]
         try:
             await self._perform(before.fail(failure, correlation_id))
@@ -325,21 +299,17 @@ class Serving:
                     return await self._listen(adapter.resume(request, self.pending or ""))
                 return await self._listen(self._means.call(adapter, request))
             except AdapterError as error:
-                if again := self._goes_on(error):
+                between = self.machine.ended or self.machine.between_calls
+                again = not between and listening.goes_on(adapter, self.pending, error)
+                if again:
                     await self._listen_again(error)
                 else:
                     request = await self._once_more(request, error)
 
     # --- a call that goes on when nobody listens
 
-    def _goes_on(self, error: AdapterError) -> bool:
-        ended = self.machine.ended or self.machine.between_calls
-        able = isinstance(self.work.agent.adapter, Resuming) and self.pending is not None
-        return able and not ended and error.kind in _NOT_HEARD
-
     async def _listen_again(self, error: AdapterError) -> None:
-        """For as long as the turn may take: the backend may have to be started first."""
-        wait = min(_FIRST_WAIT * 2**self.tries, _LONGEST_WAIT) * (1 + self._means.jitter()) / 2
+        wait = listening.wait_before(self.tries, self._means.jitter())
         self.tries += 1
         detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
         log.info("call.listened-again", agent=self.work.agent.name, task=self.work.live.id, **detail)

@@ -33,6 +33,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/config_text.py": "tests/gateway/test_config_file.py",
     "gateway/config_words.py": "tests/gateway/test_config_file.py",
     "gateway/elsewhere.py": "tests/scenarios/test_leases_and_processes.py",
+    "gateway/listening.py": "tests/scenarios/test_background.py",
     "gateway/live.py": "tests/gateway/test_runner.py",
     "gateway/portable.py": "tests/storage/test_portable.py",
     "gateway/ports.py": "tests/gateway/testing/test_adapter_suite.py",

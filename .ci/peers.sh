@@ -45,9 +45,9 @@ find_python() {
 
 check_node() {
     local version
-    version=$(node --version 2>/dev/null) || fail "node >= 20 is needed by aimock and is not on PATH"
-    [ "$(cut -d. -f1 <<<"${version#v}")" -ge 20 ] || fail "node >= 20 is needed by aimock, found $version"
-    npm --version >/dev/null 2>&1 || fail "npm is needed to install aimock and is not on PATH"
+    version=$(node --version 2>/dev/null) || fail "node >= 20 is needed by peers and is not on PATH"
+    [ "$(cut -d. -f1 <<<"${version#v}")" -ge 20 ] || fail "node >= 20 is needed by peers, found $version"
+    npm --version >/dev/null 2>&1 || fail "npm is needed to install peers and is not on PATH"
 }
 
 # unless_stamped PEER PINS COMMAND...: runs the command if what it would install is not there yet
@@ -86,8 +86,10 @@ for peer in ogx agentserver llmock; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-unless_stamped aimock "$pins/aimock/package.json" install_node_peer aimock &
-installs+=($!)
+for peer in aimock mcp-everything; do
+    unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
+    installs+=($!)
+done
 
 failed=0
 for install in "${installs[@]}"; do

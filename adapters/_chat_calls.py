@@ -1,20 +1,30 @@
 """Tool calls out of the fragments in which Chat Completions streams them. Law: the id says whose a fragment is, the
-index only where there is no id, and a name is set once.
+index only where there is no id, and a name is set once. A call without an id gets one, which stays with it for good.
 
-llama.cpp repeats id and name with every fragment; Ollama gives every call the index 0; some parsers of vLLM give no id.
+llama.cpp repeats id and name with every fragment; Ollama gives every call the index 0; some parsers of vLLM give no id,
+or give it late.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from secrets import token_hex
 
 import msgspec
 
+from adapters._content import compact
+from gateway.model import Json
 from gateway.ports import AdapterEvent, ToolCallAnnounced, ToolCallArguments, ToolCallReady
 
 
 class Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: Json = None
+
+    @property
+    def text(self) -> str:
+        """The piece of the arguments; some servers give them as the object that they are."""
+        given = self.arguments
+        return given if isinstance(given, str) else "" if given is None else compact(given)
 
 
 class Fragment(msgspec.Struct):
@@ -25,7 +35,11 @@ class Fragment(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Call:
+    """`given` is the server's id of it, once it has come; `call_id` what it is called from its announcement on."""
+
     call_id: str
+    given: str | None
+    index: int | None
     name: str = ""
     arguments: list[str] = field(default_factory=list)
 
@@ -44,44 +58,70 @@ class Calls:
     def receive(self, fragment: Fragment) -> Iterator[AdapterEvent]:
         function = fragment.function or Function()
         call = self._call(fragment, function)
+        arguments = function.text
         if function.name and not call.name:
             call.name = function.name
             yield ToolCallAnnounced(call.call_id, call.name)
             if call.arguments:
                 yield ToolCallArguments(call.call_id, "".join(call.arguments))
-        if function.arguments:
-            call.arguments.append(function.arguments)
+        if arguments:
+            call.arguments.append(arguments)
             if call.name:
-                yield ToolCallArguments(call.call_id, function.arguments)
+                yield ToolCallArguments(call.call_id, arguments)
 
-    def finish(self) -> Iterator[AdapterEvent]:
+    def receive_old(self, function: Function) -> Iterator[AdapterEvent]:
+        """The one call of the wire before there were several. Servers that speak both say it twice."""
+        if not any(call.given or call.index is not None for call in self._in_order):
+            yield from self.receive(Fragment(function=function))
+
+    def finish(self, *, cut: bool) -> Iterator[AdapterEvent]:
+        """`cut`: the answer is not whole. A call whose arguments had not begun was never made: it must not run."""
+        last = self._in_order[-1] if self._in_order else None
         for call in self._in_order:
+            if cut and call is last and not "".join(call.arguments).strip():
+                return
             yield ToolCallReady(call.call_id, call.name, "".join(call.arguments))
 
     def _call(self, fragment: Fragment, function: Function) -> _Call:
-        index = fragment.index
-        if fragment.id:
-            call = self._by_id.get(fragment.id)
-        elif index is None:
-            call = self._in_order[-1] if self._in_order else None
-        else:
-            call = self._by_index.get(index)
-        if call is None or (not fragment.id and _begins_another(call, function)):
-            call = self._new(fragment.id)
-        if index is not None:
-            self._by_index[index] = call
+        call = self._known(fragment, function)
+        if call is None:
+            call = self._new(fragment)
+        if fragment.id and call.given is None:
+            self._name(call, fragment.id)
+        if fragment.index is not None:
+            self._by_index[fragment.index] = call
         return call
 
-    def _new(self, given: str | None) -> _Call:
-        call = _Call(given or f"call_{len(self._in_order)}")
-        self._in_order.append(call)
-        if given:
-            self._by_id[given] = call
+    def _known(self, fragment: Fragment, function: Function) -> _Call | None:
+        given, index = fragment.id, fragment.index
+        if given and given in self._by_id:
+            named = self._by_id[given]
+            moved = index is not None and named.index not in (None, index)
+            return None if moved and _begins_another(named, function) else named
+        latest = self._in_order[-1] if self._in_order else None
+        call = latest if index is None else self._by_index.get(index)
+        if call is None or (given and call.given) or _begins_another(call, function):
+            return None
         return call
+
+    def _new(self, fragment: Fragment) -> _Call:
+        given = fragment.id
+        call = _Call(f"call_{token_hex(12)}", None, fragment.index)
+        self._in_order.append(call)
+        if given in self._by_id:
+            # One id for two calls: which output is whose would not be known.
+            call.given = given
+        return call
+
+    def _name(self, call: _Call, given: str) -> None:
+        call.given = given
+        if not call.name:
+            call.call_id = given
+        self._by_id[given] = call
 
 
 def _begins_another(call: _Call, function: Function) -> bool:
-    """Without ids, a name behind whole arguments is the next call."""
+    """Without an id that tells, a name behind whole arguments is the next call."""
     if not (function.name and call.name):
         return False
     try:

@@ -8,28 +8,45 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import groupby
 
-from adapters._content import call_id, file_name, file_url, function_name, media_type, output_text, part_text, said
+from adapters._content import file_name, file_url, media_type, part_text, said
+from adapters._tools import CallIds, arguments_text, function_name, output_text
 from gateway.items import AssistantItem, CallItem, Item, OutputItem, UserItem
 from gateway.model import Json, Part
+from gateway.tool_port import ToolDeclaration
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
+def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
+    described = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": described}
+
+
 def encode_messages(items: Iterable[Item]) -> list[Json]:
-    """Reasoning and opaque items have no place on this wire."""
-    items = tuple(items)
+    """Reasoning, opaque items and questions of a backend's have no place on this wire."""
+    items = tuple(item for item in items if not _is_question(item))
     outputs: dict[str, deque[OutputItem]] = {}
     for item in items:
         if isinstance(item, OutputItem):
             outputs.setdefault(item.call_id, deque()).append(item)
+    ids = CallIds()
     messages: list[Json] = []
     for is_call, group in groupby(items, lambda item: isinstance(item, CallItem)):
         if is_call:
-            _call(messages, [item for item in group if isinstance(item, CallItem)], outputs)
+            _call(messages, [item for item in group if isinstance(item, CallItem)], outputs, ids)
         else:
             for item in group:
                 _say(messages, item)
     return messages
+
+
+def _is_question(item: Item) -> bool:
+    match item:
+        case CallItem(asking=asking):
+            return asking is not None
+        case OutputItem(approved=approved):
+            return approved is not None
+    return False
 
 
 def _say(messages: list[Json], item: Item) -> None:
@@ -37,28 +54,30 @@ def _say(messages: list[Json], item: Item) -> None:
         case UserItem(message=message):
             messages.append({"role": "user", "content": _content(message.parts)})
         case AssistantItem(parts=parts):
+            text = said(parts)
             last = messages[-1] if messages else {}
             if last.get("role") == "assistant":
-                last["content"] += said(parts)
-            else:
-                messages.append({"role": "assistant", "content": said(parts)})
+                last["content"] += text
+            elif text:
+                messages.append({"role": "assistant", "content": text})
 
 
-def _call(messages: list[Json], calls: list[CallItem], outputs: dict[str, deque[OutputItem]]) -> None:
+def _call(messages: list[Json], calls: list[CallItem], outputs: dict[str, deque[OutputItem]], ids: CallIds) -> None:
     """One message with all calls, and the output of each; ids may repeat in a thread, so the first one left is meant."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     messages[-1]["tool_calls"] = [
         {
-            "id": call_id(call.call_id),
+            "id": ids.of_call(call.call_id),
             "type": "function",
-            "function": {"name": function_name(call.name), "arguments": call.arguments},
+            "function": {"name": function_name(call.name), "arguments": arguments_text(call.arguments)},
         }
         for call in calls
     ]
     for call in calls:
         output = outputs[call.call_id].popleft()
-        messages.append({"role": "tool", "tool_call_id": call_id(call.call_id), "content": output_text(output)})
+        answered = ids.of_output(call.call_id)
+        messages.append({"role": "tool", "tool_call_id": answered, "content": output_text(output)})
 
 
 def _content(parts: tuple[Part, ...]) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapters._chat_calls import Calls, Fragment
+from adapters._chat_calls import Calls, Fragment, Function
 from adapters._failures import Failures
 from adapters._sse import DONE
 from gateway.items import ReasoningItem
@@ -24,6 +24,7 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[Fragment] | None = None
+    function_call: Function | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -81,7 +82,11 @@ class Reading:
         if reason is None:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
         finish = None if reason in _WHOLE_ANSWERS else reason
-        return (*self._reasoned(), *self._calls.finish(), CallCompleted(usage=self._usage, finish=finish))
+        return (
+            *self._reasoned(),
+            *self._calls.finish(cut=finish is not None),
+            CallCompleted(usage=self._usage, finish=finish),
+        )
 
     def _choice(self, choice: _Choice) -> Iterator[AdapterEvent]:
         delta = choice.delta
@@ -97,6 +102,9 @@ class Reading:
                 yield from self._reasoned()
                 for fragment in delta.tool_calls:
                     yield from self._calls.receive(fragment)
+            elif delta.function_call:
+                yield from self._reasoned()
+                yield from self._calls.receive_old(delta.function_call)
         if choice.finish_reason:
             if choice.finish_reason == _FAILED:
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend finished with an error")

@@ -1,18 +1,13 @@
 """Parts and items as both OpenAI wires want them, as far as the two agree."""
 
-import hashlib
 import mimetypes
-import re
 
 import msgspec
 from msgspec import UNSET
 
-from gateway.items import OutputItem
 from gateway.model import Json, Part
 
 _DEFAULT_MEDIA_TYPE = "application/octet-stream"
-_NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
-_CALL_ID_LIMIT = 64
 
 
 def compact(value: Json) -> str:
@@ -48,17 +43,3 @@ def file_url(part: Part) -> str:
 
 def file_name(part: Part) -> str:
     return part.filename or f"file{mimetypes.guess_extension(media_type(part)) or ''}"
-
-
-def output_text(item: OutputItem) -> str:
-    return item.output if isinstance(item.output, str) else compact(item.output)
-
-
-def function_name(name: str) -> str:
-    """Both wires refuse other characters than these, which MCP servers may use."""
-    return _NO_NAME_CHARACTER.sub("_", name)
-
-
-def call_id(given: str) -> str:
-    """OpenAI refuses longer ids than it makes; other servers make longer ones."""
-    return given if len(given) <= _CALL_ID_LIMIT else f"call_{hashlib.sha256(given.encode()).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""From `module:name` to a function of one argument. Law: what is wrong is said with the ref and the remedy."""
+"""From `module:name` to a function. Law: what is wrong is said with the ref and the remedy."""
 
 import hashlib
 import importlib
@@ -15,7 +15,19 @@ AgentFunction = Callable[[Any], Any]
 
 
 def load(ref: str, base_dir: Path) -> AgentFunction:
-    """`base_dir` is the folder of the configuration file. Raises: ValueError."""
+    """A function of one argument. `base_dir` is the folder of the configuration file. Raises: ValueError."""
+    function = find(ref, base_dir)
+    name = ref.rpartition(":")[2]
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError) as error:
+        remedy = "give it exactly one argument, the turn or its text"
+        raise ValueError(f"{ref!r}: {name!r} does not take one argument ({error}); {remedy}") from error
+    return function
+
+
+def find(ref: str, base_dir: Path) -> Callable[..., Any]:
+    """Raises: ValueError."""
     source, _, name = ref.rpartition(":")
     module = _file(ref, base_dir / source) if source.endswith(".py") else _module(ref, source, base_dir)
     try:
@@ -25,13 +37,16 @@ def load(ref: str, base_dir: Path) -> AgentFunction:
     if not callable(function):
         kind = type(function).__name__
         raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
-    try:
-        inspect.signature(function).bind(None)
-    except (TypeError, ValueError) as error:
-        remedy = "give it exactly one argument, the turn or its text"
-        raise ValueError(f"{ref!r}: {name!r} does not take one argument ({error}); {remedy}") from error
-    checked: AgentFunction = function
-    return checked
+    found: Callable[..., Any] = function
+    return found
+
+
+def checked_ref(ref: str) -> str:
+    """Raises: ValueError when it has not the form of one."""
+    source, _, name = ref.rpartition(":")
+    if not source or not all(word.isidentifier() for word in name.split(".")):
+        raise ValueError("must be `module:name` or `./file.py:name`")
+    return ref
 
 
 def takes_text(function: AgentFunction) -> bool:

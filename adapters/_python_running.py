@@ -26,7 +26,7 @@ _GRACE = 1.0
 _log = logging.getLogger(__name__)
 
 
-class _Thread:
+class OwnThread:
     """The one thread of a call: a generator stays where it began, with the context variables of the call.
 
     A daemon, so that a function that never returns cannot hold up the end of the gateway.
@@ -151,12 +151,12 @@ class Run:
         said.put_nowait(over)
 
     async def _values(self, argument: object) -> AsyncGenerator[object, None]:
-        thread = None if _is_async(self._function) else _Thread()
+        thread = None if _is_async(self._function) else OwnThread()
         last: Callable[[], None] | None = None
         try:
             result = await self._begin(argument, thread)
             if inspect.isgenerator(result):
-                thread = thread or _Thread()
+                thread = thread or OwnThread()
                 last = partial(_close, result)
                 said = self._drain(lambda: thread.run(partial(_step, result)))
             elif inspect.isasyncgen(result):
@@ -171,7 +171,7 @@ class Run:
             if thread is not None:
                 thread.finish(last)
 
-    async def _begin(self, argument: object, thread: _Thread | None) -> object:
+    async def _begin(self, argument: object, thread: OwnThread | None) -> object:
         if thread is None:
             result = self._function(argument)
         else:

@@ -1,43 +1,77 @@
-"""Items of a thread -> `input` of the Responses wire. Law: no id that a backend gave goes back to it.
+"""Items of a thread -> `input` of the Responses wire. Law: no id that a backend gave goes back to it, but those that
+say what is answered: of a call, of a question.
 
 Source: OpenAI API description 2.3.0, schema `InputItem`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import assert_never
 
-from adapters._content import call_id, file_name, file_url, function_name, media_type, output_text, part_text, said
+from adapters._content import file_name, file_url, media_type, part_text, said
+from adapters._tools import CallIds, arguments_text, function_name, output_text
 from gateway.items import AssistantItem, CallItem, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
 from gateway.model import Json, Part
+from gateway.tool_port import ToolDeclaration
 
 
-def encode_input(items: Iterable[Item]) -> list[Json]:
-    return [encoded for item in items if (encoded := _item(item)) is not None]
+def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
+    """Not strict: that mode takes a part of JSON Schema only."""
+    named = {"type": "function", "name": tool.name, "description": tool.description}
+    return {**named, "parameters": tool.parameters, "strict": False}
 
 
-def _item(item: Item) -> Json:
+def encode_input(items: Sequence[Item]) -> list[Json]:
+    ids = CallIds()
+    fresh = _fresh_decisions(items)
+    return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
+
+
+def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:
+    """Questions whose answer the backend has not reacted to. It takes an older one for the answer to its next question,
+    if that is about the same: OGX 1.5.0 does."""
+    fresh = set()
+    for item in reversed(items):
+        if isinstance(item, OutputItem):
+            if item.approved is not None:
+                fresh.add(item.call_id)
+        elif not isinstance(item, UserItem):
+            break
+    return frozenset(fresh)
+
+
+def _item(item: Item, ids: CallIds, fresh: frozenset[str]) -> Json:
     match item:
         case UserItem(message=message):
             return {"type": "message", "role": "user", "content": [_part(part) for part in message.parts]}
         case AssistantItem(parts=parts):
             # A list of `output_text` needs the ids that the backend gave.
-            return {"type": "message", "role": "assistant", "content": said(parts)}
+            text = said(parts)
+            return {"type": "message", "role": "assistant", "content": text} if text else None
+        case CallItem(call_id=question, asking=str(server)):
+            asked = {"type": "mcp_approval_request", "id": question, "server_label": server}
+            return {**asked, "name": item.name, "arguments": item.arguments} if question in fresh else None
+        case OutputItem(call_id=question, approved=bool(approved)):
+            return _decision(question, approved, item.output) if question in fresh else None
         case CallItem():
-            name = function_name(item.name)
             return {
                 "type": "function_call",
-                "call_id": call_id(item.call_id),
-                "name": name,
-                "arguments": item.arguments,
+                "call_id": ids.of_call(item.call_id),
+                "name": function_name(item.name),
+                "arguments": arguments_text(item.arguments),
             }
         case OutputItem():
-            return {"type": "function_call_output", "call_id": call_id(item.call_id), "output": output_text(item)}
+            return {"type": "function_call_output", "call_id": ids.of_output(item.call_id), "output": output_text(item)}
         case ReasoningItem(opaque=opaque):
             return opaque
         case OpaqueItem(payload=payload):
             return payload
         case _:
             assert_never(item)
+
+
+def _decision(question: str, approved: bool, reason: Json) -> Json:
+    decision = {"type": "mcp_approval_response", "approval_request_id": question, "approve": approved}
+    return {**decision, "reason": reason} if isinstance(reason, str) and reason else decision
 
 
 def _part(part: Part) -> Json:

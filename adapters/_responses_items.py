@@ -10,6 +10,7 @@ import msgspec
 
 from adapters._content import compact
 from gateway.model import Json
+from gateway.ports import ToolCallReady
 
 # Item type -> what the tool is called; the backend runs them. An MCP tool has a name of its own.
 SERVER_TOOLS = {
@@ -44,6 +45,7 @@ class OutputItem(msgspec.Struct):
     summary: list[Content] | None = None
     name: str | None = None
     server_label: str | None = None
+    approval_request_id: str | None = None
     arguments: str | None = None
     input: str | None = None
     output: Json = None
@@ -76,6 +78,12 @@ class OutputItem(msgspec.Struct):
         if self.type == "mcp_call":
             return f"mcp:{self.server_label}" if self.server_label else "mcp"
         return SERVER_TOOLS.get(self.type)
+
+
+def handled(call_id: str, item: OutputItem, arguments: str) -> ToolCallReady:
+    """A call that the backend runs, or has run."""
+    asked = item.approval_request_id
+    return ToolCallReady(call_id, item.tool, arguments, True, item.server, item.id, question=asked)
 
 
 class Outcome(NamedTuple):

@@ -19,6 +19,7 @@ from adapters._responses_items import (
     OPEN_CALLS,
     SERVER_TOOLS,
     OutputItem,
+    handled,
     outcome,
     verbatim,
 )
@@ -28,6 +29,7 @@ from gateway.model import Json, Part
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
+    ApprovalAsked,
     CallCompleted,
     CallStarted,
     ErrorClass,
@@ -133,9 +135,9 @@ class Reading:
         self._summary: tuple[str | None, int] | None = None
         self._calls: dict[str, _Call] = {}
         self._call_ids: set[str] = set()
-        self._unanswered: dict[str, str] = {}
+        self._unanswered: dict[str, list[str]] = {}
         self._early: dict[str, _Early] = {}
-        self._unclaimed: dict[str, OutputItem] = {}
+        self._unclaimed: list[OutputItem] = []
         self._readers: dict[str, Callable[[_Event], Sequence[AdapterEvent]]] = {
             "response.output_text.delta": self._said,
             "response.refusal.delta": self._said,
@@ -235,9 +237,7 @@ class Reading:
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
             case _:
                 raise self._broken(f"a response that ended has the status {how!r}")
-        events = [*self._start(response), *self._only_in_the_end(response)]
-        if self._unclaimed:
-            _log.warning("%d tool outputs belong to no call of their response", len(self._unclaimed))
+        events = [*self._start(response), *self._only_in_the_end(response), *self._answers_to_nothing()]
         self.ended = True
         completed = CallCompleted(
             # One that the backend kept although it should not has to be named, to be deleted there.
@@ -250,10 +250,19 @@ class Reading:
         return (*events, completed)
 
     def _only_in_the_end(self, response: _Response) -> Iterator[AdapterEvent]:
-        """A server that streams no items shows them in the finished response alone."""
-        if not self._items_done:
-            for item in response.output or ():
-                yield from self._item(item)
+        """A server that streams no items shows them in the finished response alone, as it does the end of a call that
+        was cut: its chain waits for an output of that, too."""
+        if self._items_done and not self._calls:
+            return
+        for raw in response.output or ():
+            item = _decode_item(raw)
+            if not self._items_done or (item.type in OPEN_CALLS and _key(item) in self._calls):
+                yield from self._item(raw)
+
+    def _answers_to_nothing(self) -> Iterator[AdapterEvent]:
+        for item in self._unclaimed:
+            _log.warning("a tool output belongs to no call of its response")
+            yield ToolResultReady(self._new_call_id(item), "" if item.output is None else item.output)
 
     def _failed(self, event: _Event) -> Sequence[AdapterEvent]:
         error = event.error or {"code": event.code, "message": event.message}
@@ -303,7 +312,7 @@ class Reading:
         if arguments is None or call.ready or call.item.type not in SERVER_TOOLS:
             return ()
         call.ready = True
-        return (ToolCallReady(call.call_id, call.item.tool, arguments, True, call.item.server, call.item.id),)
+        return (handled(call.call_id, call.item, arguments),)
 
     # --- items
 
@@ -334,7 +343,7 @@ class Reading:
             case "mcp_list_tools":
                 pass
             case "mcp_approval_request":
-                raise self._broken(f"the backend asks for approval of the tool {item.tool!r}: there is nobody to ask")
+                yield self._question(item)
             case kind if kind in OPEN_CALLS:
                 yield from self._open_call(item)
             case kind if kind in OPEN_CALL_OUTPUTS:
@@ -364,27 +373,38 @@ class Reading:
     def _open_call(self, item: OutputItem) -> Iterator[AdapterEvent]:
         call = self._calls.pop(_key(item), None) or _Call(self._new_call_id(item), item)
         arguments = item.arguments if item.arguments is not None else item.input or ""
+        if item.status == "incomplete" and not arguments.strip():
+            arguments = "{"  # cut before they began; blank ones would be taken for none, and the tool would run
         yield ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
-        self._unanswered[item.call_id or ""] = call.call_id
-        if item.call_id in self._unclaimed:
-            yield from self._output(self._unclaimed.pop(item.call_id))
+        self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
+        early = next((output for output in self._unclaimed if output.call_id == item.call_id), None)
+        if early is not None:
+            self._unclaimed.remove(early)
+            yield from self._output(early)
 
     def _output(self, item: OutputItem) -> Iterator[AdapterEvent]:
         """The backend answered a call that looked like the client's; the answer may come before the call is through."""
-        call_id = self._unanswered.pop(item.call_id or "", None)
-        if call_id is None:
-            self._unclaimed[item.call_id or ""] = item
+        waiting = self._unanswered.get(item.call_id or "")
+        if waiting:
+            yield ToolResultReady(waiting.pop(0), "" if item.output is None else item.output)
         else:
-            yield ToolResultReady(call_id, "" if item.output is None else item.output)
+            self._unclaimed.append(item)
 
     def _server_tool(self, item: OutputItem) -> Iterator[AdapterEvent]:
         call = self._calls.pop(_key(item), None) or _Call(self._new_call_id(item), item)
         came = outcome(item)
         if not call.ready:
-            yield ToolCallReady(call.call_id, item.tool, came.arguments, True, item.server, item.id)
+            yield handled(call.call_id, item, came.arguments)
         yield ToolResultReady(call.call_id, came.output, came.error)
         if item.type == "image_generation_call" and item.result:
             yield PartReady(Part(raw=item.result, media_type=f"image/{item.output_format or 'png'}"))
+
+    def _question(self, item: OutputItem) -> ApprovalAsked:
+        """Its answer is sent with this very id, so there is no making up another."""
+        if not item.id or not item.name or item.id in self._call_ids:
+            raise self._broken("a question for approval has no id of its own, or names no tool")
+        self._call_ids.add(item.id)
+        return ApprovalAsked(item.id, item.name, item.arguments or "", item.server_label or "", item.id)
 
     def _new_call_id(self, item: OutputItem) -> str:
         """The backend's id of the call, unless this response had that one before, or none is given."""

@@ -10,10 +10,11 @@ from adapters._failures import Failures
 from adapters._http import EventStream, HttpClient
 from adapters._probing import QUESTION, begin, lists_model
 from adapters._responses_continuing import Chain, Continuing, InConversation
-from adapters._responses_input import encode_input
+from adapters._responses_input import encode_input, encode_tool
 from adapters._responses_reading import Reading
 from adapters._responses_tail import find
 from adapters._settings import OpenAISettings
+from adapters._tools import Offer
 from gateway.model import Json
 from gateway.ports import AdapterError, AdapterEvent, ErrorClass, Fate, Fetched, ServiceRequest, StartedOver, Tail
 
@@ -42,12 +43,13 @@ class ResponsesService:
     def __init__(self, settings: OpenAISettings, fields: dict[str, Json], failures: Failures) -> None:
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/{RESPONSES}"
-        self._fields = fields
+        self._model = settings.model
+        self._offer = Offer(fields, encode_tool, failures)
         self._failures = failures
         self._http = HttpClient(settings.timeouts, failures, settings.key)
 
     def respond(self, request: ServiceRequest, continuing: Continuing) -> AsyncGenerator[AdapterEvent, None]:
-        body = self._fields | {"input": encode_input(request.items)} | continuing.fields
+        body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuing.fields
         asked = self._http.post_stream(self._url, msgspec.json.encode(body), handle=continuing.handle)
         return self._listen(asked, Reading(self._failures, continuing))
 
@@ -192,11 +194,11 @@ class ResponsesService:
     # --- what a probe asks
 
     async def lists_model(self) -> bool | None:
-        return await lists_model(self._http, self._base_url, self._fields["model"])
+        return await lists_model(self._http, self._base_url, self._model)
 
     async def begin(self, continuing: Continuing) -> str | None:
         """The handle of a response that is not kept, as soon as it says anything."""
-        body = self._fields | {"input": QUESTION} | continuing.fields | {"store": False}
+        body = self._offer.fields() | {"input": QUESTION} | continuing.fields | {"store": False}
         reading = Reading(self._failures, continuing)
         return await begin(self._http, self._url, body, reading.receive, self._failures, handle=continuing.handle)
 

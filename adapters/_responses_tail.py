@@ -40,4 +40,5 @@ def _sign(item: Json) -> Json:
     content = item.get("content")
     parts = [{"text": content}] if isinstance(content, str) else content or ()
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return item.get("type", "message"), item.get("role"), item.get("call_id"), texts
+    answered = item.get("call_id") or item.get("approval_request_id")
+    return item.get("type", "message"), item.get("role"), answered, texts

@@ -7,12 +7,13 @@ from typing import Literal, Self
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from adapters._chat_messages import encode_messages
+from adapters._chat_messages import encode_messages, encode_tool
 from adapters._chat_reading import Reading
 from adapters._failures import Failures
 from adapters._http import HttpClient
 from adapters._probing import QUESTION, begin, lists_model
 from adapters._settings import OpenAISettings, refuse_fields
+from adapters._tools import Offer, tool_names
 from gateway.config import HistoryConfig
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Json
@@ -43,6 +44,17 @@ class ChatSettings(OpenAISettings):
         refuse_fields(self.extra_body, {"messages", "stream", "stream_options", "n"} | type(self).model_fields.keys())
         return self
 
+    @model_validator(mode="after")
+    def _tools_have_names_of_their_own(self) -> Self:
+        tools = self.extra_body.get("tools", [])
+        if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+            raise ValueError("extra_body.tools must be a list of objects")
+        names = tool_names(tool for tool in tools if isinstance(tool, dict))
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two of extra_body.tools are called {twice!r}")
+        return self
+
 
 class ChatAdapter:
     """Speaks to one Chat Completions server."""
@@ -52,15 +64,17 @@ class ChatAdapter:
     def __init__(self, settings: ChatSettings) -> None:
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/chat/completions"
-        self._fields = _fixed_fields(settings)
+        self._model = settings.model
         self._instructions: list[Json] = (
             [{"role": settings.instructions_role, "content": settings.instructions}] if settings.instructions else []
         )
         self._failures = Failures((settings.key,))
+        self._offer = Offer(_fixed_fields(settings), encode_tool, self._failures)
         self._http = HttpClient(settings.timeouts, self._failures, settings.key)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        body = self._fields | {"messages": [*self._instructions, *encode_messages(request.items)]}
+        messages = [*self._instructions, *encode_messages(request.items)]
+        body = self._offer.fields(request.tools) | {"messages": messages}
         reading = Reading(self._failures)
         async with self._http.post_stream(self._url, msgspec.json.encode(body)) as stream:
             yield CallStarted()
@@ -76,8 +90,8 @@ class ChatAdapter:
                 yield event
 
     async def probe(self) -> ProbeReport:
-        listed = await lists_model(self._http, self._base_url, self._fields["model"])
-        body = self._fields | {"messages": [*self._instructions, {"role": "user", "content": QUESTION}]}
+        listed = await lists_model(self._http, self._base_url, self._model)
+        body = self._offer.fields() | {"messages": [*self._instructions, {"role": "user", "content": QUESTION}]}
         await begin(self._http, self._url, body, Reading(self._failures).receive, self._failures)
         return ProbeReport(model=listed, streams=True)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from adapters._failures import Failures
 from adapters._responses_continuing import Chain, InConversation
@@ -41,8 +41,6 @@ def _backend_tool(tool: dict[str, JsonValue]) -> dict[str, JsonValue]:
         raise ValueError(
             f"tools of type {kind!r} run at the client: only tools that the service runs itself can be used"
         )
-    if kind == "mcp" and tool.get("require_approval") != "never":
-        raise ValueError("a tool of type 'mcp' needs `require_approval: never`: there is nobody to ask")
     return tool
 
 
@@ -56,13 +54,17 @@ def _owner(history: HistoryConfig) -> StorageOwner:
 class ResponsesSettings(OpenAISettings):
     """An agent of type `openai-responses`."""
 
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
     history: HistoryConfig = Field(HistoryConfig(), description="Who keeps the conversation: the backend by default.")
     max_output_tokens: int | None = Field(None, ge=1, description="Limit of an answer, reasoning included.")
     reasoning: dict[str, JsonValue] | None = Field(None, description="Effort and summary of reasoning models.")
     encrypted_reasoning: bool = Field(
         True, description="With a history kept by the gateway: ask for reasoning to send back. Some models refuse it."
     )
-    tools: tuple[Tool, ...] = Field((), description="Tools that the service runs itself, as its API describes them.")
+    tools: tuple[Tool, ...] = Field(
+        (), alias="service_tools", description="Tools that the service runs itself, as its API describes them."
+    )
     include: tuple[str, ...] = Field((), description="More output to ask for, as web_search_call.action.sources.")
     truncation: Literal["auto", "disabled"] | None = Field(None, description="What to do when the context is full.")
     metadata: dict[str, str] | None = Field(None, description="Kept with every response at the service.")
@@ -103,7 +105,7 @@ class ResponsesSettings(OpenAISettings):
     def _nothing_is_done_twice(self) -> Self:
         if self.repeat_unknown and self.tools:
             raise ValueError(
-                "'repeat_unknown: true' and 'tools' exclude each other: what a tool did would be done twice"
+                "'repeat_unknown: true' and 'service_tools' exclude each other: what a tool did would be done twice"
             )
         return self
 

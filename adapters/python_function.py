@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator
 
-from adapters._python_loading import load, takes_text
+from adapters._python_loading import checked_ref, load, takes_text
 from adapters._python_running import Run
 from gateway import agent, model
 from gateway.clock import Clock
@@ -60,10 +60,7 @@ class PythonSettings(Settings):
     @field_validator("ref")
     @classmethod
     def _has_two_halves(cls, ref: str) -> str:
-        source, _, name = ref.rpartition(":")
-        if not source or not all(word.isidentifier() for word in name.split(".")):
-            raise ValueError("must be `module:name` or `./file.py:name`")
-        return ref
+        return checked_ref(ref)
 
     @property
     def base_dir(self) -> Path:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.agents import Agent
+from gateway.answers import AG2_RESULTS
 from gateway.calls import Call
+from gateway.client_tools import AG2_SCHEMAS
 from gateway.commits import ContextRecord, IdempotencyKey, TaskRecord, ThreadRecord
 from gateway.errors import (
     ContentTypeNotSupported,
@@ -20,6 +22,8 @@ from gateway.errors import (
 )
 from gateway.model import INTERRUPTED, TERMINAL, Message, Part, SendMessageRequest
 from gateway.ports import HandleNaming, Ledger
+
+_FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -103,6 +107,8 @@ def check_content(agent: Agent, request: SendMessageRequest) -> None:
     """Raises: ContentTypeNotSupported for a part that the card does not take, or when no answer would be accepted."""
     for index, part in enumerate(request.message.parts):
         kind = media_type(part)
+        if _is_for_us(request.message, part):
+            continue
         if not _offered(kind, agent.input_modes):
             raise _unsupported(f"message.parts[{index}]", f"{echo(kind)} is not taken", agent.input_modes)
     accepted = (request.configuration.accepted_output_modes if request.configuration else None) or ()
@@ -110,6 +116,12 @@ def check_content(agent: Agent, request: SendMessageRequest) -> None:
         raise _unsupported(
             "configuration.acceptedOutputModes", f"{echo(list(accepted))} is not made", agent.output_modes
         )
+
+
+def _is_for_us(message: Message, part: Part) -> bool:
+    """What says what a client's tools are, or answers a question of the gateway's, is none of the agent's business."""
+    answers = bool(message.task_id) and isinstance(part.data, dict) and part.media_type is None
+    return answers or part.media_type in _FOR_US
 
 
 def media_type(part: Part) -> str:

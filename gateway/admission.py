@@ -2,7 +2,9 @@
 race leaves nothing behind."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -17,7 +19,9 @@ from gateway.accepting import (
     new_thread,
     target,
 )
+from gateway.answering import Accepted, Answering
 from gateway.calls import Call
+from gateway.client_tools import with_declarations
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Accept,
@@ -35,27 +39,31 @@ from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.journal import Journal
 from gateway.live import LiveTask, Work, status
-from gateway.model import SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.model import TERMINAL, SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
+from gateway.push import Draft
+from gateway.quotas import Places
 from gateway.record import TurnOutput
+from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.states import is_newer
+from gateway.suspended import Suspended
+from gateway.tool_port import ToolError
 from gateway.wire.v1_0 import encode_event
 
 _ATTEMPTS = 4
 _AT_ONCE = 2
 """Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
-Accepted = Callable[[Work], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`.
 
-    `besides`: what a turn that has to wait brings with it.
+    `besides`: what a turn that has to wait brings with it. `push`: where its events are to be sent. `ends`: the turn of the
+    task that waited for an answer, and gets none.
     """
 
     accept: Accept
@@ -63,65 +71,148 @@ class _Plan:
     event: bytes | None
     prepare: Prepare | None = None
     besides: tuple[CommitPoint, ...] = ()
+    push: CommitPoint | None = None
+    ends: Suspended | None = None
 
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return _Plan(accept, self.number, self.event, runner.preparation(accept))
+        return dataclasses.replace(self, accept=accept, prepare=runner.preparation(accept))
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)
-        return (accept, *self.besides) if self.prepare is None else (accept, self.prepare)
+        before: tuple[CommitPoint, ...] = ()
+        if self.ends is not None:
+            last = self.accept.last_event
+            before = self.ends.ending(last - 1, None, None)
+        points = (*before, accept, *self.besides) if self.prepare is None else (*before, accept, self.prepare)
+        return points if self.push is None else (*points, self.push)
 
     def waiting(self, runner: Runner, interrupted: Sequence[OpenTurn]) -> "_Plan":
         """The same for a turn that has to wait, and for the end of those that it interrupts in other processes."""
         marks = (AskCancel(tuple(open_.turn for open_ in interrupted)),) if interrupted else ()
-        return _Plan(self.accept, self.number, self.event, besides=(runner.beat(), *marks))
+        return dataclasses.replace(self, besides=(runner.beat(), *marks))
 
 
 class Admission:
-    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock, runs: Places
+    ) -> None:
+        """`runs` are the turns that a principal may have."""
+        self._runs = runs
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
         self._reader = reader
         self._clock = clock
+        self._answering = Answering(ledger, runner, fanout, clock)
 
-    async def accept(self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None) -> Work | Replay:
+    async def accept(
+        self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None, draft: Draft | None = None
+    ) -> Work | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
 
-        `accepted` is called with the turn when it is stored and before it can do anything.
+        `accepted` is called with the turn when it is stored and before it can do anything. `draft` is stored with it.
 
-        Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full.
+        Raises: the errors of A2A 1.0, section 3.1.1; Busy when the context's queue is full; TooManyRequests.
         """
         check_content(call.agent, request)
         key, content = idempotency_key(call, request.message), digest(request.message)
+        request = await self._with_tools(call, request)
         for attempt in range(_ATTEMPTS):
-            replay = await self._known(call, key, content)
-            if replay is not None:
-                return replay
-            found = await target(self._ledger, call, request.message)
-            outputs = await self._reader.outputs(found.task) if found.task else []
-            others = await self._others(found, attempt)
-            plan = self._plan(call, request, found, key, content, len(others))
-            # On an unsynced thread there is something to look up between C1 and C2.
-            thread = plan.accept.thread
-            if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
-                plan = plan.at_once(self._runner)
-            else:
-                plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
             try:
-                return await self._admit(call, request, plan, outputs, accepted)
+                return await self._try(call, request, key, content, accepted, attempt, draft)
             except Conflict:
                 continue
         raise Busy("The context is being changed by another request; try again.", retry_after=1)
 
-    async def _others(self, found: Target, attempt: int) -> tuple[OpenTurn, ...]:
+    async def _try(
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        key: IdempotencyKey | None,
+        content: str,
+        accepted: Accepted | None,
+        attempt: int,
+        draft: Draft | None,
+    ) -> Work | Replay:
+        """Raises: Conflict when something has changed since it was read."""
+        replay = await self._known(call, key, content)
+        if replay is not None:
+            return replay
+        try:
+            found = await target(self._ledger, call, request.message)
+        except UnsupportedOperation:
+            if await self._answering.was_said(request.message):
+                return Replay(request.message.task_id or "", content)
+            raise
+        ends: Suspended | None = None
+        waits = found.context.waiting if found.context is not None else None
+        if waits is not None:
+            if found.task is None or found.task.id != waits:
+                await self._make_room(call, waits)
+                raise Conflict(f"the turn of task {waits!r} waits no more")
+            answered = await self._answering.answer(call, request, found.task, key, content, accepted)
+            if not isinstance(answered, Suspended):
+                if draft is not None:
+                    await self._ledger.commit(draft.on(found.task.id, self._clock.now()))
+                return answered
+            ends = answered
+        outputs = await self._outputs(found, ends)
+        others = await self._others(found, attempt, ends)
+        plan = self._plan(call, request, found, key, content, len(others), ends)
+        if draft is not None:
+            plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
+        # On an unsynced thread there is something to look up between C1 and C2.
+        thread = plan.accept.thread
+        if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
+            plan = plan.at_once(self._runner)
+        else:
+            plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
+        return await self._admit(call, request, plan, outputs, accepted)
+
+    async def _outputs(self, found: Target, ends: Suspended | None) -> list[TurnOutput]:
+        if found.task is None:
+            return []
+        outputs = await self._reader.outputs(found.task) if ends is None else ends.outputs
+        if outputs is None:
+            raise Conflict(f"a turn of task {found.task.id!r} has not ended")
+        return outputs
+
+    async def _with_tools(self, call: Call, request: SendMessageRequest) -> SendMessageRequest:
+        """The tools that the message declares, checked. Raises: InvalidParams."""
+        message = with_declarations(request.message)
+        if message is request.message:
+            return request
+        if call.agent.toolset is not None:
+            # Whose source cannot say what it has fails the turn, with that reason.
+            with suppress(ToolError):
+                with_declarations(request.message, await call.agent.toolset.offered())
+        return replace(request, message=message)
+
+    async def _make_room(self, call: Call, task_id: str) -> None:
+        """Source: state-model, scenario 118b. Raises: UnsupportedOperation where the waiting task is not to be cancelled."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        if record is None or record.state in TERMINAL:
+            return
+        if call.agent.policies.new_task_while_waiting == "reject":
+            raise UnsupportedOperation(
+                f"Task {echo(task_id)} of this context waits for an answer: send it with its taskId, or cancel that task.",
+                metadata={"taskId": task_id},
+            )
+        await close_task(call.caller, record, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+
+    async def _others(self, found: Target, attempt: int, ends: Suspended | None) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
         thread = found.context.thread if found.context else None
         if found.context is None or thread is None or not (attempt or self._runner.queued(thread.id)):
             return ()
-        return tuple(turn for turn in await self._ledger.open_turns(found.context.id) if turn.thread == thread.id)
+        over = ends.turn.turn if ends is not None else None
+        return tuple(
+            open_
+            for open_ in await self._ledger.open_turns(found.context.id)
+            if open_.thread == thread.id and open_.turn != over
+        )
 
     async def _known(self, call: Call, key: IdempotencyKey | None, content: str) -> Replay | None:
         if key is None:
@@ -140,6 +231,7 @@ class Admission:
         key: IdempotencyKey | None,
         content: str,
         others: int,
+        ends: Suspended | None,
     ) -> _Plan:
         clock, agent = self._clock, call.agent
         context_row = found.context.id if found.context else clock.row_id()
@@ -150,9 +242,10 @@ class Admission:
         context_id = found.context_public or clock.new_id()
         task_id = found.task.id if found.task else clock.new_id()
         now = clock.now()
-        number, event = 0, None
+        number, event, more = 0, None, 0
         if found.task is not None:
-            number = found.task.last_event
+            number = found.task.last_event if ends is None else ends.number
+            more = len(ends.events) if ends is not None else 0
             working = TaskStatusUpdateEvent(
                 task_id=task_id, context_id=context_id, status=status(TaskState.WORKING, timestamp(now))
             )
@@ -173,10 +266,10 @@ class Admission:
             digest=content,
             key=key,
             event=None,
-            last_event=number + (event is not None),
+            last_event=number + more + (event is not None),
             process=self._runner.process,
         )
-        return _Plan(accept, number, event)
+        return _Plan(accept, number, event, ends=ends)
 
     def _check_thread(self, call: Call, thread: ThreadRecord, others: int) -> None:
         ownership, policies = call.agent.adapter.ownership, call.agent.policies
@@ -205,6 +298,7 @@ class Admission:
     ) -> Work:
         """A caller who goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
         accept = plan.accept
+        leave = self._runs.take(call.caller)
         channel = self._fanout.hold(accept.task)
         message = accept.message
         queued = accept.new_task and plan.prepare is None
@@ -233,11 +327,14 @@ class Admission:
             service_call=plan.prepare.service_call if plan.prepare else "",
             prepared=plan.prepare is not None,
         )
+        for payload in plan.ends.events if plan.ends is not None else ():
+            work.live.journal.add(payload)
         started = False
 
         def start() -> None:
             nonlocal started
             started = True
+            work.done.add_done_callback(lambda _: leave())
             if accepted is not None:
                 accepted(work)
             self._runner.start(work, accept.thread)
@@ -249,5 +346,6 @@ class Admission:
                 await work.live.journal.commit(plan.points, plan.event, stored=start)
         finally:
             if not started:
+                leave()
                 self._fanout.release(accept.task)
         return work

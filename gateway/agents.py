@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from gateway.approvals import ApprovalRule
 from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
 from gateway.ports import Adapter
+from gateway.tool_port import ToolDeclaration
 from gateway.toolset import Toolset
 
 _RESERVED = "tasks"
@@ -40,6 +42,8 @@ class AgentPolicies:
     mixed_batch: Literal["eager", "hold"] = "eager"
     new_task_while_waiting: Literal["reject", "supersede"] = "reject"
     approval_timeout: float = 86400.0
+    approvals: tuple[ApprovalRule, ...] = ()
+    client_tools: tuple[ToolDeclaration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

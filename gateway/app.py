@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,10 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.agents import Agent, AgentPolicies, Agents
-from gateway.auth import NoAuthentication
+from gateway.answering import Answering
+from gateway.approvals import ApprovalRule
+from gateway.attaching import build_sources
+from gateway.auth import Authenticator, KeyAuthentication, NoAuthentication
 from gateway.bindings.card import CardSettings, build_card
 from gateway.bindings.common import BindingSettings
 from gateway.bindings.health import Health
@@ -23,17 +26,22 @@ from gateway.clock import Clock
 from gateway.config import AgentConfig, ConfigInvalid, ExtensionConfig, GatewayConfig, SkillConfig, refuse_window
 from gateway.contexts import Contexts
 from gateway.draining import Drain
+from gateway.expiring import Patience
 from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
+from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.pushing import Push, push_of
+from gateway.quotas import QuotaLimits, Quotas
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
 from gateway.runner import LeaseTimes, Pace, Runner
 from gateway.server import HttpServer, Signals, listen
+from gateway.tool_port import ToolDeclaration
 from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
@@ -53,14 +61,16 @@ class Gateway:
     reload: Callable[[GatewayConfig], None]
 
 
-def build_agents(config: GatewayConfig, registry: Registry) -> Agents:
-    """Raises: ValueError for an agent whose settings cannot work, naming it."""
-    agents = tuple(_agent(name, agent, config, registry) for name, agent in config.agents.items())
+def build_agents(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+    """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
+    agents = tuple(_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)
 
 
-def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry) -> Agent:
+def _agent(
+    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached]
+) -> Agent:
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
@@ -84,6 +94,8 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         tenant=card.tenant,
+        api_keys=config.auth.api_keys.enabled,
+        push_notifications=config.push.enabled,
     )
     policies = _policies(agent, config, direct_replies=direct)
     wrong = contradiction(agent.history.owner, adapter.ownership, policies)
@@ -97,6 +109,7 @@ def _agent(name: str, agent: AgentConfig, config: GatewayConfig, registry: Regis
         input_modes=input_modes,
         output_modes=output_modes,
         policies=policies,
+        toolset=AttachedTools([sources[each] for each in agent.tools]) if agent.tools else None,
     )
 
 
@@ -115,6 +128,19 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         history_tokens=agent.history.max_tokens,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
+        tool_rounds=config.limits.tool_rounds,
+        parallel_tools=config.limits.parallel_tools,
+        unknown_tool=agent.unknown_tool,
+        round_limit_action=agent.round_limit_action,
+        mixed_batch=agent.mixed_batch,
+        new_task_while_waiting=agent.new_task_while_waiting,
+        approval_timeout=agent.approval_timeout,
+        approvals=tuple(
+            ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
+        ),
+        client_tools=tuple(
+            ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
+        ),
     )
 
 
@@ -130,6 +156,9 @@ def _application(
     transfer: Transfer,
     health: Health,
     clock: Clock,
+    auth: Authenticator,
+    quotas: Quotas,
+    push: Push | None,
 ) -> ASGIApp:
     limits = config.limits
     settings = BindingSettings(
@@ -149,13 +178,16 @@ def _application(
     served = routes(
         operations,
         agents,
-        NoAuthentication(),
+        auth,
         public_url=public_url,
         drain=operations.drain,
         settings=settings,
         clock=clock,
         contexts=contexts,
         transfer=transfer,
+        quotas=quotas,
+        pushes=push.pushes if push is not None else None,
+        jwks=push.jwks if push is not None else None,
     )
     app = Router([*served, *health.routes()], redirect_slashes=False)
     return HostGuard(app, allowed_hosts(config.server.host, public_url))
@@ -167,7 +199,9 @@ async def running(
 ) -> AsyncIterator[Gateway]:
     """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
-    agents = build_agents(config, registry)
+    quotas = Quotas(clock, quota_limits(config))
+    sources = build_sources(config, registry)
+    agents = build_agents(config, registry, sources)
     drain = Drain()
     ledgers = registry.ledger(config.storage.url)
     failpoints = armed()
@@ -178,24 +212,36 @@ async def running(
         if failpoints is not None:
             runner.guard(failpoints.call)
         secret = await ledger.secret("page-token")
-        operations = Operations(ledger, runner, fanout, clock, page_secret=secret, drain=drain)
+        push = await push_of(config.push, config.server.public_url, ledger, clock)
+        pushes = push.pushes if push is not None else None
+        operations = Operations(
+            ledger, runner, fanout, clock, page_secret=secret, drain=drain, quotas=quotas, pushes=pushes
+        )
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = Transfer(ledger, clock)
+        answering = Answering(ledger, runner, fanout, clock)
+        patience = Patience(ledger, runner, answering, clock, lambda: front.agents)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
+        keys = KeyAuthentication(ledger, clock)
 
-        def generation(config: GatewayConfig, agents: Agents) -> Generation:
-            return Generation(_application(config, agents, operations, contexts, transfer, health, clock), agents)
+        def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, Attached]) -> Generation:
+            auth = keys if config.auth.api_keys.enabled else NoAuthentication()
+            app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas, push)
+            return Generation(app, agents, tuple(each.source for each in sources.values()))
 
         def reload(config: GatewayConfig) -> None:
-            front.succeed(generation(config, build_agents(config, registry)))
+            sources = build_sources(config, registry)
+            front.succeed(generation(config, build_agents(config, registry, sources), sources))
             fanout.limit(_stream_limits(config))
+            quotas.limit(quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
-        front = Succession(generation(config, agents), runner.idle)
+        front = Succession(generation(config, agents, sources), runner.idle)
         runner.know(lambda name: front.agents.by_name.get(name, None))
-        async with front.lasting(), runner.running(), _beside(deletions.run(), retention.run()):
+        beside = [deletions.run(), retention.run(), patience.run(), *([push.run()] if push is not None else ())]
+        async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)
 
 
@@ -214,6 +260,17 @@ async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None
 def _lifetimes(config: GatewayConfig) -> Lifetimes:
     retention = config.retention
     return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)
+
+
+_STREAMS_OF_ONE = 100
+
+
+def quota_limits(config: GatewayConfig) -> QuotaLimits:
+    """Where all callers are one, the streams of one are not limited unless somebody says so."""
+    limits, streams = config.limits, config.limits.streams_per_principal
+    if streams is None:
+        streams = 0 if config.auth.mode == "none" else _STREAMS_OF_ONE
+    return QuotaLimits(limits.requests_per_minute, streams, limits.runs_per_principal)
 
 
 def _stream_limits(config: GatewayConfig) -> StreamLimits:
@@ -278,7 +335,7 @@ async def _reloading(
             log.info("reload.done", agents=list(wanted.agents))
 
 
-_FIXED = ("server", "storage")
+_FIXED = ("server", "storage", "push")
 
 
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:

@@ -1,7 +1,7 @@
 """What a binding asks of the core: the eleven operations of A2A 1.0, section 3.1. Law: no envelope, no HTTP in here."""
 
 from collections.abc import AsyncIterator
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gateway.model import (
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
@@ -27,13 +28,14 @@ from gateway.model import (
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Who asks which agent. `extensions` are the activated ones: asked for and declared by the card."""
+    """Who asks which agent, and in which version of A2A. `extensions` are the activated ones: asked for and declared."""
 
     agent: Agent
     caller: Caller
     extensions: frozenset[str] = frozenset()
     idempotency_key: str | None = None
     last_event_id: int | None = None
+    version: str = "1.0"
 
 
 class EventStream(Protocol):
@@ -67,7 +69,9 @@ class Operations(Protocol):
         self, call: Call, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig: ...
 
-    async def list_push_configs(self, call: Call, request: ListTaskPushNotificationConfigsRequest) -> NoReturn: ...
+    async def list_push_configs(
+        self, call: Call, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse: ...
 
     async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None: ...
 

@@ -28,6 +28,9 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAGE_SIZES = range(1, 101)
 _OUTPUT_MODES = 100
 _LABEL = 1024
+_SECRET = 8192
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 _encoder = msgspec.json.Encoder()
 
@@ -100,7 +103,24 @@ def _subscribe(request: SubscribeToTaskRequest, limits: Limits) -> None:
 
 @_check.register
 def _push_config(request: TaskPushNotificationConfig, limits: Limits) -> None:
-    _check_ids(limits, taskId=request.task_id, id=request.id)
+    _check_push_config("", request, limits)
+
+
+def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: Limits) -> None:
+    for field, value in (("taskId", config.task_id), ("id", config.id)):
+        if value is not None:
+            check_id(f"{place}{field}", value, limits)
+    authentication = config.authentication
+    if authentication is not None and _SCHEME.fullmatch(authentication.scheme) is None:
+        raise invalid(f"{place}authentication.scheme", "must be the name of an HTTP authentication scheme, as Bearer")
+    secrets = (
+        ("token", config.token),
+        ("authentication.credentials", authentication.credentials if authentication else None),
+    )
+    for field, value in secrets:
+        # What they hold is not repeated, and goes into a header.
+        if value and (len(value) > _SECRET or _HEADER.fullmatch(value) is None):
+            raise invalid(f"{place}{field}", f"must be one line of up to {_SECRET} visible ASCII characters")
 
 
 @_check.register
@@ -147,6 +167,10 @@ def _check_configuration(configuration: SendMessageConfiguration, limits: Limits
     modes = configuration.accepted_output_modes or ()
     _check_id_list("configuration.acceptedOutputModes", modes, _OUTPUT_MODES, limits)
     _check_history_length("configuration.historyLength", configuration.history_length)
+    if configuration.task_push_notification_config is not None:
+        _check_push_config(
+            "configuration.taskPushNotificationConfig.", configuration.task_push_notification_config, limits
+        )
 
 
 def _check_count(field: str, values: tuple[object, ...], most: int) -> None:

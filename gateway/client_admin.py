@@ -57,9 +57,27 @@ async def adopt_handle(http: httpx2.AsyncClient, url: str, agent: str, handle: s
     return _context_id(_expect(response, httpx2.codes.CREATED, base, "adopting a conversation"))
 
 
-def _addresses(url: str, behind: str) -> tuple[str, str]:
+async def list_pushes(http: httpx2.AsyncClient, url: str) -> list[dict[str, Json]]:
+    """The caller's push notification configurations that are not done. Raises: as `delete_context`."""
+    base, address = _addresses(url, "", "push")
+    with reaching(address):
+        response = await http.get(address, timeout=CONNECT)
+    return objects(_expect(response, httpx2.codes.OK, base, "listing push notifications"), "configs")
+
+
+async def replay_pushes(http: httpx2.AsyncClient, url: str, task: str, config: str | None) -> int:
+    """Lets what was stopped go on; returns how many. Raises: as `delete_context` (404: nothing of the task was stopped)."""
+    base, address = _addresses(url, ":replay", "push")
+    with reaching(address):
+        response = await http.post(address, json={"taskId": task, "id": config}, timeout=CONNECT)
+    body = _expect(response, httpx2.codes.OK, base, "sending push notifications again")
+    count = at(body, "replayed")
+    return count if isinstance(count, int) else 0
+
+
+def _addresses(url: str, behind: str, what: str = "contexts") -> tuple[str, str]:
     base = _BELOW.sub("", url.rstrip("/"))
-    return base, f"{base}/admin/api/v1/contexts{behind}"
+    return base, f"{base}/admin/api/v1/{what}{behind}"
 
 
 def _context_id(body: Json) -> str:

@@ -5,9 +5,11 @@ Law: a commit point is one unit, all or nothing; it says what must be true of th
 
 import msgspec
 
+from gateway.api_keys import IssueKey, RevokeKey
 from gateway.items import HandleKind, Item, StorageOwner
 from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
+from gateway.push_records import PushPoint
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -40,12 +42,14 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
-    """A context and its live thread on one agent, None before the first message to that agent."""
+    """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
+    turn waits on that thread for its caller."""
 
     id: str
     public_id: str
     state: str
     thread: ThreadRecord | None
+    waiting: str | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -94,7 +98,8 @@ class NewItem(msgspec.Struct, frozen=True):
 class NewToolCall(msgspec.Struct, frozen=True):
     """A tool call of a completed service call; `outcome` is that of one that has ended. `id` is the public one.
 
-    `asked`: it needs a yes before it runs.
+    `asked`: it needs a yes before it runs; `digest` is of what that yes is for. `expires_at`: nobody waits longer for its
+    caller.
     """
 
     id: str
@@ -106,6 +111,8 @@ class NewToolCall(msgspec.Struct, frozen=True):
     status: str
     outcome: Json
     asked: bool = False
+    digest: str | None = None
+    expires_at: int | None = None
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -231,13 +238,14 @@ class TakeOver(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so."""
+    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
+    the turn has all its answers, and only waits to be taken up."""
 
     task: str
     turn: str
     thread: str
     state: TaskState
-    message: Message
+    message: Message | None
     events: EventRow | None
     now: int
 
@@ -253,6 +261,51 @@ class Resume(msgspec.Struct, frozen=True):
     task: str
     now: int
     event: EventRow | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked."""
+
+    tool_call: str
+    digest: str | None
+    decision: str
+    by: str | None
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event behind it.
+
+    `items`: what it says to the model besides.
+    """
+
+    message: Message
+    ordinal: int
+    digest: str
+    key: IdempotencyKey | None
+    event: int
+    items: tuple[Item, ...] = ()
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
+
+    It goes with the ends of the calls that this settles. `question`: what the task still asks; `goes_on`: it asks nothing
+    any more. Hits no row when the turn waits no more, is another caller's, or a call was decided, or is not what was
+    asked about.
+    """
+
+    caller: Caller
+    agent: str
+    context: str
+    thread: str
+    generation: int
+    task: str
+    turn: str
+    answer: GivenAnswer | None
+    verdicts: tuple[Verdict, ...]
+    question: Message | None
+    goes_on: bool
+    now: int
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -470,6 +523,7 @@ CommitPoint = (
     | TakeOver
     | Suspend
     | Resume
+    | Decide
     | Finish
     | Close
     | Append
@@ -492,6 +546,9 @@ CommitPoint = (
     | EndDeletion
     | Adopt
     | Import
+    | IssueKey
+    | RevokeKey
+    | PushPoint
 )
 
 
@@ -500,7 +557,11 @@ class Conflict(Exception):
 
 
 class LedgerUnavailable(Exception):
-    """The database cannot take or give anything now."""
+    """The database cannot take or give anything now. `trouble` is why, in a word: full, locked, read-only, ..."""
+
+    def __init__(self, text: str, trouble: str = "unavailable") -> None:
+        super().__init__(text)
+        self.trouble = trouble
 
 
 class CorruptRecord(Exception):
@@ -515,13 +576,17 @@ class StoredArtifact(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
-    """One turn of a task for the public record: its message, then what it left, or None while it has not ended."""
+    """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
+
+    `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
+    """
 
     message: Message
     event: int
     messages: tuple[Message, ...] | None
     artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
+    answers: tuple[tuple[int, Message], ...] = ()
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
@@ -568,6 +633,39 @@ class CallUnderWay(msgspec.Struct, frozen=True):
     attempt: int
     pending: str | None
     base: str | None
+
+
+class EarlierToolCall(msgspec.Struct, frozen=True):
+    """What a tool call of the same external id was, and what came of it."""
+
+    name: str
+    arguments: str
+    status: str
+    outcome: Json
+
+
+class AskedCall(msgspec.Struct, frozen=True):
+    """A tool call of a turn that waits or waited, as its caller was asked about it. `decision` as in Verdict.
+
+    `expires_at` None: nobody has to answer. `outcome` is None while `call.status` is an open one.
+    """
+
+    call: ToolCallRecord
+    digest: str | None
+    decision: str | None
+    expires_at: int | None
+    outcome: Json
+
+
+class WaitingTurn(msgspec.Struct, frozen=True):
+    """A turn that waits for its caller. `inputs` is the number of messages that it has, `base` the handle at which it
+    began, `calls` are those of its last service call."""
+
+    turn: str
+    thread: str
+    inputs: int
+    base: str | None
+    calls: tuple[AskedCall, ...]
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

@@ -17,17 +17,33 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.client_tools import NAME as TOOL_NAME
 from gateway.config_problem import ConfigInvalid, Problem
-from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, base_dir, duration, matching, size
+from gateway.config_text import (
+    Duration,
+    LocalPath,
+    LongKey,
+    Network,
+    Size,
+    TextOrFile,
+    WebUrl,
+    base_dir,
+    duration,
+    matching,
+    size,
+)
 from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
 
 __all__ = [
     "AgentCommon",
     "AgentConfig",
+    "ApiKeysConfig",
+    "ApprovalConfig",
     "AuthConfig",
     "CardConfig",
     "CardsConfig",
+    "ClientToolConfig",
     "ConfigInvalid",
     "Duration",
     "ExtensionConfig",
@@ -37,6 +53,7 @@ __all__ = [
     "LocalPath",
     "Problem",
     "ProviderConfig",
+    "PushConfig",
     "RetentionConfig",
     "ServerConfig",
     "Settings",
@@ -44,6 +61,8 @@ __all__ = [
     "SkillConfig",
     "StorageConfig",
     "TextOrFile",
+    "ToolCommon",
+    "ToolConfig",
     "WebUrl",
     "base_dir",
     "refuse_open_listen",
@@ -58,6 +77,11 @@ _Name = Annotated[
     str,
     AfterValidator(matching(NAME, "must have 1 to 63 of a-z, 0-9 and -, and not begin with -")),
     WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+]
+_ToolName = Annotated[
+    str,
+    AfterValidator(matching(TOOL_NAME, "must have 1 to 64 of a-z, A-Z, 0-9, _ and -")),
+    WithJsonSchema({"type": "string", "pattern": f"^{TOOL_NAME.pattern}$"}),
 ]
 _MediaType = Annotated[
     str,
@@ -134,10 +158,29 @@ class StorageConfig(Settings):
     )
 
 
+class ApiKeysConfig(Settings):
+    """Keys that `a2a-gateway keys create` makes."""
+
+    enabled: bool = Field(False, description="An API key is a way to say who calls.")
+
+
 class AuthConfig(Settings):
     """Who may call."""
 
-    mode: Literal["none"] = Field("none", description="`none`: everybody who can reach the gateway may use it.")
+    mode: Literal["none", "any_of"] = Field(
+        "none",
+        description="`none`: everybody who can reach the gateway may use it, as one and the same caller. `any_of`: only who "
+        "says who they are, in one of the ways that are enabled here.",
+    )
+    api_keys: ApiKeysConfig = Field(ApiKeysConfig(), description="Keys that `a2a-gateway keys create` makes.")
+
+    @model_validator(mode="after")
+    def _says_what_it_does(self) -> Self:
+        if self.mode == "none" and self.api_keys.enabled:
+            raise ValueError("api_keys are enabled, but nobody is asked for one: set `mode: any_of`")
+        if self.mode == "any_of" and not self.api_keys.enabled:
+            raise ValueError("mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`")
+        return self
 
 
 class LimitsConfig(Settings):
@@ -155,6 +198,23 @@ class LimitsConfig(Settings):
     )
     queued_turns_per_context: int = Field(
         8, ge=0, description="Turns that may wait behind the running one of a context."
+    )
+    tool_rounds: _Count = Field(20, description="Rounds of tools that a turn may have.")
+    parallel_tools: _Count = Field(8, description="Tools of one round that may run at once.")
+    requests_per_minute: int = Field(
+        0,
+        ge=0,
+        description="Requests that one principal may make in a minute; so many may come at once. 0: no limit. With "
+        "`auth.mode: none` all callers are one principal.",
+    )
+    runs_per_principal: int = Field(
+        0, ge=0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
+    )
+    streams_per_principal: int | None = Field(
+        None,
+        ge=0,
+        description="Open streams of one principal, in this process. 0: no limit. Not given: 100, or no limit with "
+        "`auth.mode: none`.",
     )
     streams: _Count = Field(2000, description="Open streams of the whole process.")
     stream_buffer_events: _Count = Field(1000, description="Events that may wait for a slow reader of a stream.")
@@ -190,6 +250,30 @@ class RetentionConfig(Settings):
         ge=duration("1d"),
         description="A conversation with all that was said in it, from its last message. Its id is never used again.",
     )
+
+
+class PushConfig(Settings):
+    """Push notifications: what happens to a task is posted to where its caller wants it."""
+
+    enabled: bool = Field(
+        True, description="Offer them. Without them nothing is delivered, what was promised included."
+    )
+    allow_private_networks: tuple[Network, ...] = Field(
+        (), description="Networks, as 10.1.0.0/16, that may be reached although they are not public."
+    )
+    allow_http: bool = Field(False, description="Also post to http:// addresses.")
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (443, 8443), description="Ports that may be posted to; any when the list is empty."
+    )
+    timeout: Duration = Field(duration("15s"), gt=0, le=duration("5m"), description="Longest time of one post.")
+    max_attempts: _Count = Field(
+        10, description="Attempts to deliver an event, over 75 hours; then its configuration is stopped."
+    )
+    encryption_key: LongKey | None = Field(
+        None,
+        description="Encrypts tokens and credentials in the database; a key in the database itself when not given.",
+    )
+    signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
 
 
 class ProviderConfig(Settings):
@@ -265,6 +349,25 @@ class HistoryConfig(Settings):
     )
 
 
+class ApprovalConfig(Settings):
+    """Which calls of the agent's tools somebody has to allow. The first rule that fits a call decides."""
+
+    tool: _Text = Field(description="Pattern for SOURCE.TOOL, as `github.*`.")
+    ask: bool = Field(True, description="Whether the caller is asked before such a call runs.")
+    arguments: dict[_Text, str] = Field(
+        {},
+        description="Patterns for arguments of the call, by their path (`to.country`); the rule fits when all of them do.",
+    )
+
+
+class ClientToolConfig(Settings):
+    """A tool that the caller runs, whether or not it says so itself."""
+
+    name: _ToolName = Field(description="Name of the tool, as the model calls it.")
+    description: str = Field("", description="What it does, for the model.")
+    parameters: dict[str, JsonValue] = Field({"type": "object"}, description="JSON Schema of its arguments.")
+
+
 class AgentCommon(Settings):
     """The keys that every agent may have, whatever its type. The others belong to its type."""
 
@@ -298,6 +401,46 @@ class AgentCommon(Settings):
     shadow_history: Literal["items", "text", "none"] = Field(
         "items", description="What the gateway keeps of a conversation that the backend owns."
     )
+    tools: tuple[str, ...] = Field(
+        (), description="Names under `tools`: what its model may call, and the gateway then runs."
+    )
+    unknown_tool: Literal["error_result", "fail"] = Field(
+        "error_result",
+        description="What to do when the model calls a tool that it was not offered: tell it, or fail the turn.",
+    )
+    round_limit_action: Literal["final_call_without_tools", "fail"] = Field(
+        "final_call_without_tools",
+        description="What to do at `limits.tool_rounds`: ask for an answer without tools, or fail the turn.",
+    )
+    approvals: tuple[ApprovalConfig, ...] = Field(
+        (), description="Which tool calls the caller has to allow; without a rule that fits, a tool runs unasked."
+    )
+    approval_timeout: Duration = Field(
+        duration("24h"),
+        gt=0,
+        description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
+    )
+    mixed_batch: Literal["eager", "hold"] = Field(
+        "eager",
+        description="What becomes of other calls of an answer while one of them waits for a yes: "
+        "they run, or none runs before the decision.",
+    )
+    new_task_while_waiting: Literal["reject", "supersede"] = Field(
+        "reject",
+        description="What becomes of a new task in a context in which another waits for a decision: it is refused, "
+        "or it cancels the other.",
+    )
+    client_tools: tuple[ClientToolConfig, ...] = Field(
+        (), description="Tools that every caller of the agent runs itself."
+    )
+
+    @model_validator(mode="after")
+    def _has_each_client_tool_once(self) -> Self:
+        names = [tool.name for tool in self.client_tools]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"client_tools has {twice!r} twice")
+        return self
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:
@@ -316,8 +459,30 @@ class AgentConfig(AgentCommon):
     settings: SerializeAsAny[BaseModel]
 
 
+class ToolCommon(Settings):
+    """The keys that every source of tools may have, whatever its type. The others belong to its type."""
+
+    type: _Text = Field(description="Kind of source.")
+    allow: tuple[_Text, ...] | None = Field(
+        None, description="Which of its tools may be used, by name or pattern (`search_*`); all when not given."
+    )
+    timeout: Duration = Field(duration("60s"), gt=0, description="Longest time that one call may take.")
+    required: bool = Field(
+        True,
+        description="A turn fails when the source cannot be reached; with `false` it goes on without these tools.",
+    )
+    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; more of it is cut off, and says so.")
+
+
+class ToolConfig(ToolCommon):
+    """One source of tools: the common keys, and `settings`, the model of its type."""
+
+    name: _Name
+    settings: SerializeAsAny[BaseModel]
+
+
 class GatewaySections(Settings):
-    """Everything but the agents."""
+    """Everything but the agents and the tools."""
 
     version: Literal[1] = Field(description="Version of this file's format: 1.")
     server: ServerConfig = Field(ServerConfig(), description="Where the gateway listens.")
@@ -325,12 +490,14 @@ class GatewaySections(Settings):
     auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
     retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
+    push: PushConfig = Field(PushConfig(), description="Push notifications.")
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
 
 
 class GatewayConfig(GatewaySections):
     """The configuration of a gateway: where it listens, where it keeps state, and its agents."""
 
+    tools: Mapping[str, ToolConfig] = Field({}, description="Sources of tools, by the name that agents use.")
     agents: Mapping[str, AgentConfig] = Field(
         min_length=1, description="The agents, by the name that their URLs carry."
     )
@@ -349,10 +516,11 @@ def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
 def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:
     """Why the gateway must not listen: other machines could reach it, and nobody is asked who they are."""
     host = config.server.host
-    if insecure or is_loopback(host):
+    if insecure or is_loopback(host) or config.auth.mode != "none":
         return None
     message = (
         f"{host!r} can be reached from other machines and auth.mode is none, so anyone could use the agents; "
-        "listen on 127.0.0.1, or start with --insecure if that is what you want"
+        "ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), listen on 127.0.0.1, or start with --insecure if "
+        "that is what you want"
     )
     return Problem(file=None, line=None, column=None, path="server.host", message=message)

@@ -1,7 +1,7 @@
 """Loads gateway.yaml: flag > environment > file > default, and every problem at once with its place."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -9,9 +9,20 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config import NAME, AgentCommon, AgentConfig, GatewayConfig, GatewaySections
+from gateway.config import NAME, AgentConfig, GatewayConfig, GatewaySections, ToolConfig
 from gateway.config_problem import ConfigInvalid, KeyPath, Place, Problem, did_you_mean, path_text, shown
-from gateway.config_words import Misfit, SettingsResolver, Shape, explain, settings_model
+from gateway.config_words import (
+    AGENTS,
+    SECTIONS,
+    TOOLS,
+    Misfit,
+    Section,
+    SettingsResolver,
+    Shape,
+    explain,
+    fields,
+    settings_model,
+)
 from gateway.config_yaml import Document, Literally, References, is_well_formed, read, typed
 
 _PREFIX = "A2A_GATEWAY__"
@@ -20,6 +31,7 @@ _COMMAND_LINE = "command line"
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
 
 M = TypeVar("M", bound=BaseModel)
+E = TypeVar("E", AgentConfig, ToolConfig)
 
 
 def load(
@@ -103,7 +115,7 @@ def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
         present = list(data) if isinstance(data, dict) else []
         key = next((known for known in (*present, *shape.keys(path)) if _form(known) == form), None)
         if key is None:
-            key = form.replace("_", "-") if path == ("agents",) else segment.lower()
+            key = form.replace("_", "-") if len(path) == 1 and path[0] in SECTIONS else segment.lower()
         data = data.get(key) if isinstance(data, dict) else None
         path = (*path, key)
     return path
@@ -150,7 +162,7 @@ class _Loading:
         self._document = document
         self._resolver = resolver
         self._shape = Shape(resolver, document.data)
-        self._context = {"base_dir": base_dir}
+        self._base_dir = base_dir
 
     def config(self) -> GatewayConfig | None:
         data = self._document.data
@@ -158,11 +170,19 @@ class _Loading:
             if not self._document.unknown:
                 self._complain((), "the file must be a mapping that begins with `version: 1`")
             return None
-        sections = self._fit(GatewaySections, {key: value for key, value in data.items() if key != "agents"}, ())
+        sections = self._fit(GatewaySections, {key: value for key, value in data.items() if key not in SECTIONS}, ())
+        tools = self._tools(data.get("tools", {}))
         agents = self._agents(data)
         if self._document.all_problems() or sections is None:
             return None
-        return GatewayConfig(**dict(sections), agents=agents)
+        return GatewayConfig(**dict(sections), tools=tools, agents=agents)
+
+    def _tools(self, tools: object) -> dict[str, ToolConfig]:
+        if not isinstance(tools, dict):
+            self._complain(("tools",), f"must be a mapping of sources: a name, then its settings; not {shown(tools)}")
+            return {}
+        found = {name: self._entry(TOOLS, ToolConfig, name, value) for name, value in tools.items()}
+        return {name: source for name, source in found.items() if source is not None}
 
     def _agents(self, data: dict[str, object]) -> dict[str, AgentConfig]:
         agents = data.get("agents")
@@ -171,7 +191,12 @@ class _Loading:
             self._complain(("agents",), message if "agents" in data else f"is required, but missing; it {message}")
             return {}
         self._check_one_default(agents)
-        found = {name: self._agent(name, value) for name, value in agents.items()}
+        tools = data.get("tools")
+        found = {name: self._entry(AGENTS, AgentConfig, name, value) for name, value in agents.items()}
+        for name, agent in found.items():
+            for index, source in enumerate(agent.tools if agent else ()):
+                if not isinstance(tools, dict) or source not in tools:
+                    self._complain(("agents", name, "tools", index), _unknown_source(source, tools))
         return {name: agent for name, agent in found.items() if agent is not None}
 
     def _check_one_default(self, agents: Mapping[str, object]) -> None:
@@ -180,42 +205,52 @@ class _Loading:
             message = f"only one agent can be the default, and {marked[0]!r} already is"
             self._complain(("agents", name, "default"), message)
 
-    def _agent(self, name: str, data: object) -> AgentConfig | None:
-        path: KeyPath = ("agents", name)
+    def _entry(self, section: Section, entry: type[E], name: str, data: object) -> E | None:
+        path: KeyPath = (section.key, name)
         is_name = NAME.fullmatch(name) is not None
         if not is_name:
-            message = "an agent's name has 1 to 63 of a-z, 0-9 and -, and does not begin with -: it is part of its URL"
+            why = ": it is part of its URL" if section is AGENTS else ""
+            message = f"{section.noun}'s name has 1 to 63 of a-z, 0-9 and -, and does not begin with -{why}"
             self._complain(path, message, at_key=True)
         if not isinstance(data, dict):
             self._complain(path, f"must be a mapping with at least `type:`, not {shown(data)}")
             return None
-        model = settings_model(self._resolver, self._document.data, name)
-        self._check_type((*path, "type"), data, model)
-        common = self._fit(AgentCommon, {key: data[key] for key in data if key in AgentCommon.model_fields}, path)
+        model = settings_model(self._resolver, self._document.data, section, name)
+        self._check_type((*path, "type"), data, model, section.known(self._resolver))
+        common_keys = fields(section.common)
+        common = self._fit(section.common, {key: data[key] for key in data if key in common_keys}, path)
         if model is None:  # so the other keys mean nothing yet
             return None
         # A type that declares a common key, as `history`, gets it too.
-        theirs = {key: data[key] for key in data if key not in AgentCommon.model_fields or key in model.model_fields}
-        settings = self._fit(model, theirs, path)
+        own_keys = fields(model)
+        theirs = {key: data[key] for key in data if key not in common_keys or key in own_keys}
+        settings = self._fit(model, theirs, path, name)
         if common is None or settings is None or not is_name:
             return None
-        return AgentConfig(**dict(common), name=name, settings=settings)
+        given = common.model_fields_set | {"name", "settings"}
+        return entry.model_construct(given, **dict(common), name=name, settings=settings)
 
-    def _check_type(self, path: KeyPath, agent: dict[str, object], model: type[BaseModel] | None) -> None:
-        adapter_type, known = agent.get("type"), self._resolver.known_types()
-        if "type" not in agent:
+    def _check_type(
+        self, path: KeyPath, entry: dict[str, object], model: type[BaseModel] | None, known: Sequence[str]
+    ) -> None:
+        kind = entry.get("type")
+        if "type" not in entry:
             self._complain(path, f"is required, but missing; known types: {', '.join(sorted(known))}")
             self._document.unknown[path] = ()
-        elif model is None and isinstance(adapter_type, str) and adapter_type:
-            meant = did_you_mean(adapter_type, known)
+        elif model is None and isinstance(kind, str) and kind:
+            meant = did_you_mean(kind, known)
             hint = f"did you mean {meant!r}? " if meant else ""
-            self._complain(path, f"unknown type {shown(adapter_type)}; {hint}Known types: {', '.join(sorted(known))}")
+            self._complain(path, f"unknown type {shown(kind)}; {hint}Known types: {', '.join(sorted(known))}")
 
-    def _fit(self, model: type[M], data: dict[str, object], path: KeyPath) -> M | None:
-        """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted."""
+    def _fit(self, model: type[M], data: dict[str, object], path: KeyPath, name: str = "") -> M | None:
+        """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted.
+
+        What a type's own model finds in the context: `base_dir`, and the `name` of the entry.
+        """
+        context = {"base_dir": self._base_dir, "name": name}
         while True:
             try:
-                return model.model_validate_json(json.dumps(data), strict=True, context=self._context)
+                return model.model_validate_json(json.dumps(data), strict=True, context=context)
             except ValidationError as invalid:
                 misfits = [self._misfit(error, data, path) for error in invalid.errors(include_url=False)]
             if not _read_as_text(misfits, data, path):
@@ -257,6 +292,13 @@ class _Loading:
             inside = path_text(path[len(known) :])
             name = place.name + (f".{inside}" if inside and not inside.startswith("[") else inside)
         self._document.problems.append(Problem(place.file, line, column, name, message))
+
+
+def _unknown_source(name: str, tools: object) -> str:
+    known = [str(each) for each in tools] if isinstance(tools, dict) else []
+    meant = did_you_mean(name, known)
+    hint = f"did you mean {meant!r}? " if meant else ""
+    return f"there is no {shown(name)} under `tools`; {hint}There: {', '.join(known) or 'nothing'}"
 
 
 def _is_echo(misfit: Misfit) -> bool:

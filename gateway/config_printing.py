@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from gateway.config import AgentConfig, GatewayConfig
+from gateway.config import AgentConfig, GatewayConfig, ToolConfig
 from gateway.config_problem import without_credentials
 from gateway.config_yaml import typed
 
@@ -34,19 +34,21 @@ def literal(text: str) -> str:
 
 def printed(config: GatewayConfig) -> str:
     """The whole file. It loads again to the same configuration, but for what is masked."""
-    sections = [name for name in type(config).model_fields if name != "agents"]
-    lines = [*_fields(config, sections, ""), "agents:"]
+    sections = [name for name in type(config).model_fields if name not in {"tools", "agents"}]
+    lines = [*_fields(config, sections, ""), "tools:" if config.tools else "tools: {}" + _DEFAULT]
+    for name, source in config.tools.items():
+        lines += [f"  {written(name)}:", *_entry(source, "    ")]
+    lines.append("agents:")
     for name, agent in config.agents.items():
-        lines += [f"  {written(name)}:", *_agent(agent, "    ")]
+        lines += [f"  {written(name)}:", *_entry(agent, "    ")]
     return "\n".join(lines) + "\n"
 
 
-def _agent(agent: AgentConfig, indent: str) -> Iterator[str]:
-    common = [name for name in type(agent).model_fields if name not in {"name", "settings"}]
-    yield from _fields(agent, common, indent)
-    yield from _fields(
-        agent.settings, [name for name in type(agent.settings).model_fields if name not in common], indent
-    )
+def _entry(entry: AgentConfig | ToolConfig, indent: str) -> Iterator[str]:
+    common = [name for name in type(entry).model_fields if name not in {"name", "settings"}]
+    yield from _fields(entry, common, indent)
+    own = type(entry.settings).model_fields
+    yield from _fields(entry.settings, [name for name in own if (own[name].alias or name) not in common], indent)
 
 
 def _fields(model: BaseModel, names: Iterable[str], indent: str) -> Iterator[str]:

@@ -5,13 +5,14 @@ Law: every word of a table comes from the JSON Schema; a test compares the page 
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from gateway.config import AgentCommon, Duration, Size
-from gateway.config_schema import schema
+from gateway.config import Duration, Size
+from gateway.config_schema import entry_name, schema
+from gateway.config_words import SECTIONS, Section
 from gateway.registry import Registry
 
 Schema = dict[str, Any]
@@ -47,15 +48,14 @@ agents:
 - Every key is an environment variable, too: `A2A_GATEWAY__SERVER__PORT=9000`, `A2A_GATEWAY__AGENTS__SUPPORT__MODEL=...`, in
   any case, with `_` for `-`, and lists and mappings in brackets. A flag beats a variable, a variable the file, the file the
   default.
-- SIGHUP reads the file again ([operations](operations.md#reload)); `server` and `storage` need a restart.
+- SIGHUP reads the file again ([operations](operations.md#reload)); `server`, `storage` and `push` need a restart.
 """
 
 
 def reference() -> str:
     """The page."""
     registry = Registry()
-    types = registry.known_types()
-    whole = schema(registry, types)
+    whole = schema(registry)
     definitions: Schema = whole["$defs"]
     tables = _Tables(definitions)
     pages = [_BEGINNING, "## The file\n", tables.table(whole, [*whole["properties"]][:1], whole["required"])]
@@ -63,19 +63,30 @@ def reference() -> str:
         if "$ref" in section:
             found = tables.resolve(section)
             pages += [f"## {name}\n", f"{found['description']}\n", tables.table(found)]
-    common = list(AgentCommon.model_fields)
-    agents = [definitions[f"agent:{name}"] for name in types]
-    any_type = agents[0]["properties"]["type"] | {"enum": list(types)}
-    any_agent = agents[0] | {"properties": agents[0]["properties"] | {"type": any_type}}
-    pages += [
-        "## agents\n",
-        "The agents, by the name that their URLs carry: `/a2a/NAME`. These keys are the same for every type:\n",
-        tables.table(any_agent, common),
-    ]
-    for name, agent in zip(types, agents, strict=True):
-        own = [key for key in agent["properties"] if key not in common]
-        pages += [f"### type: {name}\n", tables.table(agent, own)]
+    for section in reversed(SECTIONS.values()):
+        pages += _entries(section, tables, definitions, section.known(registry))
     return "\n".join(pages)
+
+
+_ABOUT = {
+    "agents": "The agents, by the name that their URLs carry: `/a2a/NAME`. These keys are the same for every type:\n",
+    "tools": "What models may call and the gateway runs ([tools](tools.md)): sources by the name that `agents.*.tools` "
+    "uses. These keys are the same for every type:\n",
+}
+
+
+def _entries(section: Section, tables: "_Tables", definitions: Schema, types: Sequence[str]) -> Iterator[str]:
+    common = list(section.common.model_fields)
+    entries = [definitions[entry_name(section.key, name)] for name in types]
+    any_type = entries[0]["properties"]["type"] | {"enum": list(types)}
+    any_entry = entries[0] | {"properties": entries[0]["properties"] | {"type": any_type}}
+    yield f"## {section.key}\n"
+    yield _ABOUT[section.key]
+    yield tables.table(any_entry, common)
+    for name, entry in zip(types, entries, strict=True):
+        own = [key for key in entry["properties"] if key not in common]
+        yield f"### type: {name}\n"
+        yield tables.table(entry, own)
 
 
 class _Tables:

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from gateway.config import NAME, AgentCommon, GatewayConfig, GatewaySections
-from gateway.config_words import SettingsResolver
+from gateway.config import NAME, GatewayConfig, GatewaySections
+from gateway.config_words import AGENTS, SECTIONS, Section, SettingsResolver
 
 Schema = dict[str, Any]
 
@@ -18,15 +18,11 @@ _NOTES = ("title", "description", "default", "examples", "deprecated")
 _DEFS = "#/$defs/"
 
 
-def schema(resolver: SettingsResolver, types: Iterable[str]) -> Schema:
-    """The file's schema, with one alternative per type of agent. Raises: ValueError for an unknown type."""
-    models: dict[str, type[BaseModel]] = {}
-    for adapter_type in types:
-        model = resolver.settings_model(adapter_type)
-        if model is None:
-            raise ValueError(f"unknown type {adapter_type!r}")
-        models[adapter_type] = model
-    wanted: tuple[type[BaseModel], ...] = (GatewaySections, AgentCommon, *dict.fromkeys(models.values()))
+def schema(resolver: SettingsResolver) -> Schema:
+    """The file's schema, with one alternative per type of agent and of tools."""
+    models = {(section.key, name): model for section in SECTIONS.values() for name, model in _models(section, resolver)}
+    common = [section.common for section in SECTIONS.values()]
+    wanted: tuple[type[BaseModel], ...] = (GatewaySections, *common, *dict.fromkeys(models.values()))
     references, whole = models_json_schema([(model, "validation") for model in wanted], schema_generator=_Generator)
     definitions: Schema = whole["$defs"]
 
@@ -34,15 +30,22 @@ def schema(resolver: SettingsResolver, types: Iterable[str]) -> Schema:
         found: Schema = definitions[references[(model, "validation")]["$ref"].removeprefix(_DEFS)]
         return found
 
-    root, common = definition(GatewaySections), definition(AgentCommon)
-    agents = {f"agent:{name}": _agent(name, common, definition(model)) for name, model in models.items()}
+    root = definition(GatewaySections)
+    entries = {
+        entry_name(key, name): _entry(SECTIONS[key], name, definition(SECTIONS[key].common), definition(model))
+        for (key, name), model in models.items()
+    }
+    maps = {
+        key: _map(key, [entry_name(key, name) for other, name in models if other == key], required=key == AGENTS.key)
+        for key in reversed(SECTIONS)
+    }
     root = root | {
         "title": "gateway.yaml",
         "description": GatewayConfig.__doc__,
-        "properties": root["properties"] | {"agents": _agents(agents)},
-        "required": [*root["required"], "agents"],
+        "properties": root["properties"] | maps,
+        "required": [*root["required"], AGENTS.key],
     }
-    definitions = {name: _with_references(body) for name, body in (definitions | agents).items()}
+    definitions = {name: _with_references(body) for name, body in (definitions | entries).items()}
     root = _with_references(root)
     used = sorted(_reachable(root, definitions))
     return {
@@ -50,6 +53,18 @@ def schema(resolver: SettingsResolver, types: Iterable[str]) -> Schema:
         **root,
         "$defs": {name: definitions[name] for name in used},
     }
+
+
+def entry_name(key: str, kind: str) -> str:
+    """The definition of an entry of this type in `agents` or `tools`."""
+    return f"{key.removesuffix('s')}:{kind}"
+
+
+def _models(section: Section, resolver: SettingsResolver) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name in section.known(resolver):
+        model = section.model(resolver, name)
+        if model is not None:
+            yield name, model
 
 
 class _Generator(GenerateJsonSchema):
@@ -71,25 +86,25 @@ class _Generator(GenerateJsonSchema):
         return found
 
 
-def _agent(adapter_type: str, common: Schema, settings: Schema) -> Schema:
-    kind = common["properties"]["type"] | {"const": adapter_type}
+def _entry(section: Section, kind: str, common: Schema, settings: Schema) -> Schema:
+    type_key = common["properties"]["type"] | {"const": kind}
     required = [*common.get("required", ()), *settings.get("required", ())]
     return {
         "type": "object",
-        "description": settings.get("description", f"An agent of type {adapter_type}."),
-        "properties": settings.get("properties", {}) | common["properties"] | {"type": kind},
+        "description": settings.get("description", f"{section.noun.capitalize()} of type {kind}."),
+        "properties": settings.get("properties", {}) | common["properties"] | {"type": type_key},
         "required": list(dict.fromkeys(required)),
         "additionalProperties": settings.get("additionalProperties", True),
     }
 
 
-def _agents(agents: Iterable[str]) -> Schema:
+def _map(key: str, entries: Iterable[str], *, required: bool) -> Schema:
     return {
         "type": "object",
-        "description": GatewayConfig.model_fields["agents"].description,
-        "minProperties": 1,
+        "description": GatewayConfig.model_fields[key].description,
+        **({"minProperties": 1} if required else {}),
         "propertyNames": {"pattern": f"^{NAME.pattern}$"},
-        "additionalProperties": {"oneOf": [{"$ref": _DEFS + name} for name in agents]},
+        "additionalProperties": {"oneOf": [{"$ref": _DEFS + name} for name in entries]},
     }
 
 

@@ -3,15 +3,18 @@
 import math
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 # The type of an error whose text is followed by ", not <the value>".
 EXPECTED = "expected_form"
+
+_KEY_LENGTH = 32
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -165,6 +168,28 @@ TextOrFile = Annotated[
     ),
 ]
 """The text itself, or `{file: path}`: the content of that file."""
+
+
+def _check_network(value: str) -> str:
+    try:
+        ip_network(value)
+    except ValueError as error:
+        raise _expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
+    return value
+
+
+def _check_long_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value().strip()
+    if len(key) < _KEY_LENGTH:
+        raise ValueError(f"must have at least {_KEY_LENGTH} characters")
+    return SecretStr(key)
+
+
+Network = Annotated[str, AfterValidator(_check_network)]
+"""Addresses that begin alike, as 10.1.0.0/16."""
+
+LongKey = Annotated[SecretStr, AfterValidator(_check_long_key)]
+"""A secret that nobody guesses."""
 
 WebUrl = Annotated[str, AfterValidator(_check_web_url)]
 """An http:// or https:// address."""

@@ -11,14 +11,14 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gateway.config import AgentCommon, GatewayConfig
+from gateway.config import AgentCommon, GatewayConfig, ToolCommon
 from gateway.config_problem import KeyPath, Place, did_you_mean, shown
 from gateway.config_text import EXPECTED
 from gateway.config_yaml import typed
 
 
 class SettingsResolver(Protocol):
-    """Knows the types that an agent may have."""
+    """Knows the types that an agent, and a source of tools, may have."""
 
     def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
         """The model of the keys that belong to this type, None for an unknown type."""
@@ -26,28 +26,62 @@ class SettingsResolver(Protocol):
 
     def known_types(self) -> Sequence[str]: ...
 
+    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
+        """As `settings_model`, of a source of tools."""
+        ...
+
+    def known_tools(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the file whose entries have names of the operator's and a `type` that a plug-in brings."""
+
+    key: str
+    noun: str
+    common: type[AgentCommon] | type[ToolCommon]
+    model: Callable[[SettingsResolver, str], type[BaseModel] | None]
+    known: Callable[[SettingsResolver], Sequence[str]]
+
+
+AGENTS = Section(
+    "agents",
+    "an agent",
+    AgentCommon,
+    lambda resolver, name: resolver.settings_model(name),
+    lambda resolver: resolver.known_types(),
+)
+TOOLS = Section(
+    "tools",
+    "a source",
+    ToolCommon,
+    lambda resolver, name: resolver.tool_model(name),
+    lambda resolver: resolver.known_tools(),
+)
+SECTIONS = {section.key: section for section in (AGENTS, TOOLS)}
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What may stand at a path of the file. An agent's mapping is two models: the common keys and its type's."""
+    """What may stand at a path of the file. An entry's mapping is two models: the common keys and its type's."""
 
     resolver: SettingsResolver
     data: object
 
     def keys(self, path: KeyPath) -> tuple[str, ...]:
         """Keys that a mapping at this path may have; none where any key may stand."""
-        names = [name for model in self._models(path) for name in _fields(model)]
+        names = [name for model in self._models(path) for name in fields(model)]
         return tuple(dict.fromkeys(names))
 
     def suggestion(self, path: KeyPath, word: str) -> str | None:
         """The key that an unknown one probably means: a similar one here, or the same one a level further down."""
         known = self.keys(path)
-        below = (key for key in known if any(word in _fields(model) for model in self._models((*path, key))))
+        below = (key for key in known if any(word in fields(model) for model in self._models((*path, key))))
         return did_you_mean(word, known) or next((f"{key}.{word}" for key in below), None)
 
     def description(self, path: KeyPath) -> str | None:
-        fields = [_fields(model).get(str(path[-1])) for model in self._models(path[:-1])] if path else []
-        return next((field.description for field in fields if field is not None and field.description), None)
+        found = [fields(model).get(str(path[-1])) for model in self._models(path[:-1])] if path else []
+        return next((field.description for field in found if field is not None and field.description), None)
 
     def is_secret(self, path: KeyPath) -> bool:
         return any(_holds_secret(kind) for kind in self._kinds(path))
@@ -58,20 +92,19 @@ class Shape:
     def _kinds(self, path: KeyPath) -> list[Any]:
         kinds: list[Any] = [GatewayConfig]
         rest = path
-        if path[:1] == ("agents",) and len(path) > 1:
-            model = settings_model(self.resolver, self.data, path[1])
-            kinds, rest = [AgentCommon, *([model] if model else [])], path[2:]
+        if len(path) > 1 and (section := SECTIONS.get(str(path[0]))) is not None:
+            model = settings_model(self.resolver, self.data, section, path[1])
+            kinds, rest = [section.common, *([model] if model else [])], path[2:]
         for key in rest:
             kinds = [below for kind in kinds for below in _below(kind, key)]
         return kinds
 
 
-def settings_model(resolver: SettingsResolver, data: object, agent: object) -> type[BaseModel] | None:
-    match data:
-        case {"agents": {**agents}}:
-            match agents.get(agent):
-                case {"type": str() as adapter_type}:
-                    return resolver.settings_model(adapter_type)
+def settings_model(resolver: SettingsResolver, data: object, section: Section, entry: object) -> type[BaseModel] | None:
+    entries = data.get(section.key) if isinstance(data, dict) else None
+    match entries.get(entry) if isinstance(entries, dict) else None:
+        case {"type": str() as kind}:
+            return section.model(resolver, kind)
     return None
 
 
@@ -79,7 +112,8 @@ def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+def fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """By the key that the file has for each."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -95,7 +129,7 @@ def _alternatives(kind: Any) -> list[Any]:
 
 def _below(kind: Any, key: str | int) -> list[Any]:
     if _is_model(kind):
-        field = _fields(kind).get(str(key))
+        field = fields(kind).get(str(key))
         return _alternatives(field.annotation) if field is not None else []
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if not isinstance(origin, type) or not arguments:

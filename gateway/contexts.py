@@ -85,7 +85,7 @@ class Contexts:
             log.error("task.unreadable", context=public_id, error=str(error))
             return
         for task in waiting:
-            await close_task(task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+            await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:
         """The last one first: none of them begins because the one before it has ended."""

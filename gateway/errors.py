@@ -7,7 +7,8 @@
     |- VersionNotSupported
     |- ParseError              |- InvalidRequest          |- MethodNotFound
     |- InvalidParams           |- PayloadTooLarge         |- Unauthenticated
-    |- NotFound                |- MethodNotAllowed        |- Busy (try again later)
+    |- PermissionDenied        |- NotFound                |- MethodNotAllowed
+    |- Busy (try again later)  |- TooManyRequests (so, too: it is the caller that asks too much)
     |- InternalError
 
 A text says what is so and names the field; it never holds an exception's text, a secret or more than 100 characters
@@ -122,7 +123,19 @@ class UnsupportedMediaType(A2AError):
 
 
 class Unauthenticated(A2AError):
+    """`presented`: there was a credential, and it does not count."""
+
     code, grpc, http = -32600, "UNAUTHENTICATED", 401
+
+    def __init__(self, message: str, *, presented: bool = False) -> None:
+        super().__init__(message)
+        self.presented = presented
+
+
+class PermissionDenied(A2AError):
+    """Of the admin API alone: what belongs to somebody else is not found."""
+
+    code, grpc, http = -32600, "PERMISSION_DENIED", 403
 
 
 class NotFound(A2AError):
@@ -139,6 +152,12 @@ class Busy(A2AError):
     """Nothing was stored; the same request may succeed after `retry_after` seconds."""
 
     code, grpc, http = -32603, "UNAVAILABLE", 503
+
+
+class TooManyRequests(A2AError):
+    """Over a limit of this caller's. Nothing was done; the same request may succeed after `retry_after` seconds."""
+
+    code, grpc, http = -32603, "RESOURCE_EXHAUSTED", 429
 
 
 class InternalError(A2AError):

@@ -3,6 +3,7 @@ wire spells it; ids that a backend gave are kept apart (`HistoryRecord.provider_
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -32,20 +33,28 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_d
     """`arguments` is the raw text that the model wrote, JSON or not. `call_id` is the backend's.
 
     `handled`: the backend said that it runs it (True) or does not (False); None: it did not say.
+    `asking`: no call that is to be run, but the backend's question whether it may run this tool of its own; the text is
+    the name of its server. Its OutputItem is the decision.
     """
 
     call_id: str
     name: str
     arguments: str
     handled: bool | None = None
+    asking: str | None = None
 
 
-class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
-    """`output` is text or any JSON value; an empty one is an outcome too."""
+class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output", omit_defaults=True):
+    """`output` is text or any JSON value; an empty one is an outcome too.
+
+    `approved`: the answer to a question of the backend's (`CallItem.asking`), and nothing else has one; `output` is then
+    the reason for it, a text that may be empty.
+    """
 
     call_id: str
     output: Json
     error: bool = False
+    approved: bool | None = None
 
 
 class OpaqueItem(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque", omit_defaults=True):
@@ -103,6 +112,7 @@ class Ownership:
     the backend then keeps nothing that a second request could spoil. `either`: the adapter can also serve conversations
     of the other owner, as each request says.
     `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
+    `call_ids`: how long the backend's id of a tool call means that call and no other: one response, or the whole thread.
     """
 
     owner: StorageOwner
@@ -111,6 +121,7 @@ class Ownership:
     repeatable: bool | None = None
     either: bool = False
     state_version: int = 1
+    call_ids: Literal["response", "thread"] = "response"
 
     def __post_init__(self) -> None:
         if (self.owner is StorageOwner.GATEWAY) != (self.handle is HandleKind.NONE):

@@ -93,12 +93,14 @@ class Work:
 class Lane:
     """The turns of one thread, one after another. `thread` is its row as the last commit left it, if `current`.
 
-    `leased`: the last commit that said so left the lease with this process.
+    `leased`: the last commit that said so left the lease with this process. `parked`: none of them can begin, because an
+    earlier one waits for its caller.
     """
 
     thread: ThreadRecord
     current: bool
     leased: bool = False
+    parked: bool = False
     waiting: deque[Work] = field(default_factory=deque)
     running: Work | None = None
 

@@ -201,6 +201,11 @@ class ListTaskPushNotificationConfigsRequest(Wire, frozen=True, kw_only=True):
     page_token: str | None = None
 
 
+class ListTaskPushNotificationConfigsResponse(Wire, frozen=True, kw_only=True):
+    configs: tuple[TaskPushNotificationConfig, ...]
+    next_page_token: str
+
+
 class GetExtendedAgentCardRequest(Wire, frozen=True, kw_only=True):
     tenant: str | None = None
 
@@ -253,3 +258,5 @@ class AgentCard(Wire, frozen=True, kw_only=True):
     default_output_modes: tuple[str, ...]
     skills: tuple[AgentSkill, ...]
     icon_url: str | None = None
+    security_schemes: dict[str, Json] | None = None
+    security_requirements: tuple[dict[str, Json], ...] | None = None

@@ -2,7 +2,6 @@
 there; non-streaming is the drained stream."""
 
 from collections.abc import Callable
-from typing import NoReturn
 
 from gateway import paging
 from gateway.admission import Admission
@@ -11,18 +10,20 @@ from gateway.clock import Clock, milliseconds
 from gateway.commits import Replay, TaskFilter
 from gateway.draining import Drain
 from gateway.elsewhere import Elsewhere
-from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo
+from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout, Frame, Subscription
 from gateway.live import Work
 from gateway.model import (
     INTERRUPTED,
     TERMINAL,
+    AgentCard,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
@@ -34,6 +35,8 @@ from gateway.model import (
 )
 from gateway.ports import Ledger
 from gateway.public import TaskReader, status_of
+from gateway.push import Draft, Pushes
+from gateway.quotas import Quotas
 from gateway.record import assemble
 from gateway.recovery import close_task
 from gateway.runner import Runner
@@ -48,18 +51,28 @@ class Operations:
     """What the bindings call. One instance serves every agent of the gateway."""
 
     def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, *, page_secret: bytes, drain: Drain
+        self,
+        ledger: Ledger,
+        runner: Runner,
+        fanout: Fanout,
+        clock: Clock,
+        *,
+        page_secret: bytes,
+        drain: Drain,
+        quotas: Quotas | None = None,
+        pushes: Pushes | None = None,
     ) -> None:
-        """`drain`, once set, refuses new messages."""
+        """`drain`, once set, refuses new messages. Without `pushes` there are no push notifications."""
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
         self._clock = clock
         self._page_secret = page_secret
         self.drain = drain
+        self._pushes = pushes
         self._reader = TaskReader(ledger, runner)
         self._elsewhere = Elsewhere(ledger, runner.patience)
-        self._admission = Admission(ledger, runner, fanout, self._reader, clock)
+        self._admission = Admission(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
 
     # --- messages
 
@@ -91,7 +104,14 @@ class Operations:
     ) -> Work | Replay:
         if self.drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
-        return await self._admission.accept(call, request, accepted)
+        configuration = request.configuration
+        draft: Draft | None = None
+        if configuration is not None and configuration.task_push_notification_config is not None:
+            draft = await self._pushes_of(call).draft_of(call, request)
+        found = await self._admission.accept(call, request, accepted, draft)
+        if draft is not None:
+            self._pushes_of(call).changed()
+        return found
 
     async def send_streaming_message(self, call: Call, request: SendMessageRequest) -> EventStream:
         self._fanout.check_room()
@@ -175,7 +195,7 @@ class Operations:
         artifacts = bool(request.include_artifacts)
         records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
         page = records[:size]
-        outputs = await self._reader.listed(tuple(record.id for record in page), artifacts)
+        outputs = await self._reader.listed(page, artifacts)
         tasks = tuple(
             assemble(
                 record.id,
@@ -208,9 +228,9 @@ class Operations:
                 raise TaskNotCancelable(
                     f"Task {echo(record.id)} has ended ({record.state}).", metadata={"taskId": record.id}
                 )
-            if record.state in INTERRUPTED:
+            if record.state in INTERRUPTED or await self._ledger.waiting_turn(record.id) is not None:
                 canceled = TaskState.CANCELED
-                if await close_task(record, canceled, self._ledger, self._fanout, self._clock):
+                if await close_task(call.caller, record, canceled, self._ledger, self._fanout, self._clock):
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True
@@ -257,23 +277,41 @@ class Operations:
         ended = state in TERMINAL or (repeats and state in INTERRUPTED)
         return self._followed(record.id, ready, number, subscription, repeats, ended)
 
+    # --- push notifications
+
+    async def create_push_config(self, call: Call, request: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        pushes = self._pushes_of(call)
+        if not request.task_id:
+            raise invalid("taskId", "is required")
+        await self._reader.record(call, request.task_id)
+        return await pushes.create(call, request.task_id, request)
+
+    async def get_push_config(
+        self, call: Call, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig:
+        pushes = self._pushes_of(call)
+        await self._reader.record(call, request.task_id)
+        return await pushes.get(request.task_id, request.id)
+
+    async def list_push_configs(
+        self, call: Call, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse:
+        pushes = self._pushes_of(call)
+        await self._reader.record(call, request.task_id)
+        return await pushes.list(request.task_id)
+
+    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None:
+        pushes = self._pushes_of(call)
+        await self._reader.record(call, request.task_id)
+        await pushes.delete(request.task_id, request.id)
+
+    def _pushes_of(self, call: Call) -> Pushes:
+        """Raises: PushNotificationNotSupported."""
+        if self._pushes is None:
+            raise PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")
+        return self._pushes
+
     # --- what the card does not declare
 
-    async def create_push_config(self, call: Call, request: TaskPushNotificationConfig) -> NoReturn:
-        raise _no_push(call)
-
-    async def get_push_config(self, call: Call, request: GetTaskPushNotificationConfigRequest) -> NoReturn:
-        raise _no_push(call)
-
-    async def list_push_configs(self, call: Call, request: ListTaskPushNotificationConfigsRequest) -> NoReturn:
-        raise _no_push(call)
-
-    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> NoReturn:
-        raise _no_push(call)
-
-    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> NoReturn:
+    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> AgentCard:
         raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")
-
-
-def _no_push(call: Call) -> PushNotificationNotSupported:
-    return PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")

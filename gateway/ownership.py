@@ -17,7 +17,7 @@ def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
     """What holds for this epoch: what the adapter declares, unless the thread began under another owner."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return declared
-    return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable)
+    return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
 
 
 def serves(declared: Ownership, thread: ThreadRecord) -> bool:

@@ -8,13 +8,16 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from gateway.api_keys import ApiKey
 from gateway.commits import (
     AgedContext,
+    AskedCall,
     Caller,
     CallUnderWay,
     CommitPoint,
     ContextRecord,
     Deletion,
+    EarlierToolCall,
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
@@ -28,10 +31,12 @@ from gateway.commits import (
     TurnRecord,
     UnfinishedTurn,
     UnheardCall,
+    WaitingTurn,
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
 from gateway.portable import ContextDocument
+from gateway.push_records import PushReads
 from gateway.tool_port import ToolDeclaration
 
 # --- what an adapter is asked -----------------------------------------------------------------------------------------
@@ -41,7 +46,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     """One request to the backend, decided by the core.
 
     `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
-    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran.
+    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran;
+    outputs of open calls may come with a UserItem behind them.
     `tools` are those that the model may call besides the backend's own; they go with every call, as instructions do.
     `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last
     completed call left it. `context_id` is an opaque label. `deadline` is seconds of the monotonic clock. `owner` is who
@@ -120,7 +126,9 @@ class ToolCallArguments(msgspec.Struct, frozen=True):
 class ToolCallReady(msgspec.Struct, frozen=True):
     """All arguments are there (raw text). `handled`: the backend runs it or already answered it; None: not said.
 
-    `server` names who runs it where that is known, as `mcp:weather` or `web_search`.
+    Without `handled` and without a ToolResultReady before CallCompleted the call is the gateway's to answer.
+    `server` names who runs it where that is known, as `mcp:weather` or `web_search`. `question` is the `call_id` of the
+    ApprovalAsked that was answered with a yes.
     """
 
     call_id: str
@@ -129,14 +137,37 @@ class ToolCallReady(msgspec.Struct, frozen=True):
     handled: bool | None = None
     server: str | None = None
     provider_id: str | None = None
+    question: str | None = None
 
 
 class ToolResultReady(msgspec.Struct, frozen=True):
-    """The outcome of a call that the backend ran. An empty output is one."""
+    """The outcome of a call that the backend ran. An empty output is one.
+
+    It comes behind its ToolCallReady, in whatever order the backend gave the two. One whose `call_id` nobody called
+    comes last, right before CallCompleted.
+    """
 
     call_id: str
     output: Json
     error: bool = False
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True):
+    """The backend asks whether it may run a tool of its own (`server` names whose, as `wx`), and ends its answer with it.
+
+    To be remembered as `CallItem(call_id, name, arguments, asking=server)`, a call with executor `backend` that is open
+    until somebody decides. The decision is its outcome: `OutputItem(call_id, reason, approved=...)` among the items of
+    the next request, which the adapter says in the backend's own form. A request on that handle brings a decision on
+    every question that is open there; what is not wanted any more is a no. What an approved tool does then comes as a
+    call of its own, of a new id: ToolCallReady with `handled` and `question` = this `call_id` where the backend says so,
+    and its ToolResultReady. A backend may ask again, under a new id.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    server: str
+    provider_id: str | None = None
 
 
 class ItemReady(msgspec.Struct, frozen=True):
@@ -197,6 +228,7 @@ AdapterEvent = (
     | ToolCallArguments
     | ToolCallReady
     | ToolResultReady
+    | ApprovalAsked
     | ItemReady
     | DirectReply
     | CallCompleted
@@ -399,7 +431,7 @@ class AdapterFactory(Generic[S]):
 # --- the ledger ---
 
 
-class Ledger(Protocol):
+class Ledger(PushReads, Protocol):
     """Durable state. Every read names its caller: another caller's row is not there."""
 
     async def commit(self, *points: CommitPoint) -> None:
@@ -479,6 +511,26 @@ class Ledger(Protocol):
         """What made a thread `unsynced`."""
         ...
 
+    async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
+        """The latest one of this thread with that external id which has ended, but for the call `than`."""
+        ...
+
+    async def waiting_turn(self, task: str) -> WaitingTurn | None:
+        """The turn of this task that waits for its caller."""
+        ...
+
+    async def waiting_task(self, thread: str) -> str | None:
+        """The task whose turn waits on this thread."""
+        ...
+
+    async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
+        """Those of a task that its caller has decided, or has to run, in whatever turn."""
+        ...
+
+    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
+        ...
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         """The tasks whose turns this process was asked to cancel."""
         ...
@@ -520,12 +572,21 @@ class Ledger(Protocol):
         """
         ...
 
+    async def api_key(self, digest: bytes) -> ApiKey | None:
+        """In force or not. Every call asks the database: another process may have revoked it."""
+        ...
+
+    async def api_keys(self) -> tuple[ApiKey, ...]:
+        """All that were ever made, the oldest first."""
+        ...
+
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
         ...
 
     async def ready(self) -> None:
-        """Raises: LedgerUnavailable when it cannot read or its schema is not ours."""
+        """Raises: LedgerUnavailable when it cannot read, its schema is not ours, or it has not taken writes of late and
+        does not now."""
         ...
 
 

@@ -98,15 +98,20 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Hist
 
 
 def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
-    """Outputs are stored as they come; the model gets those of one round in the order of their calls.
+    """Outputs are stored as they come; the model gets those of one round in the order of their calls, and what a caller
+    said while the round waited for it behind them.
 
-    Source: state-model, scenario 90.
+    Source: state-model, scenarios 90 and 120.
     """
     ordered: list[HistoryRecord] = []
-    for (_, are_outputs), run in groupby(records, lambda r: (r.service_call, isinstance(r.item, OutputItem))):
+    for (_, answer_calls), run in groupby(records, lambda r: (r.turn, isinstance(r.item, OutputItem | UserItem))):
         together = list(run)
-        ordered += sorted(together, key=lambda r: r.sequence or 0) if are_outputs else together
+        ordered += sorted(together, key=_behind_calls) if answer_calls else together
     return ordered
+
+
+def _behind_calls(record: HistoryRecord) -> tuple[bool, int]:
+    return isinstance(record.item, UserItem), record.sequence or 0
 
 
 def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:

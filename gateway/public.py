@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.accepting import not_found
 from gateway.calls import Call
@@ -13,7 +14,7 @@ from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status
 from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, Update, assemble, logged
+from gateway.record import TurnOutput, Update, assemble, logged, pauses, replay
 from gateway.runner import Runner
 
 log = structlog.get_logger("gateway.public")
@@ -70,36 +71,45 @@ class TaskReader:
         record, turns = found
         outputs = [TurnOutput.stored(turn) for turn in turns]
         number, current = record.last_event, status_of(record)
-        if record.state not in _SETTLED:
+        if not turns[-1].ended:
             # Of a turn that has not ended the log holds more than the record.
-            for at, payload in await self._ledger.events(record.id, record.last_event):
-                number, current = at, _apply(logged(payload), outputs[-1], current)
-                if current.state in _SETTLED:  # what follows belongs to a later turn
+            events = await self._ledger.events(record.id, record.last_event)
+            for number, update in replay(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
+                current = _status_behind(update, current)
+                if _ends(update):  # what follows belongs to a later turn
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
-    async def outputs(self, record: TaskRecord) -> list[TurnOutput]:
-        """What each turn of a task that waits for its caller has shown."""
+    async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
+        """What each turn of a task that waits for its caller has shown; None: the last of them has not ended."""
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
-        return [TurnOutput.stored(turn) for turn in turns]
+        return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
-    async def listed(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
+    async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
         """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""
         try:
-            return await self._outputs(task_ids, artifacts)
+            return await self._outputs(records, artifacts)
         except CorruptRecord:
             found: dict[str, list[TurnOutput]] = {}
-        for task_id in task_ids:
+        for record in records:
             try:
-                found |= await self._outputs((task_id,), artifacts)
+                found |= await self._outputs((record,), artifacts)
             except CorruptRecord as error:
-                log.error("task.unreadable", task=task_id, error=str(error))
-                found[task_id] = []
+                log.error("task.unreadable", task=record.id, error=str(error))
+                found[record.id] = []
         return found
 
-    async def _outputs(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        turns = await self._ledger.turns(task_ids, artifacts)
-        return {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
+    async def _outputs(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
+        """Of a turn that runs its message, as the rest is about to change; of one that waits, all."""
+        turns = await self._ledger.turns(tuple(record.id for record in records), artifacts)
+        found = {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
+        for record in records:
+            of_task = turns[record.id]
+            if record.state in INTERRUPTED and of_task and not of_task[-1].ended:
+                events = await self._ledger.events(record.id, record.last_event)
+                for _ in replay(found[record.id][-1], of_task[-1], events):
+                    pass
+        return found
 
     async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task as it stood when event `number` had happened, the later events, and the latest number.
@@ -117,30 +127,44 @@ class TaskReader:
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
+        answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
         first = status(_first_state(record, updates), timestamp(record.status_at))
-        current, outputs = _fold(first, openings, updates[:number])
+        current, outputs = _fold(first, openings, answers, updates[:number])
         return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
 
 
-def _apply(update: Update, output: TurnOutput, current: TaskStatus) -> TaskStatus:
-    """The status behind the update: what an agent says on the way, in a state that stays, is history."""
-    output.apply(update)
-    if isinstance(update, TaskStatusUpdateEvent) and update.status.state is not current.state:
-        return update.status
-    return current
+def _status_behind(update: Update, current: TaskStatus) -> TaskStatus:
+    """What an agent says on the way is history; what it asks is not."""
+    if not isinstance(update, TaskStatusUpdateEvent):
+        return current
+    if update.status.state is TaskState.WORKING:
+        return current if current.state is TaskState.WORKING else replace(update.status, message=None)
+    return update.status if update.status.state is not current.state or pauses(update) else current
+
+
+def _ends(update: Update) -> bool:
+    """Whether the turn has ended with it."""
+    return isinstance(update, TaskStatusUpdateEvent) and update.status.state in _SETTLED and not pauses(update)
 
 
 def _fold(
-    current: TaskStatus, openings: Sequence[tuple[int, Message]], updates: Sequence[tuple[int, Update]]
+    current: TaskStatus,
+    openings: Sequence[tuple[int, Message]],
+    answers: Sequence[tuple[int, Message]],
+    updates: Sequence[tuple[int, Update]],
 ) -> tuple[TaskStatus, list[TurnOutput]]:
-    """`openings` are (number of the task's latest event when it was accepted, message) of each turn."""
+    """`openings` are (number of the task's latest event when it was accepted, message) of each turn, `answers` (number of
+    the event behind it, message) of each further one."""
     outputs = [TurnOutput(openings[0][1])]
-    waiting = list(openings[1:])
+    waiting, further = list(openings[1:]), list(answers)
     for number, update in updates:
         while waiting and waiting[0][0] <= number:
             outputs.append(TurnOutput(waiting.pop(0)[1]))
-        current = _apply(update, outputs[-1], current)
+        while further and further[0][0] <= number:
+            outputs[-1].say(further.pop(0)[1])
+        outputs[-1].apply(update)
+        current = _status_behind(update, current)
     return current, outputs
 
 

@@ -173,7 +173,9 @@ def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) ->
             taken = handles.in_conversation(thread, event) if handles.is_static(thread) else event
             for command in machine.receive(taken):
                 if isinstance(command, CloseCall):
-                    return command
+                    # A question of the backend's can only be answered in a turn that goes on.
+                    asks = any(call.status in tools.OPEN for call in command.tool_calls)
+                    return None if asks else command
     except AdapterError as error:
         log.warning("call.not-adopted", agent=unheard.agent.name, thread=thread.id, detail=error.detail)
     return None

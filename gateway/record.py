@@ -1,12 +1,13 @@
 """The public record of a task, folded from its updates. Law: the same fold serves the running task, the stored one and
 the one that is rebuilt from its event log, so that all three agree."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from gateway.commits import CorruptRecord, StoredArtifact, TurnRecord
 from gateway.model import (
+    INTERRUPTED,
     Artifact,
     Message,
     Part,
@@ -16,6 +17,7 @@ from gateway.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from gateway.tool_calls import URI
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -70,7 +72,7 @@ class _Growing:
 
 
 class TurnOutput:
-    """What one turn has shown so far: the message that opened it, the agent's messages, the artifacts."""
+    """What one turn has shown so far: the message that opened it, what was said since by both, the artifacts."""
 
     __slots__ = ("artifacts", "message", "messages")
 
@@ -89,6 +91,10 @@ class TurnOutput:
             output.artifacts[entry.artifact.artifact_id] = growing
         return output
 
+    def say(self, message: Message) -> None:
+        """A further message of the caller's, while the turn waited."""
+        self.messages.append(message)
+
     def apply(self, update: Update) -> None:
         if isinstance(update, TaskStatusUpdateEvent):
             if update.status.message is not None:
@@ -106,6 +112,28 @@ class TurnOutput:
     def messages_json(self, last: Message | None) -> bytes:
         """With the message of the status that ends the turn, which has not happened yet."""
         return _encoder.encode(self.messages if last is None else [*self.messages, last])
+
+
+def replay(output: TurnOutput, turn: TurnRecord, events: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Update]]:
+    """What the log shows of a turn that has not ended, applied to its output event by event, with its further messages in
+    their places. Raises: CorruptRecord."""
+    answers = list(turn.answers)
+    for number, payload in events:
+        while answers and answers[0][0] <= number:
+            output.say(answers.pop(0)[1])
+        update = logged(payload)
+        output.apply(update)
+        yield number, update
+    for _, message in answers:
+        output.say(message)
+
+
+def pauses(update: Update) -> bool:
+    """Whether the turn waits from this event on, instead of having ended with it."""
+    if not isinstance(update, TaskStatusUpdateEvent) or update.status.state not in INTERRUPTED:
+        return False
+    message = update.status.message
+    return message is not None and URI in (message.metadata or {})
 
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:

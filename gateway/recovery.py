@@ -1,11 +1,14 @@
 """What becomes of a turn whose process died. Law: it ends, with a reason that the caller can act on, and with all that
 its log already showed."""
 
+from contextlib import suppress
+
 import structlog
 
-from gateway import tools
+from gateway import suspended, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
+    Caller,
     Close,
     CommitPoint,
     Conflict,
@@ -14,10 +17,12 @@ from gateway.commits import (
     Fence,
     Finish,
     NewItem,
+    Suspend,
     TaskRecord,
     ThreadRecord,
     ToolCallRecord,
     ToolEnds,
+    TurnRecord,
     UnfinishedTurn,
     Unsync,
 )
@@ -28,30 +33,36 @@ from gateway.journal import Journal
 from gateway.live import status
 from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, logged
+from gateway.record import TurnOutput, replay
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.recovery")
 
 
 async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock) -> None:
-    """Ends the turn as FAILED. Nothing happens where another process was faster, or its own has come back to life.
+    """Ends the turn as FAILED, unless it can be taken up where it stopped. Nothing happens where another process was faster,
+    or its own has come back to life.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
     thread, left = await _left_open(leftover, ledger)
-    output, number = await _shown(TurnOutput(turns[-1].message), task, ledger)
     now = clock.now()
-    correlation_id = clock.correlation_id()
+    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
     ran = any(call.status == "running" for call in left)
+    if not ran and any(call.status == "approved" for call in left):
+        # What was allowed has not begun, and may still be done. Source: state-model, scenario 116.
+        rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
+        with suppress(Conflict):
+            await ledger.commit(*fence, rests)
+        return
+    output, number = await _shown(turns[-1], task, ledger)
+    correlation_id = clock.correlation_id()
     failure = TOOL_OUTCOME_UNKNOWN if ran else RESTARTED
     why = _why(failure, task.id, task.context_id, clock.new_id(), correlation_id)
     final = status(TaskState.FAILED, timestamp(now), why)
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
-
-    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
 
     ends = _ends(thread, left, leftover) if thread is not None else ()
 
@@ -103,7 +114,9 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
     ends = []
     for call in left:
         settled = tools.unfinished(call.status)
-        item = OutputItem(call.external_id, settled.output, error=True)
+        # Of the backend's own calls only its questions are ever left open.
+        approved = False if call.executor == "backend" else None
+        item = OutputItem(call.external_id, settled.output, True, approved)
         told = NewItem(item, None, call.id, replayable=not (gateway and settled.status == "cancelled"), unsent=True)
         ends.append(
             ToolEnds(
@@ -120,29 +133,38 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
     return tuple(ends)
 
 
-async def _shown(output: TurnOutput, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
+async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:
     """What the log shows of the turn, and the number of its last event. A log that cannot be read is left out of the
     record: the turn has to end all the same, because those behind it wait for it."""
-    number = task.last_event
+    number, output = task.last_event, TurnOutput(turn.message)
     try:
-        for number, payload in await ledger.events(task.id, task.last_event):  # noqa: B007 - the last one counts
-            output.apply(logged(payload))
+        events = await ledger.events(task.id, task.last_event)
+        for number, _ in replay(output, turn, events):  # noqa: B007 - the last one counts
+            pass
     except CorruptRecord as error:
         log.error("turn.log-unreadable", task=task.id, error=str(error))
         number = (await ledger.latest_events((task.id,)))[task.id]
     return output, number
 
 
-async def close_task(task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock) -> bool:
+async def close_task(
+    caller: Caller, task: TaskRecord, state: TaskState, ledger: Ledger, fanout: Fanout, clock: Clock
+) -> bool:
     """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False."""
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
+    waiting = await suspended.load(ledger, clock, caller, task)
+    journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-        return (Close(task.id, state, row, task.last_event + 1, now),)
+        last = journal.number + 1
+        return waiting.ending(last, state, row) if waiting else (Close(task.id, state, row, last, now),)
 
-    journal = Journal(ledger, fanout.hold(task.id), task.id, task.last_event)
     try:
+        if waiting is not None:
+            waiting.close()
+            for payload in waiting.events:
+                journal.add(payload)
         event = encode_event(StreamResponse(status_update=update))
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:

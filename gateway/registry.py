@@ -1,5 +1,7 @@
-"""Plug-ins by their entry-point names: adapters by the `type` of an agent, ledgers by the scheme of a storage URL."""
+"""Plug-ins by their entry-point names: adapters by the `type` of an agent, sources of tools by theirs, ledgers by the
+scheme of a storage URL."""
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -7,8 +9,10 @@ from typing import Annotated, Any, NoReturn, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from gateway.ports import Adapter, AdapterFactory, AnyAdapterFactory, LedgerFactory
+from gateway.tool_port import AnyToolFactory, ToolFactory, ToolSource
 
 ADAPTERS = "a2a_gateway.adapters"
+TOOLS = "a2a_gateway.tools"
 LEDGERS = "a2a_gateway.ledgers"
 
 F = TypeVar("F")
@@ -26,13 +30,7 @@ class Registry:
         For a plug-in that cannot be used it is one that no agent fits: what is wrong is told at the agent's `type`,
         beside all other problems of the file.
         """
-        if adapter_type not in _entries(ADAPTERS):
-            return None
-        try:
-            model: type[BaseModel] = self.factory(adapter_type).settings
-        except ValueError as error:
-            return _refusing(str(error))
-        return model
+        return _model(ADAPTERS, adapter_type, self.factory)
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
         """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
@@ -41,6 +39,21 @@ class Registry:
     def adapter(self, adapter_type: str, settings: BaseModel) -> Adapter:
         """Raises: ValueError for settings that cannot work."""
         return self.factory(adapter_type).build(settings)
+
+    def known_tools(self) -> tuple[str, ...]:
+        return tuple(sorted(_entries(TOOLS)))
+
+    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
+        """As `settings_model`, of a source of tools."""
+        return _model(TOOLS, tool_type, self.tool_factory)
+
+    def tool_factory(self, tool_type: str) -> AnyToolFactory:
+        """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
+        return _plug_in(TOOLS, tool_type, ToolFactory)
+
+    def tool_source(self, tool_type: str, settings: BaseModel) -> ToolSource:
+        """Raises: ValueError for settings that cannot work."""
+        return self.tool_factory(tool_type).build(settings)
 
     def ledger(self, url: str) -> LedgerFactory:
         """Raises: ValueError for a URL that no plug-in serves."""
@@ -51,6 +64,18 @@ class Registry:
 def _entries(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     found = entry_points(group=group)
     return {name: tuple(found.select(name=name)) for name in found.names}
+
+
+def _model(
+    group: str, name: str, factory: Callable[[str], AnyAdapterFactory | AnyToolFactory]
+) -> type[BaseModel] | None:
+    if name not in _entries(group):
+        return None
+    try:
+        model: type[BaseModel] = factory(name).settings
+    except ValueError as error:
+        return _refusing(str(error))
+    return model
 
 
 def _plug_in(group: str, name: str, kind: type[F]) -> F:

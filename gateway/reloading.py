@@ -1,5 +1,5 @@
 """Configurations that follow one another in one process. Law: a request ends with the agents that it began with, and an
-adapter is closed only when neither a request nor a turn can use it any more."""
+adapter or a source of tools is closed only when neither a request nor a turn can use it any more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,15 +9,17 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agents import Agents
+from gateway.tool_port import ToolSource
 
 log = structlog.get_logger("gateway.reloading")
 
 
 class Generation:
-    """The agents of one configuration and the application in front of them."""
+    """The agents of one configuration, the sources of their tools, and the application in front of them."""
 
-    def __init__(self, app: ASGIApp, agents: Agents) -> None:
+    def __init__(self, app: ASGIApp, agents: Agents, sources: tuple[ToolSource, ...] = ()) -> None:
         self.agents = agents
+        self._sources = sources
         self._app = app
         self._requests = 0
         self._left = asyncio.Event()
@@ -42,6 +44,14 @@ class Generation:
                 await agent.adapter.aclose()
             except Exception:  # the adapter may be a stranger's, and the gateway goes on without it
                 log.exception("adapter.not-closed", agent=agent.name)
+        await asyncio.gather(*map(_closed, self._sources))
+
+
+async def _closed(source: ToolSource) -> None:
+    try:
+        await source.aclose()
+    except Exception:  # as with adapters
+        log.exception("tools.not-closed")
 
 
 class Succession:

@@ -91,8 +91,8 @@ class Seen:
     __slots__ = ("answer", "calls", "messages", "parts")
 
     def __init__(self, output: TurnOutput, answer: str) -> None:
-        """`answer`: the id of the artifact with the answer; empty: the first one is it, if there is one."""
-        self.answer = answer or next(iter(output.artifacts), "")
+        """`answer`: the id of the artifact with the answer; empty while there is none."""
+        self.answer = answer
         growing = output.artifacts.get(self.answer)
         self.parts = growing.whole().parts if growing is not None else ()
         self.messages = len(output.messages)
@@ -105,13 +105,13 @@ def seen_in(message: Message, updates: Sequence[Update], round_: int) -> tuple[T
     A round ends with its tool calls: behind the last that is told of them everything is of the next one.
     """
     begins = max((index + 1 for index, update in enumerate(updates) if _is_of_earlier(update, round_)), default=0)
-    output = TurnOutput(message)
+    output, earlier = TurnOutput(message), TurnOutput(message)
+    for update in updates:
+        output.apply(update)
     for update in updates[:begins]:
-        output.apply(update)
-    before = Seen(output, "")
-    for update in updates[begins:]:
-        output.apply(update)
-    return output, before
+        earlier.apply(update)
+    # A turn that waited for its caller goes on in an artifact of its own.
+    return output, Seen(earlier, next(reversed(output.artifacts), ""))
 
 
 def _is_of_earlier(update: Update, round_: int) -> bool:

@@ -33,7 +33,7 @@ from gateway.live import Lane, Work
 from gateway.model import TERMINAL
 from gateway.ports import Ledger
 from gateway.recovery import settle
-from gateway.serving import Call, Means, Serving
+from gateway.serving import Call, Means, Parked, Serving
 from gateway.taking_over import take_over
 from gateway.watching import Watch
 
@@ -168,7 +168,16 @@ class Runner:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
         self._tasks[work.live.id] = work
         lane.waiting.append(work)
+        lane.parked = False
         self._expected.pop(work.turn, None)
+        self._next(lane)
+
+    def resume(self, work: Work, thread: ThreadRecord) -> None:
+        """Takes up a turn that waited for its caller, before the others of its thread, and the hold on its task's channel."""
+        lane = self._lanes.setdefault(thread.id, Lane(thread, current=False))
+        self._tasks[work.live.id] = work
+        lane.waiting.appendleft(work)
+        lane.parked = False
         self._next(lane)
 
     def interrupt(self, work: Work, thread: str) -> None:
@@ -201,7 +210,7 @@ class Runner:
     # --- lanes and leases
 
     def _next(self, lane: Lane) -> None:
-        if lane.running is None and lane.waiting:
+        if lane.running is None and lane.waiting and not lane.parked:
             lane.running = lane.waiting.popleft()
             self._set_off(lane.running, lane)
 
@@ -214,7 +223,7 @@ class Runner:
             lane.running = None
         self._dismiss(work)
         self._next(lane)
-        if lane.running is None and self._lanes.get(lane.thread.id) is lane:
+        if lane.running is None and not lane.waiting and self._lanes.get(lane.thread.id) is lane:
             del self._lanes[lane.thread.id]
             if lane.leased:
                 self._given_up.add(lane.thread.id)
@@ -235,6 +244,7 @@ class Runner:
             try:
                 await self._keep_leases()
                 await self._heed()
+                await self._unpark()
                 await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
@@ -250,6 +260,13 @@ class Runner:
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
+
+    async def _unpark(self) -> None:
+        """What a lane waited for may have ended elsewhere."""
+        for lane in [lane for lane in self._lanes.values() if lane.parked]:
+            if await self._ledger.waiting_task(lane.thread.id) is None:
+                lane.parked = False
+                self._next(lane)
 
     async def _heed(self) -> None:
         """Another process has been asked to cancel what runs here."""
@@ -289,8 +306,11 @@ class Runner:
 
     async def _run(self, lane: Lane, work: Work) -> None:
         work.begun = True
+        parked = False
         try:
             await Serving(self._means, work, lane).run()
+        except Parked:
+            parked = True
         except Conflict as error:
             log.warning("turn.lost", task=work.live.id, turn=work.turn, error=str(error))
             lane.current = False
@@ -302,4 +322,17 @@ class Runner:
             log.exception("turn.not-recorded", task=work.live.id, turn=work.turn)
             lane.current = False
         finally:
-            self._leave(work, lane)
+            if parked:
+                self._park(work, lane)
+            else:
+                self._leave(work, lane)
+
+    def _park(self, work: Work, lane: Lane) -> None:
+        work.task, work.begun = None, False
+        # The turn that waited may be there by now, to go on before all others.
+        behind = int(bool(lane.waiting) and bool(lane.waiting[0].resumed))
+        lane.running, lane.parked, lane.current = None, not behind, False
+        lane.waiting.insert(behind, work)
+        if work.cancel_asked:
+            self._take_out(work)
+        self._next(lane)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from gateway.http_connection import Connection
+
 _BACKLOG = 4096
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -36,7 +38,7 @@ class HttpServer:
         self._server = _Server(
             Config(
                 app,
-                http="httptools",
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

@@ -5,14 +5,17 @@ that is not stored.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import dataclasses
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, handles, listening, ownership
+from gateway import call_points, client_tools, handles, listening, ownership, tools
+from gateway.approvals import asks
 from gateway.catching_up import Pace, catch_up
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
@@ -43,6 +46,7 @@ from gateway.model import (
     StreamResponse,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.ports import (
@@ -62,7 +66,8 @@ from gateway.replaying import Replay, Seen
 from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
-from gateway.tools import ToolCall, ToolPolicy
+from gateway.tools import Settled, ToolCall, ToolPolicy
+from gateway.toolset import OfferedTool
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import (
     CloseCall,
@@ -106,6 +111,10 @@ class TurnFailed(Exception):
         self.detail = detail
 
 
+class Parked(Exception):
+    """The turn cannot begin: one before it waits for its caller."""
+
+
 @dataclass(slots=True)
 class Means:
     """What every turn of a process works with. `sleep` and `jitter` (0 to 1) are how time passes between two tries."""
@@ -145,7 +154,8 @@ class Serving:
 
     `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `doubtful`: the
     backend may still be at work on an earlier turn of the thread, so that it has to be asked again while it is locked.
-    `seen` is what was shown when the call began; `replay` passes over it while the call is told once more.
+    `seen` is what was shown when the call began; `replay` passes over it while the call is told once more. `resuming`: the
+    turn waited, and does so still.
     """
 
     __slots__ = (
@@ -160,6 +170,7 @@ class Serving:
         "pending",
         "phase",
         "replay",
+        "resuming",
         "seen",
         "tools",
         "tries",
@@ -184,6 +195,7 @@ class Serving:
         self.replay: Replay | None = None
         self.seen: Seen | None = None
         self.deadline = 0.0
+        self.resuming = bool(work.resumed)
 
     def _facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies
@@ -208,7 +220,11 @@ class Serving:
         except AdapterError as error:
             await self._fail(error.kind, error.detail)
         except TurnFailed as error:
-            await self._fail(error.failure, error.detail)
+            if self.resuming:
+                # What was decided stays decided, and is taken up again later. Source: state-model, scenario 116.
+                log.warning("turn.not-resumed", task=self.work.live.id, failure=error.failure, detail=error.detail)
+            else:
+                await self._fail(error.failure, error.detail)
         except TimeoutError:
             await self._call_off()
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
@@ -219,7 +235,7 @@ class Serving:
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
                 await self._cancel()
-        except (Conflict, LedgerUnavailable):
+        except (Conflict, LedgerUnavailable, Parked):
             raise
         except _FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
@@ -322,6 +338,7 @@ class Serving:
         self.tools = await self._offer()
         self.attempt, self.pending, self.base = rejoined.attempt, rejoined.pending, self.work.base
         self.machine.round, self.seen = rejoined.round, rejoined.before
+        self.machine.begin_again(rejoined.before.answer, ())
         self._replay()
         return await self._request()
 
@@ -357,9 +374,15 @@ class Serving:
     # --- the tools between two service calls
 
     async def _run_tools(self) -> None:
-        """Those that may run, beside each other; each outcome is stored when it is there."""
+        """Those that may run, beside each other; each outcome is stored when it is there. What the backend may run has
+        only to be told to it."""
+        for call in self.machine.calls.values():
+            if call.question and call.status == "approved":
+                await self._perform(self.machine.settle_tool(call, Settled("completed", tools.ALLOWED)))
         due = [call for call in self.machine.calls.values() if call.to_run]
         if not due or self.machine.ended:
+            return
+        if self.machine.waiting and self.work.agent.policies.mixed_batch == "hold":
             return
         limit = asyncio.Semaphore(self.work.agent.policies.parallel_tools)
         try:
@@ -372,7 +395,14 @@ class Serving:
     async def _run_tool(self, call: ToolCall, limit: asyncio.Semaphore) -> None:
         async with limit:
             work, machine = self.work, self.machine
-            tool = self.tools.offered[call.facts.name]
+            tool = self.tools.offered.get(call.facts.name)
+            refused = tools.refusal(call, tool)
+            if refused is not None or tool is None:
+                await self._perform(machine.settle_tool(call, refused or Settled("not_found", tools.NO_SUCH_TOOL)))
+                return None
+            known = await self._known(call)
+            if known is not None:
+                return await self._perform(machine.settle_tool(call, known))
             await self._perform(machine.start_tool(call))
 
             def progress(text: str) -> None:
@@ -382,7 +412,24 @@ class Serving:
                             self._publish(command.update)
 
             settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
-            await self._perform(machine.settle_tool(call, settled))
+            return await self._perform(machine.settle_tool(call, settled))
+
+    async def _known(self, call: ToolCall) -> Settled | None:
+        """What came of this very call before, from a backend whose ids stay the same in the whole thread.
+
+        Source: state-model, scenario 82. Raises: AdapterError when the id meant another call.
+        """
+        if self.work.agent.adapter.ownership.call_ids == "response":
+            return None
+        thread = self.lane.thread.id
+        earlier = await self._means.ledger.earlier_tool_call(thread, call.external_id, call.facts.id)
+        if earlier is None:
+            return None
+        if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
+            raise AdapterError(
+                ErrorClass.CONTRACT_BROKEN, f"the id of tool call {call.external_id!r} meant another one"
+            )
+        return Settled(earlier.status, earlier.outcome)
 
     def _count_failures(self) -> None:
         """Raises: TurnFailed for a model that goes on calling what does not work."""
@@ -398,23 +445,33 @@ class Serving:
         agent, policies = self.work.agent, self.work.agent.policies
         exhausted = self.machine.round >= policies.tool_rounds
         unknown_fails = policies.unknown_tool == "fail"
-        if agent.toolset is None:
-            if not (exhausted or unknown_fails):
-                return _NO_TOOLS
-            return ToolPolicy(unknown_fails=unknown_fails, exhausted=exhausted)
-        try:
-            offered = await agent.toolset.offered()
-        except ToolError as error:
-            raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
-        return ToolPolicy(offered, unknown_fails=unknown_fails, exhausted=exhausted)
+        theirs = client_tools.offered(policies.client_tools, self.work.message)
+        offered: Mapping[str, OfferedTool] = {}
+        if agent.toolset is not None:
+            try:
+                offered = await agent.toolset.offered()
+            except ToolError as error:
+                raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
+        return ToolPolicy(
+            offered,
+            {tool.name: tool for tool in theirs if tool.name not in offered},
+            partial(asks, policies.approvals),
+            unknown_fails=unknown_fails,
+            exhausted=exhausted,
+            patience=int(policies.approval_timeout * 1000),
+        )
 
     async def _resume(self) -> None:
         """A turn that waited goes on: with the lease, at the round in which it stopped."""
         work, lane, means = self.work, self.lane, self._means
+        self.machine.go_on(work.resumed)
+        self.base = work.base
         self.tools = await self._offer()
+        for call in self.machine.calls.values():
+            call.facts = dataclasses.replace(call.facts, server=self.tools.server(call.facts.name))
         await self._reread()
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
+        self.machine.facts = self._facts()
+        working, final = self._working()
         point = Resume(
             thread=lane.thread.id,
             generation=lane.thread.generation,
@@ -427,14 +484,19 @@ class Serving:
         )
 
         def stored() -> None:
-            work.live.status = working
+            work.live.status, self.resuming = working, False
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
 
-        event = encode_event(StreamResponse(status_update=update))
-        await work.live.journal.commit(lambda row: (replace(point, event=row),), event, stored)
-        self.base = work.base
-        self.machine.facts = self._facts()
-        self.machine.go_on(work.resumed)
+        await work.live.journal.commit(lambda row: (replace(point, event=row),), final, stored)
+
+    def _working(self) -> tuple[TaskStatus, bytes | None]:
+        """The status of the task at work, and the event that tells it where it is new."""
+        live = self.work.live
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self._means.clock.now()))
+        if live.status.state is TaskState.WORKING:
+            return working, None
+        update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working)
+        return working, encode_event(StreamResponse(status_update=update))
 
     # --- a call that failed
 
@@ -537,6 +599,8 @@ class Serving:
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
+                if await self._means.ledger.waiting_task(lane.thread.id) is not None:
+                    raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)
 
     async def _request(self) -> ServiceRequest:
@@ -591,12 +655,7 @@ class Serving:
         """`before`: what has to be stored of the thread in the same unit."""
         work, lane, means = self.work, self.lane, self._means
         thread = _behind(lane.thread, before)
-        working = status(apply(work.live.status.state, TaskState.WORKING), timestamp(means.clock.now()))
-        final = None
-        if work.live.status.state is not TaskState.WORKING:
-            update = TaskStatusUpdateEvent(task_id=work.live.id, context_id=work.live.context_id, status=working)
-            final = encode_event(StreamResponse(status_update=update))
-
+        working, final = self._working()
         takes_lease = self.attempt == 0 and self.machine.round == 0
         prepare = means.prepare(thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 

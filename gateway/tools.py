@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway import approvals
 from gateway.model import Json
 from gateway.tool_calls import CallFacts
 from gateway.tool_port import ToolDeclaration
@@ -20,6 +21,7 @@ OUTCOME_UNKNOWN = "The outcome of this call is unknown."
 TIMED_OUT = "The tool did not answer in time; whether it did its work is not known."
 FAILED = "The tool failed."
 NO_OBJECT = "The arguments are not a JSON object."
+OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
 OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
@@ -36,6 +38,9 @@ PHASES = {
 }
 """How callers see the outcome."""
 
+ALLOWED: dict[str, Json] = {"approved": True}
+"""The outcome of a backend's question that was answered with a yes."""
+
 Gate = Callable[[str, dict[str, Json]], bool]
 """Does a call of the tool with this identity and these arguments need a yes?"""
 
@@ -50,7 +55,8 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model."""
+    """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model.
+    `patience`: so many milliseconds a caller has to decide, or to bring a result."""
 
     offered: Mapping[str, OfferedTool] = field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
@@ -58,6 +64,7 @@ class ToolPolicy:
     unknown_fails: bool = False
     exhausted: bool = False
     why_not: str = LIMIT_REACHED
+    patience: int = 0
 
     def origin(self, name: str) -> str:
         """Who is going to run a call of this name, as far as the name tells."""
@@ -76,7 +83,9 @@ class ToolPolicy:
 class ToolCall:
     """One tool call of a turn. `status` is None while its service call goes on, unless the backend has answered it.
 
-    `inputs` are its arguments where they are an object and it is ours to run.
+    `inputs` are its arguments where they are an object and it is ours to run. `asked`: it needs a yes, for what `digest` is
+    of; `expires_at`: until then its caller may answer. `shown`: callers have seen it, with its arguments. `question`: it is
+    no call, but the backend's question whether it may run it; the decision is its outcome.
     """
 
     facts: CallFacts
@@ -88,6 +97,10 @@ class ToolCall:
     executor: str = "backend"
     inputs: dict[str, Json] = field(default_factory=dict)
     asked: bool = False
+    question: bool = False
+    digest: str | None = None
+    expires_at: int | None = None
+    shown: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -106,6 +119,10 @@ class ToolCall:
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
     name, arguments = call.facts.name, call.arguments or ""
+    if call.question:
+        call.inputs, call.asked, call.status = parsed(arguments) or {}, True, "pending_approval"
+        call.digest = approvals.digest(f"{call.facts.server}.{name}", arguments)
+        return None
     if policy.exhausted:
         call.executor = "gateway"
         return Settled("cancelled", policy.why_not)
@@ -123,7 +140,17 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         if complaint is not None:
             return Settled("failed", f"The arguments do not fit: {complaint}")
         call.asked = policy.asks(tool.identity, inputs)
+        call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
     call.status = "pending_approval" if call.asked else "announced"
+    return None
+
+
+def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
+    """Why a call that waited cannot run any more; None: it may. Source: state-model, I13."""
+    if tool is None:
+        return Settled("not_found", NO_SUCH_TOOL)
+    if call.asked and call.digest != approvals.digest(tool.identity, call.arguments or ""):
+        return Settled("cancelled", OTHER_TOOL)
     return None
 
 

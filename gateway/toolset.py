@@ -7,13 +7,14 @@ from typing import Protocol
 
 from gateway.model import Json
 from gateway.tool_port import ToolDeclaration, ToolOutput, ToolRun, ToolSource
+from gateway.tool_results import bounded
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool as one agent's model may call it. `identity` is `source.tool`, as rules name it; `server` as callers see it.
 
-    `timeout` is in seconds. `complaint` says what is wrong with arguments, None when they fit.
+    `timeout` is in seconds, `max_result` in bytes. `complaint` says what is wrong with arguments, None when they fit.
     """
 
     declaration: ToolDeclaration
@@ -24,10 +25,11 @@ class OfferedTool:
     timeout: float
     complaint: Callable[[dict[str, Json]], str | None]
     idempotent: bool = False
+    max_result: int = 65536
 
     async def run(self, run: ToolRun) -> ToolOutput:
         """Raises: ToolError."""
-        return await self.source.run(run)
+        return bounded(await self.source.run(run), self.max_result)
 
 
 class Toolset(Protocol):

@@ -23,6 +23,7 @@ from gateway.model import (
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
+    ApprovalAsked,
     ArtifactReady,
     CallCompleted,
     CallStarted,
@@ -39,6 +40,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.question import question
 from gateway.tools import Settled, ToolCall, ToolPolicy
 from gateway.turn_commands import (
     CloseCall,
@@ -209,14 +211,25 @@ class Turn:
         """Some of the calls need their caller: a decision, or a result."""
         return any(call.waits for call in self.calls.values())
 
-    def wait(self) -> list[Command]:
-        """The turn has to be told something about its open calls before it can go on."""
-        names = ", ".join(call.facts.name for call in self.calls.values() if call.waits)
-        return [Wait(TaskState.INPUT_REQUIRED, self._message((Part(text=f"May these tools be run: {names}?"),)))]
+    def wait(self, *, again: bool = False) -> list[Command]:
+        """The turn has to be told something about its open calls before it can go on. `again`: about the rest of them."""
+        self._out = []
+        waiting = [call for call in self.calls.values() if call.waits]
+        for call in waiting:
+            call.shown = True
+            if call.asked and not again:
+                self._show_phase(call, "awaiting-approval")
+        expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
+        parts, metadata = question(waiting, f"request_{self.clock.new_id()}", timestamp(expires_at))
+        self._out.append(Wait(TaskState.INPUT_REQUIRED, self._message(parts, metadata)))
+        return self._out
 
     def go_on(self, calls: tuple[ToolCall, ...]) -> None:
         """The turn waited, and these calls of its last service call are still open."""
         self.calls = {call.facts.id: call for call in calls}
+        for call in calls:
+            # Of the backend's own calls only its questions are ever left open.
+            call.question = call.executor == "backend"
         self.round = calls[0].facts.round
         self.between_calls = True
 
@@ -322,6 +335,8 @@ class Turn:
                 self._call_ready(event)
             case ToolResultReady():
                 self._call_answered(event)
+            case ApprovalAsked():
+                self._question(event)
             case _:
                 raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{event!r} is not an event of the port")
 
@@ -373,12 +388,24 @@ class Turn:
         call.arguments, call.handled = event.arguments, event.handled
         item = CallItem(call.external_id, event.name, event.arguments, event.handled)
         self._items.append(NewItem(item, event.provider_id, call.facts.id))
-        self._show_call(call)
+        # A call that its caller has to run is shown when it is asked to, once.
+        if event.handled or call.facts.origin != "client":
+            self._show_call(call)
         if event.handled:
             self._show_phase(call, "executing")
         early = self._early.pop(event.call_id, None)
         if early is not None:
             self._call_answered(early)
+
+    def _question(self, event: ApprovalAsked) -> None:
+        call = self._open_call(event.call_id, event.name, f"mcp:{event.server}")
+        call.facts = replace(call.facts, origin="backend", server=f"mcp:{event.server}")
+        self._flush_said()
+        self._flush_thought()
+        call.arguments, call.question = event.arguments, True
+        item = CallItem(call.external_id, event.name, event.arguments, asking=event.server)
+        self._items.append(NewItem(item, event.provider_id, call.facts.id))
+        self._show_call(call)
 
     def _call_answered(self, event: ToolResultReady) -> None:
         call = self._find(event.call_id)
@@ -398,15 +425,19 @@ class Turn:
         self._show_answer(call, settled.output)
 
     def _output_item(self, call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:
-        item = OutputItem(call.external_id, call.outcome, call.status != "completed")
+        approved = call.status == "completed" if call.question else None
+        item = OutputItem(call.external_id, call.outcome, call.status != "completed", approved)
         return NewItem(item, None, call.facts.id, replayable=replayable, unsent=unsent)
 
     # --- how callers see tool calls
 
     def _show_call(self, call: ToolCall) -> None:
+        call.shown = True
         self._status(self._message((tool_calls.requested(call.facts, call.arguments or ""),)))
 
     def _show_answer(self, call: ToolCall, output: Json) -> None:
+        if not call.shown:
+            self._show_call(call)
         phase = tools.PHASES[call.status or "interrupted"]
         self._status(self._message((tool_calls.answered(call.facts, output, phase),)))
 
@@ -437,7 +468,7 @@ class Turn:
         self._out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), tuple(self._tool_rows())))
         if conflict is not None:
             self._out.append(conflict)
-        asked = [call for call in unanswered if call.executor != "backend"]
+        asked = [call for call in unanswered if call.executor != "backend" or call.question]
         if asked and goes_on:
             self._out.extend(self._behind(asked))
             return
@@ -466,6 +497,7 @@ class Turn:
             self._show_answer(call, tools.OUTCOME_UNKNOWN)
             return
         settled = tools.decide(call, self.facts.tools)
+        call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
         if settled is None and not goes_on:
             settled = Settled("cancelled", tools.NOT_RUN)
         if settled is not None:
@@ -518,6 +550,8 @@ class Turn:
                 status=call.status or "external",
                 outcome=call.outcome,
                 asked=call.asked,
+                digest=call.digest,
+                expires_at=call.expires_at,
             )
             for call in self._calls.values()
         ]
@@ -529,7 +563,7 @@ class Turn:
         """
         if self.facts.ownership.owner is StorageOwner.GATEWAY or self.facts.shadow == "items":
             return self._items
-        due = {call.external_id for call in self._calls.values() if call.executor != "backend"}
+        due = {call.external_id for call in self._calls.values() if call.executor != "backend" or call.question}
         kept = AssistantItem if self.facts.shadow == "text" else ()
         return [
             new

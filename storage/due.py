@@ -3,7 +3,7 @@ no index exists for them alone, so that a turn does not pay for what happens onc
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, literal_column, or_, select, text, tuple_
 
-from storage.sql import compiled, context, delete_job, event, task, thread, turn, word
+from storage.sql import compiled, context, delete_job, event, push_config, task, thread, turn, word
 from storage.tables import ENDED
 
 _ONE: ColumnElement[int] = literal_column("1")
@@ -39,6 +39,12 @@ DUE_TASKS = compiled(
         task.c.visible == _ONE,
         text(ENDED),
         task.c.status_at < bindparam("before"),
+        # What is still to be delivered is read from its log.
+        ~exists(
+            select(_ONE)
+            .select_from(push_config)
+            .where(push_config.c.task == task.c.id, push_config.c.due_at.is_not(None))
+        ),
         tuple_(task.c.status_at, task.c.id) > tuple_(bindparam("after_at"), bindparam("after_id")),
     )
     .order_by(task.c.status_at, task.c.id)

@@ -91,5 +91,5 @@ def _expire_task(task: str, *, records: bool) -> list[Step]:
     values: dict[str, Value] = {"task": task}
     steps: list[Step] = [(do.DROP_EVENTS, values)]
     if records:
-        steps += [(statement, values) for statement in (do.HIDE_TASK, do.CLEAR_TURNS, do.FREE_KEYS)]
+        steps += [(statement, values) for statement in (do.HIDE_TASK, do.CLEAR_TURNS, do.FREE_KEYS, do.FORGET_PUSHES)]
     return steps

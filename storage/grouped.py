@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.commits import CorruptRecord, LedgerUnavailable
+from storage.troubles import trouble_of
 
 Row = tuple[Any, ...]
 Query = tuple[str, dict[str, Any]]
@@ -29,7 +30,7 @@ def read_failure(error: sqlite3.Error) -> _Failure:
     """What a read that ended so means."""
     if str(error).startswith(_NO_TEXT):
         return CorruptRecord(f"a row cannot be read: {error}")
-    return LedgerUnavailable(f"the database could not be read: {error}")
+    return LedgerUnavailable(f"the database could not be read: {error}", trouble_of(error))
 
 
 class GroupedReader:

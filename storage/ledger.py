@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits import Accept, Close, CommitPoint, Import, LedgerUnavailable
+from gateway.commits import Accept, Close, CommitPoint, Decide, Import, LedgerUnavailable
 from gateway.ports import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
 from storage.reads import Reads
 from storage.schema import prepare
 from storage.statement import Step
-from storage.units import new_secret, unit
+from storage.units import new_secret, probe, unit
 from storage.writer import Writer
 
 _SECRET_BYTES = 32
@@ -34,7 +34,7 @@ class SqliteLedger(Reads):
         await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        patience = 0.0 if any(isinstance(point, Accept | Close) for point in points) else _PATIENCE
+        patience = 0.0 if any(isinstance(point, Accept | Close | Decide) for point in points) else _PATIENCE
         self._writer.submit(unit(points), done, patience)
 
     async def secret(self, name: str) -> bytes:
@@ -47,6 +47,9 @@ class SqliteLedger(Reads):
         rows = await self._readers.fetch(queries.SCHEMA_VERSION, {})
         if rows != [(self._version,)]:
             raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")
+        if self._writer.in_trouble:
+            # Who is told of it sends nothing any more that would show when it is over.
+            await self._store(probe())
 
     async def _store(self, steps: list[Step]) -> None:
         # Cancelling the caller gives up the answer, never the commit.

@@ -77,10 +77,14 @@ _CONTEXT_BELONGS = and_(context.c.tenant == bindparam("tenant"), context.c.princ
 
 _TASK_IN_CONTEXT = task.join(context, context.c.id == task.c.context)
 
-_OPENED_BY = and_(input_.c.turn == turn.c.id, input_.c.ordinal == literal_column("0"))
+_WAITS = (
+    select(turn.c.task)
+    .where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), turn.c.status == word("waiting"))
+    .scalar_subquery()
+)
 
 CONTEXT = compiled(
-    select(context.c.id, context.c.public_id, context.c.state, *_THREAD)
+    select(context.c.id, context.c.public_id, context.c.state, _WAITS, *_THREAD)
     .select_from(
         context.outerjoin(
             thread,
@@ -115,7 +119,7 @@ REPLAY = compiled(
 )
 
 
-_TURN = (input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
+_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
 
 _IN_ORDER = input_.c.event
 """Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
@@ -126,17 +130,17 @@ def turns(*, artifacts: bool) -> str:
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return compiled(
         select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
-        .select_from(turn.join(input_, _OPENED_BY))
+        .select_from(turn.join(input_, input_.c.turn == turn.c.id))
         .where(turn.c.task.in_(asked))
-        .order_by(turn.c.task, _IN_ORDER)
+        .order_by(turn.c.task, _IN_ORDER, input_.c.ordinal)
     )
 
 
 WHOLE_TASK = compiled(
     select(*_TASK, *_TURN, turn.c.artifacts)
-    .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, _OPENED_BY))
+    .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id))
     .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
-    .order_by(_IN_ORDER)
+    .order_by(_IN_ORDER, input_.c.ordinal)
 )
 
 _FIRST_TURN = (
@@ -310,6 +314,25 @@ OPEN_TOOL_CALLS = compiled(
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
     .order_by(service_call.c.round, tool_call.c.sequence)
 )
+
+EARLIER_TOOL_CALL = compiled(
+    select(tool_call.c.name, tool_call.c.arguments, tool_call.c.status, tool_call.c.outcome)
+    .select_from(
+        turn.join(service_call, service_call.c.turn == turn.c.id).join(
+            tool_call, tool_call.c.service_call == service_call.c.id
+        )
+    )
+    .where(
+        turn.c.thread == bindparam("thread"),
+        tool_call.c.external_id == bindparam("external_id"),
+        tool_call.c.id != bindparam("than"),
+        tool_call.c.outcome.is_not(None),
+    )
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
 
 _FIRST_CALL = service_call.alias("first_call")
 

@@ -1,21 +1,24 @@
 """The reading half of the Ledger port: queries, and rows made into records. Law: a read changes nothing."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
 from gateway import items
+from gateway.api_keys import ApiKey
 from gateway.commits import (
     AgedContext,
+    AskedCall,
     Caller,
     CallUnderWay,
     Conflict,
     ContextRecord,
     CorruptRecord,
     Deletion,
+    EarlierToolCall,
     EndedTask,
     IdempotencyKey,
     MeasuredCall,
@@ -30,6 +33,7 @@ from gateway.commits import (
     TurnRecord,
     UnfinishedTurn,
     UnheardCall,
+    WaitingTurn,
 )
 from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
 from gateway.model import Message, TaskState
@@ -37,7 +41,7 @@ from gateway.portable import ContextDocument
 from storage import compiled as queries
 from storage.exporting import document
 from storage.grouped import Row
-from storage.readers import Readers
+from storage.push_reads import StoredPushes, lines
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
@@ -58,18 +62,15 @@ def _of_tasks(count: int, artifacts: bool) -> str:
     return sql.replace(":task_0", asked)
 
 
-class Reads:
+class Reads(StoredPushes):
     """Every method raises LedgerUnavailable, and CorruptRecord for a row that nobody can read."""
-
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
 
     async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None:
         rows = await self._readers.fetch(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
-        row_id, public, state, *thread = rows[0]
-        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread))
+        row_id, public, state, waiting, *thread = rows[0]
+        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
         rows = await self._readers.fetch(queries.THREAD, {"thread": thread_id})
@@ -85,11 +86,18 @@ class Reads:
         rows = await self._readers.fetch(queries.WHOLE_TASK, {**_whose(caller, agent), "task": task_id})
         if not rows:
             return None
-        return _task(rows[0][:_TASK_COLUMNS]), tuple(_turn(task_id, row[_TASK_COLUMNS:]) for row in rows)
+        return _task(rows[0][:_TASK_COLUMNS]), _turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
 
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         rows = await self._readers.fetch(queries.WAITING_TASKS, {"context": context})
         return tuple(_task(row) for row in rows)
+
+    async def api_key(self, digest: bytes) -> ApiKey | None:
+        rows = await self._readers.fetch(queries.API_KEY, {"digest": digest})
+        return _api_key(rows[0]) if rows else None
+
+    async def api_keys(self) -> tuple[ApiKey, ...]:
+        return tuple(map(_api_key, await self._readers.scan(queries.API_KEYS, {})))
 
     async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None:
         values = {**_whose(caller, agent), "key_kind": key.kind, "key": key.key}
@@ -102,10 +110,10 @@ class Reads:
             return {}
         sql = _of_tasks(len(task_ids), artifacts)
         rows = await self._readers.fetch(sql, {f"task_{index}": task_id for index, task_id in enumerate(task_ids)})
-        found: dict[str, list[TurnRecord]] = {task_id: [] for task_id in task_ids}
+        found: dict[str, list[list[Any]]] = {task_id: [] for task_id in task_ids}
         for task_id, *row in rows:
-            found[task_id].append(_turn(task_id, row))
-        return {task_id: tuple(turns) for task_id, turns in found.items()}
+            found[task_id].append(row)
+        return {task_id: _turns(task_id, of_task) for task_id, of_task in found.items()}
 
     async def first_message(self, task_id: str) -> Message | None:
         rows = await self._readers.fetch(queries.FIRST_MESSAGE, {"task": task_id})
@@ -116,7 +124,7 @@ class Reads:
         return tuple(
             (number, payload)
             for first, last, payloads in rows
-            for number, payload in zip(range(first, last + 1), _lines(task_id, payloads, last - first + 1), strict=True)
+            for number, payload in zip(range(first, last + 1), lines(task_id, payloads, last - first + 1), strict=True)
             if number > after
         )
 
@@ -238,6 +246,35 @@ class Reads:
         rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})
         return UnheardCall(*rows[0]) if rows else None
 
+    async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
+        values = {"thread": thread_id, "external_id": external_id, "than": than}
+        rows = await self._readers.fetch(queries.EARLIER_TOOL_CALL, values)
+        if not rows:
+            return None
+        name, arguments, status, outcome = rows[0]
+        return EarlierToolCall(name, arguments, status, _readable(_value.decode, outcome, f"thread {thread_id!r}"))
+
+    async def waiting_turn(self, task: str) -> WaitingTurn | None:
+        rows = await self._readers.fetch(queries.WAITING_TURN, {"task": task})
+        if not rows:
+            return None
+        turn, thread, inputs, base = rows[0]
+        calls = await self._readers.fetch(queries.CALLS_OF_ROUND, {"turn": turn})
+        return WaitingTurn(turn, thread, inputs, base, tuple(_asked(row) for row in calls))
+
+    async def waiting_task(self, thread: str) -> str | None:
+        rows = await self._readers.fetch(queries.WAITING_TASK, {"thread": thread})
+        return rows[0][0] if rows else None
+
+    async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
+        rows = await self._readers.fetch(queries.CALLS_OF_CALLER, {"task": task})
+        return tuple(_asked(row) for row in rows)
+
+    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        values = {"now": now, "before": answered_before, "limit": limit}
+        rows = await self._readers.fetch(queries.DUE_TURNS, values)
+        return tuple((TaskOwner(*owner), task) for *owner, task in rows)
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})
         return tuple(task for (task,) in rows)
@@ -311,6 +348,18 @@ def _task(row: Row | list[Any]) -> TaskRecord:
     )
 
 
+def _turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
+    """Each from the row of its first message and those of its further ones."""
+    turns: list[TurnRecord] = []
+    for ordinal, *row in rows:
+        if ordinal == 0:
+            turns.append(_turn(task_id, row))
+            continue
+        said = _readable(_message.decode, row[0], f"task {task_id!r}")
+        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], said)))
+    return tuple(turns)
+
+
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
     payload, event, ended_at, messages, artifacts = row
     owner = f"task {task_id!r}"
@@ -323,11 +372,15 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
     )
 
 
-def _lines(task_id: str, payload: str, expected: int) -> list[bytes]:
-    lines = payload.encode().split(b"\n")
-    if len(lines) != expected:
-        raise CorruptRecord(f"a row of task {task_id!r} holds {len(lines)} events instead of {expected}")
-    return lines
+def _api_key(row: Row) -> ApiKey:
+    digest, name, prefix, principal, tenant, admin, *times = row
+    return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
+
+
+def _asked(row: Row) -> AskedCall:
+    *call, digest, decision, expires_at, outcome = row
+    known = None if outcome is None else _readable(_value.decode, outcome, f"tool call {row[0]!r}")
+    return AskedCall(ToolCallRecord(*call), digest, decision, expires_at, known)
 
 
 def _item(thread_id: str, row: Row) -> HistoryRecord:

@@ -6,12 +6,14 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
 from storage.tables import (
+    ApiKey,
     Context,
     DeleteJob,
     Event,
     HistoryItem,
     Input,
     Process,
+    PushConfig,
     Secret,
     ServiceCall,
     Task,
@@ -24,7 +26,8 @@ from storage.tables import (
 context, thread, task, turn = table(Context), table(Thread), table(Task), table(Turn)
 input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
 history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
-process = table(Process)
+process, push_config = table(Process), table(PushConfig)
+api_key = table(ApiKey)
 
 _DIALECT = sqlite.dialect(paramstyle="named")
 

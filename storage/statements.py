@@ -346,6 +346,8 @@ NEW_TOOL_CALL = Statement(
                 "status",
                 "outcome",
                 "approval_required",
+                "digest",
+                "approval_expires_at",
             ),
         )
     ),
@@ -437,7 +439,7 @@ ASK_CALLER = Statement(
     compiled(
         update(task)
         .where(_is(task.c.id, "task"), text(GOING))
-        .values(status_at=bindparam("now"), **given("state", "status_message"))
+        .values(status_at=bindparam("now"), visible=literal_column("1"), **given("state", "status_message"))
     ),
 )
 
@@ -752,6 +754,16 @@ ASK_CANCEL = Statement(
         update(turn).where(_is(turn.c.id, "turn"), turn.c.ended_at.is_(None)).values(cancel_asked=literal_column("1"))
     ),
     rows=None,
+)
+
+PROBE = Statement(
+    "write something",
+    compiled(
+        sqlite.insert(secret)
+        .inline()
+        .values(name=word("probe"), value=func.randomblob(literal_column("32")))
+        .on_conflict_do_update(index_elements=["name"], set_={"value": func.randomblob(literal_column("32"))})
+    ),
 )
 
 NEW_SECRET = Statement(

@@ -6,8 +6,11 @@ Times are milliseconds since 1970, JSON is text, no text has a length.
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     CheckConstraint,
+    Column,
+    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -15,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 from sqlmodel import Field, SQLModel
@@ -189,6 +193,7 @@ class Turn(Row, table=True):
         UniqueConstraint("thread", "number"),
         Index("ix_turn_task", "task"),
         Index("ix_turn_open", "thread", "number", sqlite_where=text("ended_at IS NULL")),
+        Index("ix_turn_waiting", "task", sqlite_where=text("status = 'waiting'")),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
@@ -364,6 +369,59 @@ class DeleteJob(Row, table=True):
     attempts: int = _integer()
 
 
+class ApiKey(Row, table=True):
+    """`digest` is the SHA-256 of the key, `prefix` what is shown of it. A revoked one stays for the record."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        Index("uq_api_key_name", "name", unique=True, sqlite_where=text("revoked_at IS NULL")),
+        _flag("admin"),
+        _STRICT,
+    )
+
+    digest: bytes = Field(sa_type=LargeBinary, primary_key=True)
+    name: str = _text()
+    prefix: str = _text()
+    principal: str = _text()
+    tenant: str = _text()
+    admin: int = _integer()
+    created_at: int = _integer()
+    expires_at: int | None = _integer()
+    revoked_at: int | None = _integer()
+
+
+class PushConfig(Row, table=True):
+    """Where a task's events are sent, and how far that has come: the event log is the outbox, `next_event` the cursor in it.
+
+    `due_at` NULL: there is nothing to do; a trigger sets it with the next event. 0: at once. Whoever delivers moves it on
+    first. `state`: 'stopped' after the last attempt, 'gone' when the receiver said so, 'done' when the task has ended and
+    all is delivered. `sealed`: token and credentials, encrypted.
+    """
+
+    __tablename__ = "push_config"
+    __table_args__ = (
+        Index("ix_push_config_due", "due_at", "host", sqlite_where=text("due_at IS NOT NULL")),
+        Index("ix_push_config_state", "state"),
+        _one_of("state", "active", "stopped", "gone", "done"),
+        CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),
+        _STRICT,
+    )
+
+    task: str = Field(sa_column=Column(Text, ForeignKey("task.id", ondelete="CASCADE"), primary_key=True))
+    id: str = _text(primary_key=True)
+    version: str = _text()
+    url: str = _text()
+    host: str = _text()
+    scheme: str | None = _text()
+    sealed: bytes | None = Field(sa_type=LargeBinary)
+    state: str = _text()
+    next_event: int = _integer()
+    due_at: int | None = _integer()
+    attempts: int = _integer()
+    last_error: str | None = _text()
+    created_at: int = _integer()
+
+
 class Secret(Row, table=True):
     __tablename__ = "secret"
     __table_args__ = (_STRICT,)
@@ -375,3 +433,13 @@ class Secret(Row, table=True):
 def table(row: type[Row]) -> Table:
     """The Core table of a row, for statements."""
     return Row.metadata.tables[str(row.__tablename__)]
+
+
+PUSH_DUE = (
+    "CREATE TRIGGER push_due AFTER INSERT ON event "
+    "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
+    "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
+)
+"""Whatever appends an event leaves it to be delivered, in its own unit."""
+
+event.listen(Row.metadata, "after_create", DDL(PUSH_DUE))  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway import items
+from gateway.api_keys import IssueKey, RevokeKey
 from gateway.commits import (
     Accept,
     Adopt,
@@ -18,6 +19,7 @@ from gateway.commits import (
     Close,
     CommitPoint,
     Complete,
+    Decide,
     EventRow,
     Fail,
     Fence,
@@ -41,12 +43,16 @@ from gateway.commits import (
     Unsync,
 )
 from gateway.model import Json, TaskState
+from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight
 from storage import compiled as do
-from storage.ending_units import ending
+from storage.ending_units import Ending, ending
 from storage.importing import bring
+from storage.key_units import keyed
+from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
+from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
 
@@ -64,7 +70,12 @@ def new_secret(name: str, value: bytes) -> list[Step]:
     return [(do.NEW_SECRET, {"name": name, "value": value})]
 
 
-def _steps(point: CommitPoint) -> list[Step]:
+def probe() -> list[Step]:
+    """Changes a row that means nothing: does the database take writes?"""
+    return [(do.PROBE, {})]
+
+
+def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
     match point:
         case Accept():
             return _accept(point)
@@ -74,7 +85,7 @@ def _steps(point: CommitPoint) -> list[Step]:
             return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
         case Complete() | Fail():
             return _complete(point) if isinstance(point, Complete) else _fail(point)
-        case ToolStarts() | ToolEnds() | Suspend() | Resume():
+        case ToolStarts() | ToolEnds() | Suspend() | Resume() | Decide():
             return _tools(point)
         case Finish():
             return _finish(point)
@@ -86,8 +97,19 @@ def _steps(point: CommitPoint) -> list[Step]:
             return _leases(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
+        case _:
+            return _beside(point)
+
+
+def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -> list[Step]:
+    """What no turn does."""
+    match point:
         case Adopt() | Import():
             return bring(point)
+        case IssueKey() | RevokeKey():
+            return keyed(point)
+        case PutPush() | DropPush() | TakePush() | MovePush() | LeavePush() | FailPush() | ReplayPush():
+            return pushing(point)
         case _:
             return ending(point)
 
@@ -295,13 +317,17 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         # A settled call has an outcome even where that is null.
         "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
         "approval_required": int(call.asked),
+        "digest": call.digest,
+        "approval_expires_at": call.expires_at,
     }
     return do.NEW_TOOL_CALL, values
 
 
-def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
+def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Step]:
     """Between two service calls of a turn."""
     match point:
+        case Decide():
+            return decided(point)
         case ToolStarts():
             values: dict[str, Value] = {"tool_call": point.tool_call, "now": point.now}
             return [(do.START_TOOL, values | {"thread": point.thread, "generation": point.generation})]
@@ -320,7 +346,7 @@ def _tools(point: ToolStarts | ToolEnds | Suspend | Resume) -> list[Step]:
                 "task": point.task,
                 "turn": point.turn,
                 "state": point.state.value,
-                "status_message": _json(point.message),
+                "status_message": _json_or_null(point.message),
                 "now": point.now,
             }
             return [(do.SUSPEND_TURN, values), (do.ASK_CALLER, values), *_events(point.events)]

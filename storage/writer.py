@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from gateway.commits import Conflict, LedgerUnavailable
 from storage.connection import connect
 from storage.statement import Step
+from storage.troubles import trouble_of
 
 Done = Callable[[Exception | None], None]
 
@@ -64,6 +65,8 @@ class Writer:
         self._queue: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
         self._closing = False
         self._drained = False
+        self.in_trouble = False
+        """The latest group could not be written."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         # A daemon: whoever stops without closing has been told of everything that was acknowledged.
@@ -154,7 +157,9 @@ class Writer:
             # Some failures have rolled back already, and a disk that is gone does not even do that.
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+            self.in_trouble = True
             return [self._lost(unit, error) for unit in units]
+        self.in_trouble = False
         return outcomes
 
     def _lost(self, unit: _Unit, error: sqlite3.Error) -> Exception:
@@ -204,7 +209,7 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
 
 
 def _unavailable(error: sqlite3.Error) -> LedgerUnavailable:
-    unavailable = LedgerUnavailable(f"the database did not commit: {error}")
+    unavailable = LedgerUnavailable(f"the database did not commit: {error}", trouble_of(error))
     unavailable.__cause__ = error
     return unavailable
 

@@ -159,7 +159,7 @@ def _generations(rows: Database) -> Iterator[str]:
 def _inputs(rows: Database) -> Iterator[str]:
     for row in rows(
         "SELECT turn.id, (SELECT count(*) FROM input WHERE input.turn = turn.id AND ordinal = 0) AS inputs,"
-        " (SELECT count(*) FROM history_item WHERE history_item.turn = turn.id AND kind = 'user') AS items FROM turn"
+        " (SELECT count(*) FROM history_item WHERE history_item.turn = turn.id AND input IS NOT NULL) AS items FROM turn"
     ):
         if (row["inputs"], row["items"]) != (1, 1):
             yield f"turn {row['id']} has {row['inputs']} messages and {row['items']} items of them"

@@ -6,7 +6,8 @@
 /admin/api/v1/contexts:adopt               POST {agent, handle, contextId?}: a context that goes on from a conversation
                                            that the agent's backend has; 201 with its id
 
-Handles go in and out here: whoever may not choose any conversation of the backends must not reach these addresses.
+Handles go in and out here: whoever may not choose any conversation of the backends must not reach these addresses. Where
+callers are asked who they are, that takes an admin key.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +20,7 @@ from gateway.bindings.common import ClientGone, Document, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.headers import query
 from gateway.bindings.reply import Reply
+from gateway.commits import Caller
 from gateway.contexts import Contexts
 from gateway.errors import A2AError, MethodNotAllowed, echo, invalid
 from gateway.transfer import Transfer
@@ -35,13 +37,13 @@ Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 def admin_routes(front: Front, contexts: Contexts, transfer: Transfer) -> list[Route]:
     admin = _Admin(front, contexts, transfer)
     return [
-        Route(f"{_ALL}:import", _Address(front, {"POST": admin.bring})),
-        Route(f"{_ALL}:adopt", _Address(front, {"POST": admin.adopt})),
-        Route(f"{_ALL}/{{context:path}}", _Address(front, {"GET": admin.export, "DELETE": admin.delete})),
+        Route(f"{_ALL}:import", Address(front, {"POST": admin.bring})),
+        Route(f"{_ALL}:adopt", Address(front, {"POST": admin.adopt})),
+        Route(f"{_ALL}/{{context:path}}", Address(front, {"GET": admin.export, "DELETE": admin.delete})),
     ]
 
 
-class _Address:
+class Address:
     """What each HTTP method means at one address."""
 
     def __init__(self, front: Front, answers: Mapping[str, Answer]) -> None:
@@ -72,26 +74,29 @@ class _Admin:
         self._contexts = contexts
         self._transfer = transfer
 
+    async def _caller(self, scope: Scope, agent: str | None = None) -> Caller:
+        return (await self._front.admit(scope, agent, admin=True)).caller
+
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope)).get("agent") or None
-        caller = self._front.admit(scope, name).caller
+        caller = await self._caller(scope, name)
         agent = None if name is None else self._front.agents.resolve(name, None)
         await self._contexts.delete(caller, scope["path_params"]["context"], agent)
         return Reply(b"", 204)
 
     async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = self._front.admit(scope, None).caller
+        caller = await self._caller(scope)
         return Reply(await self._transfer.export(caller, scope["path_params"]["context"]))
 
     async def bring(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = self._front.admit(scope, None).caller
+        caller = await self._caller(scope)
         document = await self._read(scope, receive)
         return _made(
             await self._transfer.bring(caller, self._front.agents, document.value, self._front.settings.limits)
         )
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = self._front.admit(scope, None).caller
+        caller = await self._caller(scope)
         value = (await self._read(scope, receive)).value
         wanted = value if isinstance(value, dict) else {}
         for name in ("agent", "handle"):

@@ -1,6 +1,7 @@
 """Agent cards: built from settings, encoded once, served with validators for caches.
 
-Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or object; signature checkers drop them.
+Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or object, for signature checkers drop them;
+but for the scopes of what it requires. Cards are for everybody: they say how to prove who one is.
 """
 
 import hashlib
@@ -34,6 +35,21 @@ TOOL_CALLS = AgentExtension(
     params={"exposure": "full", "approvals": False, "clientTools": False},
 )
 
+API_KEY_SCHEMES: dict[str, Json] = {
+    "bearer": {
+        "httpAuthSecurityScheme": {"scheme": "Bearer", "description": "An API key of this gateway."},
+        "type": "http",
+        "scheme": "bearer",
+    },
+    "apiKey": {
+        "apiKeySecurityScheme": {"location": "header", "name": "X-API-Key", "description": "The same key."},
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+    },
+}
+"""Either will do. Each says it twice: as A2A 1.0 does, and with `type` as 0.3 did; readers of one ignore the other."""
+
 _MAX_AGE = 300
 
 
@@ -52,6 +68,8 @@ class CardSettings:
     documentation_url: str | None = None
     icon_url: str | None = None
     tenant: str | None = None
+    api_keys: bool = False
+    push_notifications: bool = False
 
 
 def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
@@ -70,7 +88,7 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         documentation_url=settings.documentation_url,
         capabilities=AgentCapabilities(
             streaming=True,
-            push_notifications=False,
+            push_notifications=settings.push_notifications,
             extensions=(TOOL_CALLS, *settings.extensions),
             extended_agent_card=False,
         ),
@@ -78,6 +96,10 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         default_output_modes=settings.output_modes,
         skills=settings.skills or (only_skill,),
         icon_url=settings.icon_url,
+        security_schemes=API_KEY_SCHEMES if settings.api_keys else None,
+        security_requirements=tuple({"schemes": {name: {"list": []}}} for name in API_KEY_SCHEMES)
+        if settings.api_keys
+        else None,
     )
 
 
@@ -107,11 +129,10 @@ class Cards:
     def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
         """`started` is when these cards began to hold."""
         self._agents = agents
-        modified = format_datetime(started.astimezone(UTC), usegmt=True).encode()
-        cards = {agent.name: without_empty(msgspec.to_builtins(agent.card)) for agent in agents}
-        self._cards = {name: _Cached(msgspec.json.encode(card), modified) for name, card in cards.items()}
+        cards = {agent.name: _card_json(agent) for agent in agents}
+        self._cards = {name: Cached(msgspec.json.encode(card), started) for name, card in cards.items()}
         listing = [_listed(agent, cards[agent.name], public_url) for agent in agents]
-        self._list = _Cached(msgspec.json.encode({"agents": listing}), modified)
+        self._list = Cached(msgspec.json.encode({"agents": listing}), started)
 
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         """The card of the agent that the path names, or of the one that needs no name."""
@@ -131,15 +152,29 @@ class Cards:
         return self._agents.default
 
 
+def _card_json(agent: Agent) -> dict[str, Json]:
+    card: dict[str, Json] = without_empty(msgspec.to_builtins(agent.card))
+    required = agent.card.security_requirements
+    if required is not None:
+        # That a scheme needs no scopes is said with empty lists, and without them nothing would be required.
+        card["securityRequirements"] = required
+        card["security"] = [
+            {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
+        ]
+    return card
+
+
 def _listed(agent: Agent, card: dict[str, Json], public_url: str) -> dict[str, Json]:
     address = agent_url(agent.name, public_url)
     return {**card, "agent": agent.name, "url": address, "cardUrl": f"{address}/.well-known/agent-card.json"}
 
 
-class _Cached:
+class Cached:
     """A document that stays the same until the process ends."""
 
-    def __init__(self, body: bytes, modified: bytes) -> None:
+    def __init__(self, body: bytes, started: datetime) -> None:
+        """`started` is when it began to hold."""
+        modified = format_datetime(started.astimezone(UTC), usegmt=True).encode()
         etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
         self._etag = etag
         headers: Headers = (

@@ -4,9 +4,9 @@ Law: `Front.invoke` is the only caller of the operations.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope
 
 from gateway import checks
 from gateway.agents import Agent, Agents
+from gateway.auth import Authenticator
 from gateway.bindings.headers import ServiceParameters, refuse_media_type
 from gateway.bindings.reply import Headers
 from gateway.bindings.sse import StreamSettings
@@ -22,8 +23,17 @@ from gateway.calls import Call, EventStream, Operations
 from gateway.clock import Clock
 from gateway.commits import Caller, LedgerUnavailable
 from gateway.draining import Drain
-from gateway.errors import A2AError, Busy, ExtensionSupportRequired, InternalError, InvalidRequest, PayloadTooLarge
+from gateway.errors import (
+    A2AError,
+    Busy,
+    ExtensionSupportRequired,
+    InternalError,
+    InvalidRequest,
+    PayloadTooLarge,
+    PermissionDenied,
+)
 from gateway.model import Json
+from gateway.quotas import CountedStream, Quotas
 from gateway.wire import strict_json
 from gateway.wire.v1_0 import Method
 from gateway.wire.versions import Dialect, negotiate
@@ -32,12 +42,6 @@ _OFF_LOOP = 1024 * 1024
 """Bodies longer than this are read by another thread."""
 
 _log = structlog.get_logger(__name__)
-
-
-class Authenticator(Protocol):
-    def authenticate(self, headers: Mapping[str, str]) -> Caller:
-        """Raises: Unauthenticated."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class ClientGone(Exception):
 
 
 Read = Callable[[Dialect], tuple[Method, Any]]
+Open = Callable[[Call, Any], Awaitable[EventStream]]
 
 
 class Front:
@@ -93,6 +98,7 @@ class Front:
         settings: BindingSettings,
         clock: Clock,
         drain: Drain,
+        quotas: Quotas,
     ) -> None:
         """`drain`, once set, ends every stream."""
         self.agents = agents
@@ -101,14 +107,21 @@ class Front:
         self._auth = auth
         self._clock = clock
         self._operations = operations
+        self._quotas = quotas
 
-    def admit(self, scope: Scope, agent: str | None) -> Incoming:
-        """Raises: Unauthenticated, NotFound."""
-        headers = RequestHeaders(scope=scope)
-        caller = self._auth.authenticate(headers)
+    async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> Incoming:
+        """`admin`: only for those who may administrate.
+
+        Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
+        """
+        peer = scope.get("client")
+        identity = await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
+        if admin and not identity.admin:
+            raise PermissionDenied("the admin API needs an admin key")
+        self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        return Incoming(caller, agent, ServiceParameters.of(scope))
+        return Incoming(identity.caller, agent, ServiceParameters.of(scope))
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
         """The body as JSON; `empty` is what a body of no bytes means, if anything. `deeper`: levels beyond the limit.
@@ -166,12 +179,22 @@ class Front:
             extensions=frozenset(active),
             idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
             last_event_id=incoming.parameters.last_event_id(),
+            version=dialect.version,
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
-        result = await getattr(self._operations, method.operation)(call, request)
+        perform = getattr(self._operations, method.operation)
         if method.streaming:
-            return Outcome(None, result, headers)
+            return Outcome(None, await self._counted(incoming.caller, perform, call, request), headers)
+        result = await perform(call, request)
         return Outcome(None if result is None else dialect.encode(result), None, headers)
+
+    async def _counted(self, caller: Caller, perform: Open, call: Call, request: Any) -> EventStream:
+        free = self._quotas.streams.take(caller)
+        try:
+            return CountedStream(await perform(call, request), free)
+        except BaseException:
+            free()
+            raise
 
     async def answer(self, work: Awaitable[ASGIApp], refuse: Callable[[A2AError], ASGIApp]) -> ASGIApp:
         """The response of `work`, or what `refuse` makes of the error that ended it. Raises: ClientGone."""
@@ -181,7 +204,7 @@ class Front:
             return refuse(error)
         except LedgerUnavailable as error:
             _log.warning("storage unavailable", error=str(error))
-            return refuse(Busy("The gateway's storage is not available; try again.", retry_after=5))
+            return refuse(_storage_refuses(error))
         except ClientGone:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets an answer and none of its text
@@ -194,6 +217,18 @@ class Front:
         return InternalError(
             f"Internal error (correlation id {correlation_id})", metadata={"correlationId": correlation_id}
         )
+
+
+_STORAGE = {
+    "full": "The gateway's storage is full: nothing new is taken.",
+    "read-only": "The gateway's storage can only be read: nothing new is taken.",
+    "locked": "The gateway's storage is in use by another program; try again.",
+}
+
+
+def _storage_refuses(error: LedgerUnavailable) -> Busy:
+    text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
+    return Busy(text, metadata={"storage": error.trouble}, retry_after=5)
 
 
 def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from gateway.errors import (
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
+    PermissionDenied,
+    TooManyRequests,
     Unauthenticated,
     UnsupportedMediaType,
 )
@@ -29,7 +31,16 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 # Errors of the transport below JSON-RPC: a client, a proxy or a load balancer reads them from the HTTP status. All others
 # travel in a 200, because clients (a2a-sdk 1.3 among them) throw a JSON-RPC error's body away under any other status.
-_TRANSPORT = (Busy, MethodNotAllowed, NotFound, PayloadTooLarge, Unauthenticated, UnsupportedMediaType)
+_TRANSPORT = (
+    Busy,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    PermissionDenied,
+    TooManyRequests,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
 
 _encoder = msgspec.json.Encoder()
 
@@ -74,8 +85,12 @@ def rest_body(error: A2AError) -> bytes:
 
 
 def rest_reply(error: A2AError, media_type: bytes = JSON, headers: Headers = ()) -> Reply:
-    return Reply(rest_body(error), error.http, media_type, (*headers, *retry_header(error)))
+    return Reply(rest_body(error), error.http, media_type, (*headers, *error_headers(error)))
 
 
-def retry_header(error: A2AError) -> Headers:
+def error_headers(error: A2AError) -> Headers:
+    """When to come back, and with what. Source: RFC 9110, sections 10.2.3 and 11.6.1; RFC 6750, section 3."""
+    if isinstance(error, Unauthenticated):
+        fault = b', error="invalid_token"' if error.presented else b""
+        return ((b"www-authenticate", b'Bearer realm="a2a-gateway"' + fault),)
     return () if error.retry_after is None else ((b"retry-after", b"%d" % error.retry_after),)

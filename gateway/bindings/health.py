@@ -1,4 +1,5 @@
-"""`/livez`: the process and its loop. `/readyz`: may it be sent requests: the database answers, and it is not draining.
+"""`/livez`: the process and its loop. `/readyz`: may it be sent requests: the database answers and takes writes, and it is
+not draining.
 
 Law: `/readyz?verbose` names every check; no text of a database or backend is told.
 """
@@ -35,7 +36,7 @@ class Health:
             await self._ledger.ready()
         except LedgerUnavailable as error:
             log.warning("database.unavailable", error=str(error))
-            checks["database"] = "unavailable"
+            checks["database"] = error.trouble
         return _report(checks, verbose=verbose)
 
 

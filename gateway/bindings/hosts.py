@@ -34,6 +34,7 @@ _URL_TOO_LONG = _refusal(414, "INVALID_ARGUMENT", f"the URL is longer than {_URL
 _HEADERS_TOO_LARGE = _refusal(
     431, "INVALID_ARGUMENT", f"there are more than {_HEADER_FIELDS} headers, or more than {_HEADER_BYTES} bytes of them"
 )
+_NOT_ONE_HOST = _refusal(400, "INVALID_ARGUMENT", "a request names exactly one Host")
 _FOREIGN_HOST = _refusal(421, "FAILED_PRECONDITION", "this gateway does not answer under the name in Host")
 _FOREIGN_ORIGIN = _refusal(403, "PERMISSION_DENIED", "this gateway does not answer pages from this Origin")
 
@@ -56,9 +57,10 @@ class HostGuard:
             return _URL_TOO_LONG
         if len(headers) > _HEADER_FIELDS or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
             return _HEADERS_TOO_LARGE
-        if self._hosts is None:
-            return None
         named = [value for name, value in headers if name == b"host"]
+        if self._hosts is None:
+            # HTTP/1.0 has no Host, and health checks still speak it.
+            return None if len(named) == 1 or (not named and scope["http_version"] == "1.0") else _NOT_ONE_HOST
         if len(named) != 1 or _host(b"//" + named[0]) not in self._hosts:
             return _FOREIGN_HOST
         if any(_host(value) not in self._hosts for name, value in headers if name == b"origin"):

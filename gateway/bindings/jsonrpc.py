@@ -10,7 +10,7 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.bindings.common import ClientGone, Document, Front, Incoming
-from gateway.bindings.errors import rest_reply, retry_header, rpc_error, rpc_status
+from gateway.bindings.errors import error_headers, rest_reply, rpc_error, rpc_status
 from gateway.bindings.reply import Reply
 from gateway.bindings.sse import Envelope, EventResponse
 from gateway.errors import A2AError, InvalidRequest, MethodNotAllowed, echo
@@ -52,14 +52,14 @@ class _Exchange:
         self._id = b"null"
 
     def refuse(self, error: A2AError) -> Reply:
-        return Reply(self._error(error), rpc_status(error), headers=retry_header(error))
+        return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
 
     def _error(self, error: A2AError) -> bytes:
         return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
 
     async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
         front = self._front
-        incoming: Incoming = front.admit(scope, agent)
+        incoming: Incoming = await front.admit(scope, agent)
         document = await front.read_json(scope, receive)
         name, params = self._open(document)
 

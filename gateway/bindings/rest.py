@@ -107,7 +107,7 @@ class _Exchange:
         name = self._resource.operations.get(scope["method"])
         if name is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
-        incoming = front.admit(scope, agent)
+        incoming = await front.admit(scope, agent)
         document = None
         if scope["method"] == "POST":
             document = await front.read_json(scope, receive, empty={} if self._resource.optional_body else ...)

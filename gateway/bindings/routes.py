@@ -6,6 +6,8 @@
 /a2a/{agent}/.well-known/agent-card.json     the card
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
 /admin/api/v1/contexts...                    whole contexts, beside A2A: `gateway.bindings.admin`
+/admin/api/v1/push...                        what is not delivered: `gateway.bindings.admin_push`
+/.well-known/jwks.json                       the public keys of signed notifications, where they are signed
 """
 
 from datetime import UTC, datetime
@@ -14,9 +16,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.agents import Agents
+from gateway.auth import Authenticator
 from gateway.bindings.admin import admin_routes
-from gateway.bindings.card import Cards
-from gateway.bindings.common import Authenticator, BindingSettings, Front
+from gateway.bindings.admin_push import push_routes
+from gateway.bindings.card import Cached, Cards
+from gateway.bindings.common import BindingSettings, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.jsonrpc import JsonRpc
 from gateway.bindings.rest import Resource, Rest, resource
@@ -25,6 +29,8 @@ from gateway.clock import Clock
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.errors import NotFound
+from gateway.push import Pushes
+from gateway.quotas import Quotas
 from gateway.transfer import Transfer
 
 _CARD = [".well-known", "agent-card.json"]
@@ -42,13 +48,21 @@ def routes(
     clock: Clock | None = None,
     contexts: Contexts | None = None,
     transfer: Transfer | None = None,
+    quotas: Quotas | None = None,
+    pushes: Pushes | None = None,
+    jwks: bytes | None = None,
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
-    front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain)
+    front = Front(operations, agents, auth, settings or BindingSettings(), clock, drain, quotas or Quotas(clock))
     cards = Cards(agents, public_url, datetime.fromtimestamp(clock.now() / 1000, UTC))
     below = _Below(front, cards)
     admin = [] if contexts is None or transfer is None else admin_routes(front, contexts, transfer)
+    if pushes is not None:
+        admin += push_routes(front, pushes)
+    if jwks is not None:
+        keys = Cached(jwks, datetime.fromtimestamp(clock.now() / 1000, UTC))
+        admin.append(Route("/.well-known/jwks.json", _Document(keys)))
     return [
         Route("/a2a/{rest:path}", below),
         Route("/a2a", below),
@@ -63,6 +77,14 @@ class _RootCard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._cards.serve(None, scope, receive, send)
+
+
+class _Document:
+    def __init__(self, document: Cached) -> None:
+        self._document = document
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._document.serve(scope, receive, send)
 
 
 class _Below:

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from gateway.cli.exits import ExitCode
 from gateway.cli.failures import told_plainly
-from gateway.cli.options import read_headers, read_url
+from gateway.cli.options import read_headers, read_key, read_url, with_key
 from gateway.cli.terminal import json_text, visible
 from gateway.client_discovery import fetch_card
 from gateway.client_wire import Json, at, objects, open_http
 
 
-def print_card(agent: str | None, url: str, headers: Sequence[str], *, as_json: bool) -> int:
+def print_card(agent: str | None, url: str, headers: Sequence[str], key: str | None, *, as_json: bool) -> int:
     """Raises: Stop."""
     if agent is not None and "://" in agent:
         url, agent = agent, None
     read_url(url)
-    sent = read_headers(headers)
+    sent = with_key(read_headers(headers), read_key(key))
 
     async def ask() -> tuple[str, Json]:
         async with open_http(url, sent) as client:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gateway.cli.exits import ExitCode, Stop
-from gateway.cli.probing import probe_agents
+from gateway.cli.probing import probe_all
 from gateway.cli.sources import invalid, read_file, wrong_adapters
 from gateway.cli.terminal import json_text, visible
 from gateway.config import ConfigInvalid
@@ -29,12 +29,12 @@ def check_file(file: Path, *, live: bool, show: bool) -> int:
     beside = sys.stderr if show else sys.stdout
     beside.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
     if live:
-        findings = asyncio.run(probe_agents(config))
-        beside.writelines(visible(f"{file}: agents.{each.agent}: {each.words}\n") for each in findings if not each.code)
+        findings = asyncio.run(probe_all(config))
+        beside.writelines(visible(f"{file}: {each.path}: {each.words}\n") for each in findings if not each.code)
         failed = [each for each in findings if each.code]
         if failed:
             code = min((each.code for each in failed), key=_GRAVITY.index)
-            raise Stop(code, "\n".join(f"{file}: agents.{each.agent}: {each.words}" for each in failed))
+            raise Stop(code, "\n".join(f"{file}: {each.path}: {each.words}" for each in failed))
     return ExitCode.OK
 
 
@@ -42,6 +42,5 @@ _GRAVITY = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVAL
 
 
 def print_schema() -> int:
-    registry = Registry()
-    sys.stdout.write(f"{json_text(schema(registry, registry.known_types()), indent=2)}\n")
+    sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
     return ExitCode.OK

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.key_commands import KEYS
 from gateway.cli.parameters import (
     DEFAULT_URL,
     Agent,
     AgentOrUrl,
+    ApiKey,
     Binding,
     Context,
     Data,
@@ -59,7 +61,7 @@ def build() -> typer.Typer:
     )(root)
     for command, lines in _COMMANDS:
         app.command(epilog=examples(*lines))(command)
-    for group in GROUPS:
+    for group in (*GROUPS, KEYS):
         group.add_to(app)
     return app
 
@@ -171,6 +173,7 @@ def card(
     agent: AgentOrUrl = None,
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Annotated[
         CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
     ] = CardOutput.text,
@@ -178,7 +181,7 @@ def card(
     """Print the card of an agent."""
     from gateway.cli.cards import print_card
 
-    return print_card(agent, url, headers or (), as_json=output is CardOutput.json)
+    return print_card(agent, url, headers or (), key, as_json=output is CardOutput.json)
 
 
 def health(
@@ -211,6 +214,7 @@ def send(
     files: Files = None,
     data: Data = None,
     headers: Headers = None,
+    key: ApiKey = None,
     idempotency_key: Key = None,
     output: Format = Output.text,
     timeout: Timeout = None,
@@ -223,7 +227,7 @@ def send(
     from gateway.cli.reaching import reach
     from gateway.cli.talking import Order, talk
 
-    there = reach(agent, url, binding, headers)
+    there = reach(agent, url, binding, headers, key)
     return talk(Order("send", text, there, context, task, files or (), data, idempotency_key, output, timeout))
 
 
@@ -237,6 +241,7 @@ def stream(
     files: Files = None,
     data: Data = None,
     headers: Headers = None,
+    key: ApiKey = None,
     idempotency_key: Key = None,
     output: Format = Output.text,
     timeout: Timeout = None,
@@ -249,7 +254,7 @@ def stream(
     from gateway.cli.reaching import reach
     from gateway.cli.talking import Order, talk
 
-    there = reach(agent, url, binding, headers)
+    there = reach(agent, url, binding, headers, key)
     return talk(Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout))
 
 

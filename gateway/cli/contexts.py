@@ -85,14 +85,14 @@ def print_context(there: Reach, context: str, output: Output) -> int:
 def delete(there: Reach, context: str) -> int:
     """Raises: Stop."""
 
-    _asked(there, lambda http: delete_context(http, there.url, context, there.agent))
+    asked(there, lambda http: delete_context(http, there.url, context, there.agent))
     sys.stdout.write(f"{visible(f'context {context} is deleted')}\n")
     return ExitCode.OK
 
 
 def export(there: Reach, context: str, file: Path | None) -> int:
     """To standard output where no file is given. Raises: Stop."""
-    document = _asked(there, lambda http: export_context(http, there.url, context))
+    document = asked(there, lambda http: export_context(http, there.url, context))
     if file is None:
         sys.stdout.write(f"{document.decode()}\n")
         return ExitCode.OK
@@ -110,7 +110,7 @@ def bring(there: Reach, file: Path) -> int:
         document = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
-    context = _asked(there, lambda http: import_context(http, there.url, document))
+    context = asked(there, lambda http: import_context(http, there.url, document))
     sys.stdout.write(f"{visible(f'context {context} is imported')}\n")
     return ExitCode.OK
 
@@ -118,16 +118,16 @@ def bring(there: Reach, file: Path) -> int:
 def adopt(there: Reach, handle: str, context: str | None) -> int:
     """Prints the id of the new context alone. Raises: Stop."""
     agent = there.agent or ""
-    made = _asked(there, lambda http: adopt_handle(http, there.url, agent, handle, context))
+    made = asked(there, lambda http: adopt_handle(http, there.url, agent, handle, context))
     sys.stdout.write(f"{visible(made)}\n")
     return ExitCode.OK
 
 
-def _asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-    """Raises: Stop."""
+def asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]], group: str = "contexts") -> T:
+    """`group`: of the commands of which one lists what there is. Raises: Stop."""
 
     async def ask() -> T:
-        async with open_http(there.url, there.headers) as http:
+        async with open_http(there.url, there.sent) as http:
             return await what(http)
 
     with told_plainly():
@@ -136,8 +136,8 @@ def _asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> 
         except Refused as error:
             if error.status != 404:
                 raise
-            raise _none(there, f"{there.url}: {error}") from error
+            raise _none(there, f"{there.url}: {error}", group) from error
 
 
-def _none(there: Reach, what: str) -> Stop:
-    return Stop(ExitCode.UNEXPECTED, f"{what}\nThose that are there: {there.command('contexts', 'list')}")
+def _none(there: Reach, what: str, group: str = "contexts") -> Stop:
+    return Stop(ExitCode.UNEXPECTED, f"{what}\nThose that are there: {there.command(group, 'list')}")

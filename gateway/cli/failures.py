@@ -36,7 +36,7 @@ def _refused(error: Refused) -> Stop:
         case 401 | 403:
             return Stop(
                 ExitCode.NOT_AUTHORISED,
-                f"not authorised: {error}\nGive credentials: --header 'Authorization: ...'",
+                f"not authorised: {error}\nGive an API key (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'",
             )
         case 429 | 503:
             when = f"in {error.retry_after:g} s" if error.retry_after else "later"

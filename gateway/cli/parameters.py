@@ -51,6 +51,16 @@ Headers = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="'NAME: VALUE'", help="A header for every request; may be repeated."),
 ]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        envvar="A2A_GATEWAY_KEY",
+        show_default=False,
+        help="An API key of the gateway; the variable keeps it out of the list of processes.",
+    ),
+]
 Text = Annotated[str, typer.Argument(metavar="TEXT", show_default=False, help="What to say; - reads standard input.")]
 Binding = Annotated[
     BindingChoice | None, typer.Option(metavar="jsonrpc|rest", help="Use this one of the agent's interfaces.")

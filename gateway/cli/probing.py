@@ -1,13 +1,17 @@
-"""`check --live`: asks every backend, and says in plain words what it found. Law: the adapters know how to ask."""
+"""`check --live`: asks every backend and source of tools, and says in plain words what it found. Law: the plug-ins know how
+to ask."""
 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gateway.attaching import build_sources
 from gateway.cli.exits import ExitCode
 from gateway.config import AgentConfig, GatewayConfig
+from gateway.offering import Attached, AttachedTools
 from gateway.ports import AdapterError, ErrorClass, Probe, ProbeReport
 from gateway.registry import Registry
+from gateway.tool_port import ToolError
 
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
 _FAILURES = {
@@ -36,18 +40,39 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`code` is OK where the backend can be used."""
+    """`code` is OK where the backend, or the source of tools, can be used. `path` is its place in the configuration."""
 
-    agent: str
+    path: str
     code: ExitCode
     words: str
 
 
-async def probe_agents(config: GatewayConfig) -> tuple[Finding, ...]:
-    """One for each agent, in their order; all are asked at once."""
+async def probe_all(config: GatewayConfig) -> tuple[Finding, ...]:
+    """One for each agent, then one for each source of tools, in their order; all are asked at once."""
+    sources = build_sources(config, Registry())
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_probe(name, agent)) for name, agent in config.agents.items()]
+        tasks = [
+            *(group.create_task(_probe(f"agents.{name}", agent)) for name, agent in config.agents.items()),
+            *(group.create_task(_listing(f"tools.{name}", attached)) for name, attached in sources.items()),
+        ]
     return tuple(task.result() for task in tasks)
+
+
+async def _listing(path: str, attached: Attached) -> Finding:
+    """Which tools of this source a model would get; the log says why one is left out."""
+    try:
+        total = len(await attached.tools())
+        offered = await AttachedTools([attached]).offered()
+    except ToolError as error:
+        return Finding(path, ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail))
+    finally:
+        await attached.source.aclose()
+    more = f" (of {total})" if total > len(offered) else ""
+    if not offered:
+        return Finding(path, ExitCode.CONFIG_INVALID, f"works, but has no tool that can be used{more}; check `allow`")
+    return Finding(
+        path, ExitCode.OK, f"{len(offered)} tool{'' if len(offered) == 1 else 's'}{more}: {', '.join(offered)}"
+    )
 
 
 async def _probe(name: str, agent: AgentConfig) -> Finding:

@@ -1,12 +1,13 @@
 """Which agent a command line means, how to get there, and how to say so again."""
 
 import asyncio
+import os
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from gateway.cli.options import read_headers, read_url
+from gateway.cli.options import KEY_VARIABLE, read_headers, read_key, read_url, with_key
 from gateway.cli.parameters import DEFAULT_URL, BindingChoice
 from gateway.cli.terminal import program
 from gateway.client import Client, Retry
@@ -18,12 +19,18 @@ _BINDINGS = {BindingChoice.jsonrpc: Binding.JSONRPC, BindingChoice.rest: Binding
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """An agent as it was typed; `headers` go with every request."""
+    """An agent as it was typed; `headers` go with every request, and so does the API key."""
 
     url: str
     agent: str | None
     binding: BindingChoice | None
     headers: dict[str, str]
+    key: str | None = None
+
+    @property
+    def sent(self) -> dict[str, str]:
+        """The headers of every request."""
+        return with_key(self.headers, self.key)
 
     @property
     def words(self) -> list[str]:
@@ -37,6 +44,8 @@ class Reach:
             words += ["--binding", self.binding.value]
         for name in self.headers:
             words += ["--header", f"{name}: ..."]
+        if self.key is not None and self.key != os.environ.get(KEY_VARIABLE):
+            words += ["--key", "..."]
         return words
 
     @property
@@ -50,11 +59,17 @@ class Reach:
         return f"{program()} {shlex.join([*words, *self.words, *last])}"
 
 
-def reach(agent: str | None, url: str, binding: BindingChoice | None, headers: Sequence[str] | None) -> Reach:
+def reach(
+    agent: str | None,
+    url: str,
+    binding: BindingChoice | None,
+    headers: Sequence[str] | None,
+    key: str | None = None,
+) -> Reach:
     """`agent` may be an address, too. Raises: Stop (2)."""
     if agent is not None and "://" in agent:
         url, agent = agent, None
-    return Reach(read_url(url), agent, binding, read_headers(headers or ()))
+    return Reach(read_url(url), agent, binding, read_headers(headers or ()), read_key(key))
 
 
 @asynccontextmanager
@@ -62,7 +77,7 @@ async def connected(
     there: Reach, retry: Retry | None = None, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> AsyncIterator[Client]:
     """A client of that agent. Raises: ClientError."""
-    async with open_http(there.url, there.headers) as http:
+    async with open_http(there.url, there.sent) as http:
         binding = None if there.binding is None else _BINDINGS[there.binding]
         endpoint = await discover(http, there.url, there.agent, binding)
         try:

@@ -70,7 +70,13 @@ def serve_agents(order: ServeOrder) -> int:
         _save(source, config, order.save, force=order.force)
     configure_logging()
     try:
-        run_loop(serve(config, lambda url: _announce(config, url), source.read))
+        run_loop(
+            serve(
+                config,
+                lambda url: _announce(config, url),
+                lambda: read_again(source.read, config, insecure=order.insecure),
+            )
+        )
     except OSError as error:
         raise cannot_listen(error, config.server.host, config.server.port) from error
     except LedgerUnavailable as error:
@@ -87,6 +93,18 @@ class _Source:
     name: str
     read: Callable[[], GatewayConfig]
     text: str = ""
+
+
+def read_again(read: Callable[[], GatewayConfig], served: GatewayConfig, *, insecure: bool) -> GatewayConfig:
+    """The configuration as it is now: where other machines reach the gateway, it must still ask who they are.
+
+    Raises: ConfigInvalid.
+    """
+    config = read()
+    problem = refuse_open_listen(config.model_copy(update={"server": served.server}), insecure)
+    if problem is not None:
+        raise ConfigInvalid([problem])
+    return config
 
 
 def _of_file(order: ServeOrder) -> _Source:

@@ -67,9 +67,14 @@ def invalid(problems: Iterable[Problem]) -> Stop:
 
 
 async def wrong_adapters(source: str, config: GatewayConfig) -> list[Problem]:
-    """Makes every adapter, which finds what only shows then, such as a Python function that is not there."""
+    """Makes every adapter and source of tools: finds what only shows then, such as a Python function that is not there."""
     problems = []
     registry = Registry()
+    for name, tool in config.tools.items():
+        try:
+            await registry.tool_source(tool.type, tool.settings).aclose()
+        except ValueError as error:
+            problems.append(Problem(file=source, line=None, column=None, path=f"tools.{name}", message=str(error)))
     for name, agent in config.agents.items():
         try:
             async with aclosing(registry.adapter(agent.type, agent.settings)) as adapter:

@@ -14,6 +14,7 @@ version: 1
 
 # server: {host: 127.0.0.1, port: 8080, public_url: "https://agents.example.com"}
 # storage: {url: "sqlite:///./data/gateway.db"}     # relative to this file
+# auth: {mode: any_of, api_keys: {enabled: true}}   # then: a2a-gateway keys create NAME
 # limits: {request_body: 8MiB, turn_timeout: 15m}
 
 agents:                              # by the name that their addresses carry: /a2a/mine

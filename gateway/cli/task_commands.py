@@ -12,6 +12,7 @@ from gateway.cli.parameters import (
     DEFAULT_URL,
     Agent,
     AgentOrUrl,
+    ApiKey,
     Binding,
     Context,
     Format,
@@ -66,6 +67,7 @@ def chat(
     binding: Binding = None,
     context: Context = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Format = Output.text,
 ) -> int:
     """Talk with an agent: a line is a message.
@@ -85,7 +87,7 @@ def chat(
     from gateway.cli.chatting import talk_on
     from gateway.cli.reaching import reach
 
-    return talk_on(reach(agent, url, binding, headers), context, output)
+    return talk_on(reach(agent, url, binding, headers, key), context, output)
 
 
 def list_tasks(
@@ -96,6 +98,7 @@ def list_tasks(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Listing = Output.text,
 ) -> int:
     """List tasks, the latest first.
@@ -105,7 +108,7 @@ def list_tasks(
     from gateway.cli.reaching import reach
     from gateway.cli.tasks import Filters, print_tasks
 
-    return print_tasks(reach(agent, url, binding, headers), Filters(context, state, limit), output)
+    return print_tasks(reach(agent, url, binding, headers, key), Filters(context, state, limit), output)
 
 
 def get_task(
@@ -114,13 +117,14 @@ def get_task(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Whole = Output.text,
 ) -> int:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.reaching import reach
     from gateway.cli.tasks import print_task
 
-    return print_task(reach(agent, url, binding, headers), task, output)
+    return print_task(reach(agent, url, binding, headers, key), task, output)
 
 
 def cancel_task(
@@ -129,13 +133,14 @@ def cancel_task(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Whole = Output.text,
 ) -> int:
     """Cancel a task that has not ended."""
     from gateway.cli.reaching import reach
     from gateway.cli.tasks import cancel
 
-    return cancel(reach(agent, url, binding, headers), task, output)
+    return cancel(reach(agent, url, binding, headers, key), task, output)
 
 
 def watch_task(
@@ -145,6 +150,7 @@ def watch_task(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Format = Output.text,
 ) -> int:
     """Watch a task until it ends or waits for somebody.
@@ -155,7 +161,7 @@ def watch_task(
     from gateway.cli.reaching import reach
     from gateway.cli.tasks import watch
 
-    return watch(reach(agent, url, binding, headers), task, first, output)
+    return watch(reach(agent, url, binding, headers, key), task, first, output)
 
 
 def list_contexts(
@@ -164,6 +170,7 @@ def list_contexts(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Listing = Output.text,
 ) -> int:
     """List conversations, the latest first.
@@ -173,7 +180,7 @@ def list_contexts(
     from gateway.cli.contexts import print_contexts
     from gateway.cli.reaching import reach
 
-    return print_contexts(reach(agent, url, binding, headers), limit, output)
+    return print_contexts(reach(agent, url, binding, headers, key), limit, output)
 
 
 def show_context(
@@ -182,16 +189,19 @@ def show_context(
     agent: Agent = None,
     binding: Binding = None,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Whole = Output.text,
 ) -> int:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.contexts import print_context
     from gateway.cli.reaching import reach
 
-    return print_context(reach(agent, url, binding, headers), context, output)
+    return print_context(reach(agent, url, binding, headers, key), context, output)
 
 
-def delete_context(context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None) -> int:
+def delete_context(
+    context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None, key: ApiKey = None
+) -> int:
     """Delete a conversation and all that was said in it.
 
     What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
@@ -200,7 +210,7 @@ def delete_context(context: ContextId, url: Url = DEFAULT_URL, agent: Agent = No
     from gateway.cli.contexts import delete
     from gateway.cli.reaching import reach
 
-    return delete(reach(agent, url, None, headers), context)
+    return delete(reach(agent, url, None, headers, key), context)
 
 
 def export_context(
@@ -210,6 +220,7 @@ def export_context(
     ] = None,
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
 ) -> int:
     """Write a conversation as a JSON document.
 
@@ -219,7 +230,7 @@ def export_context(
     from gateway.cli.contexts import export
     from gateway.cli.reaching import reach
 
-    return export(reach(None, url, None, headers), context, file)
+    return export(reach(None, url, None, headers, key), context, file)
 
 
 def import_context(
@@ -228,6 +239,7 @@ def import_context(
     ],
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
 ) -> int:
     """Take up a conversation that was exported.
 
@@ -237,7 +249,7 @@ def import_context(
     from gateway.cli.contexts import bring
     from gateway.cli.reaching import reach
 
-    return bring(reach(None, url, None, headers), file)
+    return bring(reach(None, url, None, headers, key), file)
 
 
 def adopt_handle(
@@ -253,6 +265,7 @@ def adopt_handle(
     ] = None,
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
 ) -> int:
     """Go on with a conversation of the backend's own.
 
@@ -262,7 +275,45 @@ def adopt_handle(
     from gateway.cli.contexts import adopt
     from gateway.cli.reaching import reach
 
-    return adopt(reach(agent, url, None, headers), handle, context)
+    return adopt(reach(agent, url, None, headers, key), handle, context)
+
+
+def list_pushes(
+    stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    output: Listing = Output.text,
+) -> int:
+    """List what is still to be posted, the latest first.
+
+    The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
+    why the last attempt failed. It needs this gateway: there is no such operation in A2A.
+    """
+    from gateway.cli.pushing import print_pushes
+    from gateway.cli.reaching import reach
+
+    return print_pushes(reach(None, url, None, headers), stopped, output)
+
+
+def replay_pushes(
+    task: TaskId,
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+) -> int:
+    """Post again what was given up.
+
+    Each configuration goes on with the event at which it was stopped, and in order.
+    """
+    from gateway.cli.pushing import replay
+    from gateway.cli.reaching import reach
+
+    return replay(reach(None, url, None, headers), task, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +387,14 @@ GROUPS = (
                 ),
             ),
             ("delete", delete_context, ("a2a-gateway contexts delete ID",)),
+        ),
+    ),
+    Group(
+        "push",
+        "See push notifications, and post them again.",
+        (
+            ("list", list_pushes, ("a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")),
+            ("replay", replay_pushes, ("a2a-gateway push replay TASK", "a2a-gateway push replay TASK CONFIG")),
         ),
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.items import AssistantItem, Item, StorageOwner, UserItem
+from gateway.items import AssistantItem, CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.model import Json, Message, Part, Role
 from gateway.ports import (
     Adapter,
@@ -19,7 +19,9 @@ from gateway.ports import (
     PartReady,
     ServiceRequest,
     TextDelta,
+    ToolCallReady,
 )
+from gateway.tool_port import ToolDeclaration
 
 T = TypeVar("T")
 BOUND = 30.0
@@ -70,6 +72,31 @@ def follow_up(adapter: Adapter, first: CallCompleted, asked: str, answered: str,
         return request(words, handle=first.handle, state=first.state)
     earlier = (UserItem(message(asked)), AssistantItem((Part(text=answered),)))
     return request(words, earlier=earlier, state=first.state)
+
+
+def after_calls(
+    adapter: Adapter,
+    events: Sequence[AdapterEvent],
+    outputs: Sequence[Json],
+    *,
+    before: tuple[Item, ...] = (),
+    words: str = "",
+    error: bool = False,
+    tools: tuple[ToolDeclaration, ...] = (),
+) -> ServiceRequest:
+    """The request that brings the outputs of a call's tools, and `words` of the user.
+
+    `before` is what that call had, if it was more than the message "Hi".
+    """
+    done = completed(events)
+    calls = of_type(events, ToolCallReady)
+    answers = [OutputItem(call.call_id, output, error) for call, output in zip(calls, outputs, strict=False)]
+    said = message(words) if words else message("Hi")
+    new: tuple[Item, ...] = (*answers, UserItem(said)) if words else tuple(answers)
+    if adapter.ownership.owner is StorageOwner.GATEWAY:
+        made = tuple(CallItem(call.call_id, call.name, call.arguments) for call in calls)
+        new = (*(before or (UserItem(message("Hi")),)), *made, *new)
+    return request(words or "Hi", handle=done.handle, state=done.state, items=new, message=said, tools=tools)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

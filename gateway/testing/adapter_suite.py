@@ -40,6 +40,7 @@ from gateway.testing.adapter_calls import (
     require_json,
     text,
 )
+from gateway.testing.adapter_tools import ToolTests, skip
 
 _AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
 _PERHAPS_PROCESSED = frozenset(ErrorClass) - NOT_PROCESSED
@@ -53,7 +54,7 @@ _STATUSES = {
 }
 
 
-class AdapterSuite:
+class AdapterSuite(ToolTests):
     """Subclass it as `class TestMine(AdapterSuite)` and tell how to drive your backend.
 
     You must give
@@ -75,6 +76,11 @@ class AdapterSuite:
     - `backend_is_released()`: returns when the backend has seen that the caller of the stalled answer is gone.
     - `backend_runs_tool(name, arguments, output)`: it calls a tool of its own, tells of the call and its outcome, and
       answers with some text.
+    - `backend_calls(*rounds)`: it answers a message with the first round of calls, each `(name, arguments)`, that the
+      gateway has to answer; what comes back for one round with the next, and for the last one with the text "Done".
+    - `backend_offered()`: for each request so far, the tools that it offered.
+    - `backend_outputs()`: for each request so far, the outputs that came with it in their order: `(name of the tool,
+      text)`.
     - `backend_received()`: for each request so far, what was said in it, oldest first: `("user", text)` or
       `("agent", text)`.
     - `secret`: the API key that the adapter was made with.
@@ -92,37 +98,37 @@ class AdapterSuite:
         raise NotImplementedError("give your test class `backend_answers`")
 
     async def backend_echoes(self) -> None:
-        _skip("backend_echoes")
+        skip("backend_echoes")
 
     async def backend_trickles(self) -> None:
-        _skip("backend_trickles")
+        skip("backend_trickles")
 
     async def backend_fails(self) -> None:
-        _skip("backend_fails")
+        skip("backend_fails")
 
     async def backend_refuses(self) -> None:
-        _skip("backend_refuses")
+        skip("backend_refuses")
 
     async def backend_answers_status(self, status: int) -> None:
-        _skip("backend_answers_status", status)
+        skip("backend_answers_status", status)
 
     async def backend_disappears(self) -> None:
-        _skip("backend_disappears")
+        skip("backend_disappears")
 
     async def backend_breaks_off(self, *pieces: str) -> None:
-        _skip("backend_breaks_off", *pieces)
+        skip("backend_breaks_off", *pieces)
 
     async def backend_stalls(self, *pieces: str) -> None:
-        _skip("backend_stalls", *pieces)
+        skip("backend_stalls", *pieces)
 
     async def backend_is_released(self) -> None:
-        _skip("backend_is_released")
+        skip("backend_is_released")
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Json], output: str) -> None:
-        _skip("backend_runs_tool", name, arguments, output)
+        skip("backend_runs_tool", name, arguments, output)
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        _skip("backend_received")
+        skip("backend_received")
 
     # --- what the adapter declares
 
@@ -307,7 +313,7 @@ class AdapterSuite:
 
     async def test_the_api_key_is_in_no_error(self, adapter: Adapter) -> None:
         if self.secret is None:
-            _skip("secret")
+            skip("secret")
         await self.backend_fails()
         await failure(adapter, secret=self.secret)
 
@@ -357,10 +363,6 @@ class AdapterSuite:
         deltas = "".join(event.delta for event in of_type(events, ToolCallArguments))
         whole = only(events, ToolCallReady).arguments
         require(deltas in ("", whole), f"the deltas of the arguments join to {deltas!r}, not to {whole!r}")
-
-
-def _skip(hook: str, *_unused: object) -> NoReturn:
-    pytest.skip(f"give your test class `{hook}` and this is tested")
 
 
 def _only_owner(adapter: Adapter, owner: StorageOwner) -> None:

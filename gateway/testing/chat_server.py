@@ -61,6 +61,15 @@ def _check_shape(body: Mapping[str, Any]) -> None:
     if not messages:
         message = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array."
         raise refused(400, message, param="messages", code="empty_array")
+    if body.get("tools") == []:
+        message = (
+            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead."
+        )
+        raise refused(400, message, param="tools", code="empty_array")
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if body.get(name) is not None and not body.get("tools"):
+            message = f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
+            raise refused(400, message, param=name)
     if body.get("stream_options") and not body.get("stream"):
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         raise refused(400, message, param="stream_options")
@@ -68,6 +77,7 @@ def _check_shape(body: Mapping[str, Any]) -> None:
 
 def _check_calls(messages: Sequence[Mapping[str, Any]]) -> None:
     """Tool messages follow their calls at once, and none is missing."""
+    made: list[str] = []
     pending: list[str] = []
     answering = False
     for index, message in enumerate(messages):
@@ -75,10 +85,16 @@ def _check_calls(messages: Sequence[Mapping[str, Any]]) -> None:
             if not answering:
                 text = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                 raise refused(400, f"{text}'tool_calls'.", param=f"messages.[{index}].role")
-            pending = [call_id for call_id in pending if call_id != message.get("tool_call_id")]
+            answered = message.get("tool_call_id")
+            if answered not in made:
+                text = (
+                    f"Invalid parameter: 'tool_call_id' of '{answered}' not found in 'tool_calls' of previous message."
+                )
+                raise refused(400, text, param=f"messages.[{index}].tool_call_id")
+            pending = [call_id for call_id in pending if call_id != answered]
             continue
         _refuse_unanswered(pending, index)
-        pending = [str(call.get("id")) for call in message.get("tool_calls") or ()]
+        made = pending = [str(call.get("id")) for call in message.get("tool_calls") or ()]
         answering = bool(pending)
     _refuse_unanswered(pending, len(messages))
 

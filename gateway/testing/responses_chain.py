@@ -1,6 +1,7 @@
 """What a Responses server remembers, and which continuations of it OpenAI accepts; pure.
 
-Source of the error texts: public threads that quote them (openai-agents-python#2020, bifrost#2441, ai#7543).
+Source of the error texts: public threads that quote them (openai-agents-python#2020, bifrost#2441, ai#7543), and code
+that looks for them (of questions without an answer). No source: an answer to no question.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +71,13 @@ def _with_id(item: Json) -> Json:
     return item if item.get("id") else item | {"id": f"{_PREFIXES.get(item.get('type', ''), 'item')}_{token_hex(24)}"}
 
 
-_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "mcp_approval_response": "mcpa",
+    "reasoning": "rs",
+}
 
 
 def resolve_ids(
@@ -89,7 +96,9 @@ def resolve_ids(
         if encrypted is not None and encrypted in truncated:
             message = f"The encrypted content {encrypted[:8]}... could not be verified."
             raise refused(400, message, param="input", code="invalid_encrypted_content")
-        if name is not None and name not in kept and encrypted is None:
+        # A question is answered by its id, so it is told again with it.
+        asked = item.get("type") == "mcp_approval_request"
+        if name is not None and name not in kept and encrypted is None and not asked:
             advice = "" if stores else _NOT_PERSISTED
             raise refused(404, f"Item with id '{name}' not found.{advice}", param="input")
         reference = item.get("type", "item_reference") == "item_reference" and "role" not in item
@@ -104,8 +113,9 @@ _NOT_PERSISTED = (
 
 
 def check_calls(items: Iterable[Mapping[str, Any]]) -> None:
-    """Raises: Refused unless every function call has an output and every output a call."""
+    """Raises: Refused unless every function call has an output and every output a call; so with questions."""
     pending: dict[str, bool] = {}
+    asked: dict[str, bool] = {}
     for item in items:
         call_id = str(item.get("call_id"))
         if item.get("type") == "function_call":
@@ -115,6 +125,17 @@ def check_calls(items: Iterable[Mapping[str, Any]]) -> None:
                 message = f"No tool call found for function call output with call_id {call_id}."
                 raise refused(400, message, param="input")
             pending[call_id] = False
+        elif item.get("type") == "mcp_approval_request":
+            asked[str(item.get("id"))] = True
+        elif item.get("type") == "mcp_approval_response":
+            question = str(item.get("approval_request_id"))
+            if question not in asked:
+                raise refused(400, f"Approval request with id '{question}' not found.", param="input")
+            asked[question] = False
+    undecided = ", ".join(question for question, open_ in asked.items() if open_)
+    if undecided:
+        message = f"The following MCP approval requests do not have an approval: {undecided}"
+        raise refused(400, message, param="input")
     unanswered = next((call_id for call_id, open_ in pending.items() if open_), None)
     if unanswered is not None:
         raise refused(400, f"No tool output found for function call {unanswered}.", param="input")

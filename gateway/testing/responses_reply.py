@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, assert_never
 
 from gateway.testing.responses_dialects import ResponsesDialect
 from gateway.testing.scripts import (
+    Ask,
     Call,
     Cite,
     Cut,
@@ -224,6 +225,8 @@ class ResponsesReply:
                 yield from self._mcp_call(step)
             case ServerTool():
                 yield from self._web_search(step)
+            case Ask():
+                yield from self._ask(step)
             case ImageOut(data):
                 yield from self._image(data)
             case Item(body):
@@ -279,13 +282,12 @@ class ResponsesReply:
 
     def _mcp_call(self, step: ServerTool) -> Iterator[Produced]:
         arguments = json.dumps(dict(step.arguments))
-        if _MCP_LABEL not in self._listed:
-            yield from self._list_tools(step)
+        yield from self._list_tools(step)
         item: Json = {
             "id": f"mcp_{token_hex(24)}",
             "type": "mcp_call",
             "status": "in_progress",
-            "approval_request_id": None,
+            "approval_request_id": step.question,
             "arguments": "",
             "error": None,
             "name": step.name,
@@ -311,7 +313,21 @@ class ResponsesReply:
             yield self._event("response.mcp_call.failed", **at)
             yield self._done(item | {"status": "failed", "arguments": arguments, "error": error})
 
-    def _list_tools(self, step: ServerTool) -> Iterator[bytes]:
+    def _ask(self, step: Ask) -> Iterator[bytes]:
+        yield from self._list_tools(step)
+        item = {
+            "id": step.question or f"mcpr_{token_hex(24)}",
+            "type": "mcp_approval_request",
+            "arguments": json.dumps(dict(step.arguments)),
+            "name": step.name,
+            "server_label": _MCP_LABEL,
+        }
+        yield self._item_event("response.output_item.added", item)
+        yield self._done(item)
+
+    def _list_tools(self, step: ServerTool | Ask) -> Iterator[bytes]:
+        if _MCP_LABEL in self._listed:
+            return
         self._listed.add(_MCP_LABEL)
         item: Json = {"id": f"mcpl_{token_hex(24)}", "type": "mcp_list_tools", "server_label": _MCP_LABEL, "tools": []}
         at = {"item_id": item["id"], "output_index": self._index}

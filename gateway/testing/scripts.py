@@ -78,6 +78,17 @@ class ServerTool:
     output: str = ""
     error: str | None = None
     during: Pause | Delay | None = None
+    question: str | None = None
+    """The id of the Ask that was answered with a yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The server asks whether it may run a tool of its MCP server. `question` is its id, made up when empty."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +169,7 @@ class NoTerminal:
 
 
 Step: TypeAlias = (
-    Say | Refuse | Cite | Think | Call | ServerTool | ImageOut | Item | Restarted | Pause | Delay
+    Say | Refuse | Cite | Think | Call | ServerTool | Ask | ImageOut | Item | Restarted | Pause | Delay
     | Fail | ErrorEvent | Incomplete | Status | Html | Raw | Cut | NoTerminal
 )  # fmt: skip
 
@@ -192,6 +203,28 @@ class Conversation:
                 outputs[str(item.get("tool_call_id"))] = _text(item.get("content"))
         return outputs
 
+    @property
+    def decisions(self) -> dict[str, bool]:
+        """Answers to questions for approval, by the question's id, as far as they came after the last user message."""
+        decisions: dict[str, bool] = {}
+        for item in self.items:
+            if item.get("role") == "user":
+                decisions.clear()
+            elif item.get("type") == "mcp_approval_response":
+                decisions[str(item.get("approval_request_id"))] = item.get("approve") is True
+        return decisions
+
+    @property
+    def round(self) -> int:
+        """How often outputs or decisions came back after the last user message."""
+        rounds, answered = 0, False
+        for item in self.items:
+            was, answered = answered, item.get("type") in _ANSWERS or item.get("role") == "tool"
+            rounds = 0 if item.get("role") == "user" else rounds + (answered and not was)
+        return rounds
+
+
+_ANSWERS = frozenset({"function_call_output", "mcp_approval_response"})
 
 Script: TypeAlias = Callable[[Conversation], Iterable[Step] | AsyncIterable[Step]]
 
@@ -223,6 +256,19 @@ def by_keyword(table: Mapping[str, Sequence[Step] | Script], otherwise: Sequence
     def script(conversation: Conversation) -> Iterable[Step] | AsyncIterable[Step]:
         text = conversation.text.lower()
         chosen = next((steps for key, steps in table.items() if key.lower() in text), otherwise)
+        return chosen(conversation) if callable(chosen) else chosen
+
+    return script
+
+
+def in_rounds(*rounds: Sequence[Step] | Script) -> Script:
+    """A script of a turn with tools: the first answers the user's message, each other what came back for the one before.
+
+    The last one plays also for whatever comes after.
+    """
+
+    def script(conversation: Conversation) -> Iterable[Step] | AsyncIterable[Step]:
+        chosen = rounds[min(conversation.round, len(rounds) - 1)]
         return chosen(conversation) if callable(chosen) else chosen
 
     return script

@@ -18,8 +18,8 @@ DROP = "gateway.testing.drop"
 
 
 @asynccontextmanager
-async def serve(app: ASGIApp) -> AsyncGenerator[str]:
-    """Serves `app` while the block runs; gives its base URL, such as `http://127.0.0.1:40123`.
+async def serve(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
+    """Serves `app` while the block runs; gives its base URL, such as `http://127.0.0.1:40123`. `port` 0: one that is free.
 
     Open streams are cut and unfinished requests cancelled when the block ends. The block may be entered and left
     by different tasks, as fixtures of pytest-asyncio do.
@@ -37,7 +37,7 @@ async def serve(app: ASGIApp) -> AsyncGenerator[str]:
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
-    listener = await loop.create_server(lambda: _Connection(config, state, {}), "127.0.0.1", 0)
+    listener = await loop.create_server(lambda: _Connection(config, state, {}), "127.0.0.1", port)
     try:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     finally:

@@ -1,7 +1,7 @@
 """What tests of the OpenAI adapters say and look at."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import pytest
@@ -14,7 +14,7 @@ from gateway.ports import Adapter, CallCompleted
 from gateway.testing.adapter_calls import collect, completed, request
 from gateway.testing.emulator import Emulator, Validator
 from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Script, Step
+from gateway.testing.scripts import Call, Say, Script, Step, in_rounds
 from tests.openapi import openai_validator
 
 KEY = "sk-proj-0123456789abcdef"
@@ -28,6 +28,19 @@ def settings(url: str, **values: Any) -> dict[str, Any]:
 
 def plays(*steps: Step) -> Script:
     return lambda _: steps
+
+
+def calls_in(*rounds: Sequence[tuple[str, dict[str, Any]]]) -> Script:
+    """Rounds of calls, then an answer. An id tells which tool it is: see `tool_of`."""
+    calls = [
+        [Call(name, arguments, f"call_{place}_{index}_{name}") for index, (name, arguments) in enumerate(made)]
+        for place, made in enumerate(rounds)
+    ]
+    return in_rounds(*calls, [Say("Done")])
+
+
+def tool_of(call_id: str) -> str:
+    return call_id.split("_")[3]
 
 
 def parts(*given: Part) -> UserItem:
@@ -72,6 +85,9 @@ def trickling(app: ASGIApp, wanted: Callable[[], bool]) -> ASGIApp:
     return answer
 
 
+_MISSING: dict[str, dict[str, str]] = {"reasoning": {"id": "rs_1"}, "mcp_approval_response": {"request_id": ""}}
+
+
 def judge() -> Validator | None:
     """Judges requests by the vendor's API description where that lies beside the repository."""
     try:
@@ -81,10 +97,10 @@ def judge() -> Validator | None:
 
     def lenient(schema: str, body: object) -> list[str]:
         # The description wants an id of every reasoning item. The service does not: it takes the encrypted content
-        # without, and refuses an id that it did not give.
+        # without, and refuses an id that it did not give. Of an answer to a question it wants a second id that it does
+        # not describe.
         if isinstance(body, dict) and isinstance(body.get("input"), list):
-            named = [{"id": "rs_1"} | item if item.get("type") == "reasoning" else item for item in body["input"]]
-            body = body | {"input": named}
+            body = body | {"input": [_MISSING.get(item.get("type"), {}) | item for item in body["input"]]}
         return validate(schema, body)
 
     return lenient

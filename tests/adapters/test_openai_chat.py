@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -62,7 +62,21 @@ from gateway.testing.scripts import (
     rate_limited,
 )
 from gateway.testing.serving import serve
-from tests.adapters.openai_talk import KEY, Build, Start, finished, judge, parts, plays, said_in, settings, trickling
+from gateway.tool_port import ToolDeclaration
+from tests.adapters.openai_talk import (
+    KEY,
+    Build,
+    Start,
+    calls_in,
+    finished,
+    judge,
+    parts,
+    plays,
+    said_in,
+    settings,
+    tool_of,
+    trickling,
+)
 from tests.openapi import openai_validator
 
 
@@ -142,6 +156,17 @@ class TestConformance(AdapterSuite):
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
         return [said_in(body["messages"]) for body in self.server.requests]
+
+    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self.server.script = calls_in(*rounds)
+
+    async def backend_offered(self) -> list[list[ToolDeclaration]]:
+        offered = [[tool["function"] for tool in body.get("tools", ())] for body in self.server.requests]
+        return [[ToolDeclaration(**tool) for tool in tools] for tools in offered]
+
+    async def backend_outputs(self) -> list[list[tuple[str, str]]]:
+        messages = [[each for each in body["messages"] if each["role"] == "tool"] for body in self.server.requests]
+        return [[(tool_of(each["tool_call_id"]), each["content"]) for each in answers] for answers in messages]
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
@@ -226,10 +251,30 @@ async def test_every_request_carries_the_instructions_and_the_whole_conversation
                 calling(("call_1", "f")),
                 output("call_1", "1"),
                 user("one"),
-                calling(("call_1", "f")),
-                output("call_1", "again"),
+                calling(("call_1_2", "f")),
+                output("call_1_2", "again"),
             ],
             id="an id used again",
+        ),
+        pytest.param(
+            (CallItem("", "f", "{}"), CallItem("", "g", "{}"), OutputItem("", "1"), OutputItem("", "2")),
+            [calling(("call_1", "f"), ("call_2", "g")), output("call_1", "1"), output("call_2", "2")],
+            id="no ids",
+        ),
+        pytest.param(
+            (CallItem("call_1", "f", ""), OutputItem("call_1", "no such file", error=True)),
+            [calling(("call_1", "f")), output("call_1", "Error: no such file")],
+            id="a tool that failed",
+        ),
+        pytest.param(
+            (AssistantItem((Part(text=""),)), C1, O1),
+            [calling(("call_1", "f")), output("call_1", "1")],
+            id="an empty text",
+        ),
+        pytest.param(
+            (CallItem("ask_1", "f", "{}", asking="wx"), OutputItem("ask_1", "", approved=True), C1, O1),
+            [calling(("call_1", "f")), output("call_1", "1")],
+            id="what another backend asked",
         ),
         pytest.param((HELLO, HELLO), [{"role": "assistant", "content": "HelloHello"}], id="neighbouring texts"),
         pytest.param((ReasoningItem("hm"), OpaqueItem("x", {}), ONE), [user("one")], id="what has no place here"),
@@ -308,6 +353,11 @@ async def test_all_settings_reach_the_wire(server: ChatServer, start: Start, bui
         ({"extra_body": {"messages": []}}, "extra_body must not set 'messages'"),
         ({"extra_body": {"n": 2}}, "extra_body must not set 'n'"),
         ({"tools": []}, "Extra inputs are not permitted"),
+        ({"extra_body": {"tools": {"type": "function"}}}, "extra_body.tools must be a list of objects"),
+        (
+            {"extra_body": {"tools": [{"name": "f"}, {"function": {"name": "f"}}]}},
+            "two of extra_body.tools are called 'f'",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(values: dict[str, Any], problem: str) -> None:
@@ -434,89 +484,12 @@ def read(*stream: Json | bytes) -> list[AdapterEvent]:
     return [*events, *reading.finish()]
 
 
-def fragment(index: int | None = None, call_id: str | None = None, **function: str) -> Json:
-    fields = {"index": index, "id": call_id, "function": function}
-    return chunk(tool_calls=[{name: value for name, value in fields.items() if value is not None}])
-
-
-def ready(*fragments: Json) -> list[tuple[str, str, str]]:
-    calls = [event for event in read(*fragments, STOP) if isinstance(event, ToolCallReady)]
-    return [(call.call_id, call.name, call.arguments) for call in calls]
-
-
-def test_llama_cpp_repeats_id_and_name() -> None:
-    function = {"name": "get_weather", "arguments": "{"}
-    call = {"index": 0, "id": "call__0_get_weather_cmpl-a656", "type": "function", "function": function}
-    first = chunk(role=None, content=None, function_call=function, tool_calls=[call])
-    second = chunk(tool_calls=[call | {"function": function | {"arguments": "}"}}])
-    assert ready(first, second) == [("call__0_get_weather_cmpl-a656", "get_weather", "{}")]
-
-
-def test_aimock_streams_parallel_calls() -> None:
-    assert ready(
-        chunk(role="assistant", content=None),
-        fragment(0, "call_w1", name="get_weather", arguments=""),
-        fragment(0, arguments='{"city":"Oslo"}'),
-        fragment(1, "call_w2", name="get_weather", arguments=""),
-        fragment(1, arguments='{"city":"Rome"}'),
-        chunk("tool_calls"),
-        {"choices": [], "usage": {"total_tokens": 17}},
-        b"[DONE]",
-    ) == [("call_w1", "get_weather", '{"city":"Oslo"}'), ("call_w2", "get_weather", '{"city":"Rome"}')]
-
-
 def test_transformers_ends_with_the_finish_chunk() -> None:
     last = chunk("length") | {"object": "chat.completion.chunk", "usage": {"total_tokens": 21}}
     assert read(chunk(content="Hi"), last) == [
         TextDelta("Hi"),
         CallCompleted(usage={"total_tokens": 21}, finish="length"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("fragments", "calls"),
-    [
-        pytest.param(
-            [fragment(0, "a", name="f", arguments="1"), fragment(0, "b", name="g", arguments="2")],
-            [("a", "f", "1"), ("b", "g", "2")],
-            id="a new id at a used index",
-        ),
-        pytest.param(
-            [
-                fragment(0, "a", name="f"),
-                fragment(1, "b", name="g"),
-                fragment(0, arguments="1"),
-                fragment(1, arguments="2"),
-            ],
-            [("a", "f", "1"), ("b", "g", "2")],
-            id="fragments mixed",
-        ),
-        pytest.param(
-            [fragment(0, name="f", arguments="{"), fragment(0, arguments="}"), fragment(1, name="g", arguments="{}")],
-            [("call_0", "f", "{}"), ("call_1", "g", "{}")],
-            id="no ids",
-        ),
-        pytest.param(
-            [fragment(0, name="f", arguments="{}"), fragment(0, name="g", arguments="{}")],
-            [("call_0", "f", "{}"), ("call_1", "g", "{}")],
-            id="no ids and one index",
-        ),
-        pytest.param(
-            [fragment(0, name="f", arguments="{"), fragment(0, name="f", arguments="}")],
-            [("call_0", "f", "{}")],
-            id="no ids and the name repeated",
-        ),
-        pytest.param(
-            [fragment(None, "a", name="f", arguments="{"), fragment(arguments="}")],
-            [("a", "f", "{}")],
-            id="no index",
-        ),
-        pytest.param([fragment(0, "a", arguments="{}"), fragment(0, name="f")], [("a", "f", "{}")], id="the name late"),
-        pytest.param([fragment(0, "a", name="f")], [("a", "f", "")], id="no arguments"),
-    ],
-)
-def test_fragments_find_their_call(fragments: list[Json], calls: list[tuple[str, str, str]]) -> None:
-    assert ready(*fragments) == calls
 
 
 def test_reasoning_without_an_answer_is_kept_too() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
@@ -56,15 +56,18 @@ from gateway.testing.scripts import (
     rate_limited,
 )
 from gateway.testing.serving import serve
+from gateway.tool_port import ToolDeclaration
 from tests.adapters.openai_talk import (
     KEY,
     Build,
     Start,
+    calls_in,
     finished,
     output_ids,
     plays,
     response_ids,
     said_in,
+    tool_of,
     trickling,
 )
 from tests.adapters.raw_server import Exchange, StartRaw
@@ -146,7 +149,25 @@ class _Suite(AdapterSuite):
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        return [said_in(body["input"]) for body in self.server.requests if "input" in body]
+        return [said_in(body["input"]) for body in self._bodies]
+
+    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self.server.script = calls_in(*rounds)
+
+    async def backend_offered(self) -> list[list[ToolDeclaration]]:
+        kept = ToolDeclaration.__struct_fields__
+        return [
+            [ToolDeclaration(**{name: tool[name] for name in kept}) for tool in body.get("tools", ())]
+            for body in self._bodies
+        ]
+
+    async def backend_outputs(self) -> list[list[tuple[str, str]]]:
+        answers = [[item for item in body["input"] if "output" in item] for body in self._bodies]
+        return [[(tool_of(item["call_id"]), item["output"]) for item in given] for given in answers]
+
+    @property
+    def _bodies(self) -> list[dict[str, Any]]:
+        return [body for body in self.server.requests if "input" in body]
 
 
 class TestBackendKeeps(_Suite):

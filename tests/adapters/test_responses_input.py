@@ -268,7 +268,6 @@ async def test_a_call_id_longer_than_the_wire_takes_is_replaced_by_the_same_one_
         ({"tools": [{"type": "function", "name": "f"}]}, "tools of type 'function' run at the client"),
         ({"tools": [{"type": "local_shell"}]}, "tools of type 'local_shell' run at the client"),
         ({"tools": [{"name": "f"}]}, "a tool needs a `type`"),
-        ({"tools": [{"type": "mcp", "server_label": "wx"}]}, "needs `require_approval: never`"),
         ({"extra_body": {"stream": False}}, "extra_body must not set 'stream'"),
         ({"extra_body": {"model": "x"}}, "extra_body must not set 'model'"),
         ({"base_url": "https://x.example/v1?a=b"}, "must have no query"),
@@ -306,5 +305,5 @@ def test_who_keeps_the_conversation_is_declared() -> None:
 def test_a_request_may_be_repeated_on_its_handle_where_that_was_asked_for_and_no_tool_runs() -> None:
     asked = {"model": "m", "repeat_unknown": True}
     assert factory.build(factory.settings.model_validate(asked)).ownership.may_repeat
-    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'tools' exclude each other"):
+    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'service_tools' exclude each other"):
         factory.settings.model_validate(asked | {"tools": [{"type": "web_search"}]})

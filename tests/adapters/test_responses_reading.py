@@ -14,6 +14,7 @@ from gateway.model import Part
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
+    ApprovalAsked,
     CallCompleted,
     CallStarted,
     ErrorClass,
@@ -351,10 +352,55 @@ def test_a_compaction_is_a_boundary_and_goes_without_what_only_comes_out() -> No
     ]
 
 
-def test_a_request_for_approval_fails_the_call() -> None:
-    with pytest.raises(AdapterError, match="asks for approval of the tool 'pay'") as caught:
-        between(done("mcp_approval_request", id="mcpr_1", name="pay", arguments="{}", server_label="bank"))
+# --- questions for approval ---------------------------------------------------------------------------------------------
+
+
+def question(**fields: Any) -> Event:
+    given = {
+        "id": "approval_c717",
+        "name": "get_weather",
+        "arguments": '{"city":"Oslo"}',
+        "server_label": "wx",
+    } | fields
+    return done("mcp_approval_request", **given)
+
+
+def test_a_question_for_approval_is_asked_with_the_id_that_its_answer_needs() -> None:
+    """Source: a capture of OGX 1.5.0."""
+    assert between(question(), question(id="approval_2", arguments=None, server_label=None)) == [
+        ApprovalAsked("approval_c717", "get_weather", '{"city":"Oslo"}', "wx", "approval_c717"),
+        ApprovalAsked("approval_2", "get_weather", "", "", "approval_2"),
+    ]
+
+
+def test_a_question_in_the_finished_response_alone_is_asked_too() -> None:
+    item = question()["item"]
+    completed = {"id": "resp_1", "status": "completed", "output": [item]}
+    assert read(CREATED, {"type": "response.completed", "response": completed})[1:-1] == between(question())
+
+
+@pytest.mark.parametrize(
+    "stream", [(question(id=None),), (question(name=None),), (question(), question(name="pay"))], ids=repr
+)
+def test_a_question_that_cannot_be_answered_breaks_the_contract(stream: tuple[Event, ...]) -> None:
+    with pytest.raises(AdapterError, match="a question for approval") as caught:
+        between(*stream)
     assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+def test_a_tool_that_runs_after_a_yes_names_the_question() -> None:
+    item = {"id": "mcp_1", "name": "pay", "arguments": "{}", "server_label": "bank", "approval_request_id": "mcpr_1"}
+    ready = ToolCallReady("mcp_1", "pay", "{}", True, "mcp:bank", "mcp_1", question="mcpr_1")
+    assert between(done("mcp_call", output="done", **item)) == [ready, ToolResultReady("mcp_1", "done")]
+    running = [
+        added("mcp_call", **item),
+        {"type": "response.mcp_call_arguments.done", "item_id": "mcp_1", "arguments": "{}"},
+    ]
+    assert between(*running, done("mcp_call", output="done", **item)) == [
+        ToolCallAnnounced("mcp_1", "pay"),
+        ready,
+        ToolResultReady("mcp_1", "done"),
+    ]
 
 
 # --- tool calls -------------------------------------------------------------------------------------------------------
@@ -490,7 +536,37 @@ def test_a_backend_may_answer_a_function_call_itself(order: str) -> None:
     assert between(*stream) == ([ready, well, result] if order == "call first" else [well, ready, result])
 
 
-def test_an_output_of_no_call_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_outputs_of_no_call_come_last_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
+    outputs = [done("function_call_output", call_id=name, output="3C") for name in ("call_1", "call_1", "call_2", None)]
     with caplog.at_level(logging.WARNING):
-        assert between(done("function_call_output", call_id="call_1", output="3C")) == []
-    assert caplog.messages == ["1 tool outputs belong to no call of their response"]
+        assert between(*outputs, call, said("Well.")) == [
+            ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
+            ToolResultReady("call_1", "3C"),
+            TextDelta("Well."),
+            ToolResultReady("call_1_1", "3C"),
+            ToolResultReady("call_2", "3C"),
+            ToolResultReady("call_3", "3C"),
+        ]
+    assert caplog.messages == ["a tool output belongs to no call of its response"] * 3
+
+
+@pytest.mark.parametrize("end", ["completed", "incomplete"])
+def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same(end: str) -> None:
+    """The chain refuses everything without an output of it."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": '{"x', "status": end}
+    response = {"id": "resp_1", "status": end, "output": [{"type": "message", "id": "msg_1", "content": []}, call]}
+    delta_of_it = {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": '{"x'}
+    stream = [said(""), added("function_call", **call | {"arguments": ""}), delta_of_it]
+    *events, _ = read(CREATED, *stream, {"type": f"response.{end}", "response": response})
+    assert events[1:] == [
+        ToolCallAnnounced("call_1", "f"),
+        ToolCallArguments("call_1", '{"x'),
+        ToolCallReady("call_1", "f", '{"x', provider_id="fc_1"),
+    ]
+
+
+@pytest.mark.parametrize(("status", "arguments"), [("completed", ""), ("incomplete", "{")])
+def test_arguments_that_were_cut_before_they_began_are_not_taken_for_none(status: str, arguments: str) -> None:
+    call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "", "status": status}
+    assert between(done("function_call", **call)) == [ToolCallReady("call_1", "f", arguments, provider_id="fc_1")]

@@ -27,6 +27,10 @@ def landed(text: str, name: str) -> dict[str, Any]:
     return user(text, id=name, status=None)
 
 
+def decision(question: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "mcp_approval_response", "approval_request_id": question, "approve": True} | fields
+
+
 A1, U2, A2 = agent("A1", "a1"), landed("2", "u2"), agent("A2", "a2")
 
 HELD: dict[str, tuple[Items, Items, int, Items]] = {
@@ -39,6 +43,8 @@ HELD: dict[str, tuple[Items, Items, int, Items]] = {
     "the same text twice": ([A1, landed("2", "u2"), A2], [user("2"), user("2")], 1, [A2]),
     "an output and a message": ([A1, output("c", id="o1"), U2, A2], [output("c"), user("2")], 2, [A2]),
     "an output of another call": ([A1, output("d", id="o1"), U2], [output("c"), user("2")], 0, []),
+    "a decision": ([A1, decision("q", id="d1"), A2], [decision("q")], 1, [A2]),
+    "a decision on another question": ([A1, decision("q", id="d1")], [decision("p")], 0, []),
     "somebody else spoke before": ([A1, landed("x", "ux"), agent("X", "ax"), U2, A2], [user("2")], 1, [A2]),
     "somebody else spoke behind": ([A1, U2, A2, landed("x", "ux"), agent("X", "ax")], [user("2")], 1, [A2]),
     "plain text": ([A1, {"id": "u2", "role": "user", "content": "2"}], [user("2")], 1, []),

@@ -171,7 +171,9 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
 
     server = ResponsesServer(calls)
     async with serve(server.app) as url:
-        gateway = await start_local(f"calling: {{type: openai-responses, model: m, base_url: '{url}/v1'}}")
+        gateway = await start_local(
+            f"calling: {{type: openai-responses, model: m, base_url: '{url}/v1', unknown_tool: fail}}"
+        )
         async with a2a_http(gateway.url) as http:
             caller = A2A(http, "calling")
             first = await caller.send("one")
@@ -182,7 +184,7 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
     # The emulator, as the real service, refuses a request that leaves a call without an output.
     assert text_of(third) == "one call three"
     outputs = [
-        {"type": "function_call_output", "call_id": call, "output": "This tool is not available."}
+        {"type": "function_call_output", "call_id": call, "output": "Error: This tool is not available."}
         for call in ("call_1", "call_2")
     ]
     assert server.requests[2]["input"][:2] == outputs

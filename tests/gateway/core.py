@@ -36,6 +36,7 @@ from gateway.model import (
 from gateway.operations import Operations
 from gateway.ports import Ledger
 from gateway.runner import LeaseTimes, Pace, Runner
+from gateway.toolset import Toolset
 from storage.ledger import factory
 from tests.gateway.scripted import Pause, ScriptedAdapter
 
@@ -258,8 +259,10 @@ class Core:
     default: Agent | None = None
     agents: list[Agent] = field(default_factory=list)
 
-    def agent(self, adapter: ScriptedAdapter, name: str = "echo", **policies: Any) -> Agent:
-        agent = Agent(name=name, card=CARD, adapter=adapter, policies=AgentPolicies(**policies))
+    def agent(
+        self, adapter: ScriptedAdapter, name: str = "echo", toolset: Toolset | None = None, **policies: Any
+    ) -> Agent:
+        agent = Agent(name=name, card=CARD, adapter=adapter, policies=AgentPolicies(**policies), toolset=toolset)
         self.agents.append(agent)
         self.default = agent
         return agent

@@ -8,6 +8,7 @@ import pytest
 from gateway.checks import Limits, check
 from gateway.errors import InvalidParams
 from gateway.model import (
+    AuthenticationInfo,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
@@ -53,7 +54,7 @@ FULL = SendMessageRequest(
         ListTasksRequest(page_size=100, history_length=10**6),
         CancelTaskRequest(id="a/b", metadata={}),
         SubscribeToTaskRequest(id="../x"),
-        TaskPushNotificationConfig(url="https://x"),
+        TaskPushNotificationConfig(url="https://x", token="~!a b", authentication=AuthenticationInfo(scheme="Bearer")),
         GetTaskPushNotificationConfigRequest(task_id="t", id="c"),
         DeleteTaskPushNotificationConfigRequest(task_id="t", id="c"),
         ListTaskPushNotificationConfigsRequest(task_id="t"),
@@ -62,6 +63,12 @@ FULL = SendMessageRequest(
 )
 def test_what_is_just_at_the_limits_passes(request_: Wire) -> None:
     check(request_, SMALL)
+
+
+def _authenticated(scheme: str, credentials: str) -> TaskPushNotificationConfig:
+    return TaskPushNotificationConfig(
+        url="https://x", authentication=AuthenticationInfo(scheme=scheme, credentials=credentials)
+    )
 
 
 def sent(**changes: Any) -> SendMessageRequest:
@@ -103,6 +110,23 @@ def sent(**changes: Any) -> SendMessageRequest:
         (SubscribeToTaskRequest(id="a\ud800"), "id"),
         (TaskPushNotificationConfig(url="https://x", task_id="12345"), "taskId"),
         (TaskPushNotificationConfig(url="https://x", id="12345"), "id"),
+        (TaskPushNotificationConfig(url="https://x", token="a\r\nX-Injected: 1"), "token"),
+        (TaskPushNotificationConfig(url="https://x", token="a\nb"), "token"),
+        (TaskPushNotificationConfig(url="https://x", token=" a"), "token"),
+        (TaskPushNotificationConfig(url="https://x", token="ä"), "token"),
+        (TaskPushNotificationConfig(url="https://x", token="a" * 8193), "token"),
+        (_authenticated("Bear er", "x"), "authentication.scheme"),
+        (_authenticated("Bearer\r\nX-Injected: 1", "x"), "authentication.scheme"),
+        (_authenticated("", "x"), "authentication.scheme"),
+        (_authenticated("Bearer", "x\r\nX-Injected: 1"), "authentication.credentials"),
+        (_authenticated("Bearer", "x\x00"), "authentication.credentials"),
+        (
+            SendMessageRequest(
+                message=MESSAGE,
+                configuration=SendMessageConfiguration(task_push_notification_config=_authenticated("Bearer", "x\n")),
+            ),
+            "configuration.taskPushNotificationConfig.authentication.credentials",
+        ),
         (GetTaskPushNotificationConfigRequest(task_id="t", id="12345"), "id"),
         (DeleteTaskPushNotificationConfigRequest(task_id="12345", id="c"), "taskId"),
         (ListTaskPushNotificationConfigsRequest(task_id="12345"), "taskId"),

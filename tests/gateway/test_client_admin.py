@@ -6,7 +6,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.client_admin import NotOurGateway, adopt_handle, delete_context, export_context, import_context
+from gateway.client_admin import (
+    NotOurGateway,
+    adopt_handle,
+    delete_context,
+    export_context,
+    import_context,
+    list_pushes,
+    replay_pushes,
+)
 from gateway.client_wire import ClientError, Refused, Unreachable, open_http
 from gateway.testing.serving import serve
 
@@ -73,4 +81,21 @@ async def test_whole_contexts_have_addresses_of_their_own() -> None:
         ("GET", "/admin/api/v1/contexts/c 1/2", b""),
         ("POST", "/admin/api/v1/contexts:import", b"{}"),
         ("POST", "/admin/api/v1/contexts:adopt", b'{"agent":"notes","handle":"resp_1","contextId":null}'),
+    ]
+
+
+async def test_push_notifications_have_addresses_of_their_own() -> None:
+    called: list[tuple[str, str, bytes]] = []
+
+    async def note(request: Request) -> Response:
+        called.append((request.method, request.url.path, await request.body()))
+        return JSONResponse({"configs": [{"id": "c"}]} if request.method == "GET" else {"replayed": 2})
+
+    app = Starlette(routes=[Route("/{path:path}", note, methods=["GET", "POST"])])
+    async with serve(app) as url, open_http(url) as http:
+        assert await list_pushes(http, f"{url}/a2a/notes") == [{"id": "c"}]
+        assert await replay_pushes(http, url, "t", None) == 2
+    assert called == [
+        ("GET", "/admin/api/v1/push", b""),
+        ("POST", "/admin/api/v1/push:replay", b'{"taskId":"t","id":null}'),
     ]

@@ -1,13 +1,19 @@
 """The settings themselves: their defaults, the texts they are written as, and the address that must not be open."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from gateway.app import quota_limits
 from gateway.config import (
     AgentConfig,
+    ApiKeysConfig,
+    ApprovalConfig,
+    AuthConfig,
+    ClientToolConfig,
     Duration,
     GatewayConfig,
     LimitsConfig,
@@ -20,6 +26,7 @@ from gateway.config import (
     refuse_open_listen,
 )
 from gateway.config_text import duration, duration_text, size, size_text
+from gateway.quotas import QuotaLimits
 
 
 class NoSettings(BaseModel):
@@ -106,9 +113,24 @@ def test_an_open_address_without_authentication_is_refused(host: str) -> None:
     problem = refuse_open_listen(gateway(host), insecure=False)
     assert str(problem) == (
         f"server.host: '{host}' can be reached from other machines and auth.mode is none, "
-        "so anyone could use the agents; listen on 127.0.0.1, or start with --insecure if that is what you want"
+        "so anyone could use the agents; ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), "
+        "listen on 127.0.0.1, or start with --insecure if that is what you want"
     )
     assert refuse_open_listen(gateway(host), insecure=True) is None
+    keys = AuthConfig(mode="any_of", api_keys=ApiKeysConfig(enabled=True))
+    assert refuse_open_listen(gateway(host).model_copy(update={"auth": keys}), insecure=False) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "enabled", "message"),
+    [
+        ("none", True, "api_keys are enabled, but nobody is asked for one: set `mode: any_of`"),
+        ("any_of", False, "mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`"),
+    ],
+)
+def test_authentication_that_would_not_do_what_it_seems_to_is_refused(mode: Any, enabled: bool, message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        AuthConfig(mode=mode, api_keys=ApiKeysConfig(enabled=enabled))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
@@ -206,3 +228,37 @@ def test_a_printed_configuration_has_its_durations_and_sizes_as_the_file_writes_
         "turn_timeout": "15m",
         "metadata": "64KiB",
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "streams"), [("none", None, 0), ("any_of", None, 100), ("none", 5, 5), ("any_of", 0, 0)]
+)
+def test_streams_are_limited_by_default_where_principals_are_told_apart(
+    mode: Any, given: int | None, streams: int
+) -> None:
+    auth = AuthConfig(mode=mode, api_keys=ApiKeysConfig(enabled=mode != "none"))
+    limits = LimitsConfig(streams_per_principal=given)
+    config = gateway("127.0.0.1").model_copy(update={"auth": auth, "limits": limits})
+    assert quota_limits(config) == QuotaLimits(streams=streams)
+
+
+def test_approvals_and_client_tools_have_defaults_that_ask_nobody() -> None:
+    agent = AgentConfig(type="python", name="a", settings=NoSettings())
+    assert (agent.approvals, agent.client_tools) == ((), ())
+    assert (agent.mixed_batch, agent.new_task_while_waiting, agent.approval_timeout) == ("eager", "reject", 86400.0)
+
+
+def test_a_rule_asks_unless_it_says_otherwise() -> None:
+    assert ApprovalConfig(tool="github.*") == ApprovalConfig(tool="github.*", ask=True, arguments={})
+
+
+def test_a_client_tool_stands_there_once() -> None:
+    tool = ClientToolConfig(name="camera")
+    with pytest.raises(ValidationError, match="client_tools has 'camera' twice"):
+        AgentConfig(type="python", name="a", settings=NoSettings(), client_tools=(tool, tool))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "wetter.heute"])
+def test_a_client_tool_has_a_name_that_every_model_takes(name: str) -> None:
+    with pytest.raises(ValidationError):
+        ClientToolConfig(name=name)

@@ -53,8 +53,13 @@ class PythonSettings(Settings):
     ref: LocalPath
 
 
+class McpSettings(Settings):
+    url: str
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+
+
 class Types:
-    """The two types of agent that these files know."""
+    """The two types of agent and the one of tools that these files know."""
 
     _models: Mapping[str, type[BaseModel]] = {"openai-chat": ChatSettings, "python": PythonSettings}
 
@@ -63,6 +68,12 @@ class Types:
 
     def known_types(self) -> Sequence[str]:
         return tuple(self._models)
+
+    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
+        return {"mcp": McpSettings}.get(tool_type)
+
+    def known_tools(self) -> Sequence[str]:
+        return ("mcp",)
 
 
 HEAD = "version: 1\n"
@@ -114,8 +125,11 @@ WRONG = {
         "gateway.yaml:6:10: server.hots: unknown key; did you mean 'host'?",
     ),
     "key of a later section": (
-        f"{FILE}push: {{enabled: true}}",
-        "gateway.yaml:6:1: push: unknown key; known here: version, server, storage, auth, limits, retention, cards, agents",
+        f"{FILE}telemetry: {{enabled: true}}",
+        (
+            "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, "
+            "push, cards, tools, agents"
+        ),
     ),
     "key one level too high": (
         f"{FILE}    skills: []",
@@ -210,8 +224,12 @@ WRONG = {
         ),
     ),
     "choice of a later release": (
+        f"{FILE}auth: {{mode: oidc}}",
+        "gateway.yaml:6:14: auth.mode: must be none or any_of, not 'oidc'",
+    ),
+    "a way to say who calls that is missing": (
         f"{FILE}auth: {{mode: any_of}}",
-        "gateway.yaml:6:14: auth.mode: must be none, not 'any_of'",
+        "gateway.yaml:6:7: auth: mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`",
     ),
     "storage that does not exist": (
         f"{FILE}storage: {{url: 'postgresql://u:pw@h/db'}}",
@@ -219,6 +237,21 @@ WRONG = {
             "gateway.yaml:6:16: storage.url: must start with sqlite:/// (the only storage there is): "
             "sqlite:///./data/gateway.db"
         ),
+    ),
+    "network with bits behind its prefix": (
+        f"{FILE}push: {{allow_private_networks: [10.1.2.3/16]}}",
+        (
+            "gateway.yaml:6:33: push.allow_private_networks[0]: must be a network such as 10.1.0.0/16 or fd00::/8, "
+            "without bits behind its prefix, not '10.1.2.3/16'"
+        ),
+    ),
+    "key that can be guessed": (
+        f"{FILE}push: {{encryption_key: secret}}",
+        "gateway.yaml:6:24: push.encryption_key: must have at least 32 characters",
+    ),
+    "port that there is not": (
+        f"{FILE}push: {{ports: [443, 0]}}",
+        "gateway.yaml:6:21: push.ports[1]: must be at least 1, not 0",
     ),
     "skill without its parts": (
         f"{FILE}    card: {{skills: [{{id: '', name: x, description: d, tags: []}}]}}",
@@ -435,3 +468,83 @@ def test_variables_alone_can_make_an_agent_and_lists() -> None:
 def test_a_common_key_that_a_type_declares_reaches_the_type_too() -> None:
     config = loaded(f"{FILE}    history: {{owner: gateway}}")
     assert config.agents["support"].history == settings(config).history == HistoryConfig(owner="gateway")
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+TOOLS = "tools:\n  github:\n    type: mcp\n    url: u\n"
+
+
+def test_tools_stand_beside_the_agents_that_use_them() -> None:
+    config = loaded(f"{FILE}    tools: [github]\n{TOOLS}    allow: [a, 'b_*']\n    timeout: 5s\n    max_result: 1KiB\n")
+    source = config.tools["github"]
+    assert config.agents["support"].tools == ("github",)
+    assert (source.type, source.allow, source.timeout, source.required, source.max_result) == (
+        "mcp",
+        ("a", "b_*"),
+        5.0,
+        True,
+        1024,
+    )
+    assert isinstance(source.settings, McpSettings)
+    assert source.settings.url == "u"
+
+
+def test_a_variable_reaches_into_tools() -> None:
+    config = loaded(
+        FILE + TOOLS, {"A2A_GATEWAY__TOOLS__GITHUB__URL": "v", "A2A_GATEWAY__TOOLS__GITHUB__REQUIRED": "false"}
+    )
+    assert isinstance(settings := config.tools["github"].settings, McpSettings)
+    assert (settings.url, config.tools["github"].required) == ("v", False)
+
+
+WRONG_TOOLS = {
+    "unknown source": (
+        f"{FILE}    tools: [github, githb]\n{TOOLS}",
+        (
+            "gateway.yaml:6:21: agents.support.tools[1]: "
+            "there is no 'githb' under `tools`; did you mean 'github'? There: github"
+        ),
+    ),
+    "no tools at all": (
+        f"{FILE}    tools: [github]\n",
+        "gateway.yaml:6:13: agents.support.tools[0]: there is no 'github' under `tools`; There: nothing",
+    ),
+    "an entry of the service's own": (
+        f"{FILE}    tools: [{{type: web_search}}]\n",
+        "gateway.yaml:6:13: agents.support.tools[0]: must be text, not a mapping",
+    ),
+    "not a mapping": (
+        f"{FILE}tools: [github]\n",
+        "gateway.yaml:6:8: tools: must be a mapping of sources: a name, then its settings; not a list",
+    ),
+    "unknown type": (
+        f"{FILE}tools: {{github: {{type: mpc, url: u}}}}\n",
+        "gateway.yaml:6:24: tools.github.type: unknown type 'mpc'; did you mean 'mcp'? Known types: mcp",
+    ),
+    "misspelled keys of both models, and what is missing": (
+        f"{FILE}tools: {{github: {{type: mcp, ur: u, timout: 5s}}}}\n",
+        (
+            "gateway.yaml:6:9: tools.github.url: is required, but missing\n"
+            "gateway.yaml:6:29: tools.github.ur: unknown key; did you mean 'url'?\n"
+            "gateway.yaml:6:36: tools.github.timout: unknown key; did you mean 'timeout'?"
+        ),
+    ),
+    "bad values": (
+        f"{FILE}{TOOLS}    timeout: 5\n    max_result: 0B\n",
+        (
+            "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
+            "gateway.yaml:11:17: tools.github.max_result: must be more than 0, not '0B'"
+        ),
+    ),
+    "a bad name": (
+        f"{FILE}tools: {{Git Hub: {{type: mcp, url: u}}}}\n",
+        "gateway.yaml:6:9: tools['Git Hub']: a source's name has 1 to 63 of a-z, 0-9 and -, and does not begin with -",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TOOLS)
+def test_wrong_tools_say_where_and_what_to_do(case: str) -> None:
+    text, message = WRONG_TOOLS[case]
+    assert refusal(text) == message

@@ -16,13 +16,17 @@ version: 1
 server: {port: 9000, shutdown_grace: 90s}
 limits: {request_body: 10MB}
 cards: {provider: {organization: "A: B", url: "https://example.com"}}
+tools:
+  github: {type: mcp, url: "https://mcp.example.com", headers: {Authorization: Bearer sk-secret}, allow: [a]}
+  files: {type: mcp, command: [npx, server], env: {TOKEN: sk-secret}, timeout: 20s}
 agents:
   support:
     type: openai-responses
+    tools: [github]
     model: gpt-5.5
     api_key: sk-secret
     instructions: "Say $${NAME}.\\nBe brief."
-    tools:
+    service_tools:
       - {type: web_search}
       - type: mcp
         server_label: github
@@ -34,7 +38,12 @@ agents:
     card: {skills: [{id: a, name: A, description: B, tags: ["on", "1"]}], tenant: t}
   mine: {type: python, ref: "./mine.py:reply", default: true}
 """
-NO_SECRET = "version: 1\nagents:\n  a: {type: openai-chat, model: '4.10', card: {description: 'ja: $${X}'}}\n"
+NO_SECRET = """\
+version: 1
+tools: {t: {type: http, url: 'http://h', description: d, max_result: 1KiB}}
+agents:
+  a: {type: openai-chat, model: '4.10', card: {description: 'ja: $${X}'}}
+"""
 
 
 def loaded(text: str, env: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -44,7 +53,7 @@ def loaded(text: str, env: Mapping[str, str] | None = None) -> GatewayConfig:
 def test_no_secret_is_in_it() -> None:
     text = printed(loaded(FILE))
     assert "sk-secret" not in text
-    assert text.count("***") == 6
+    assert text.count("***") == 8
 
 
 def test_what_is_printed_loads_to_the_same_configuration() -> None:

@@ -21,6 +21,8 @@ def test_every_section_and_every_type_has_its_table() -> None:
         "# Configuration",
         "## The file",
         *(f"## {name}" for name in sections),
+        "## tools",
+        *(f"### type: {name}" for name in Registry().known_tools()),
         "## agents",
         *(f"### type: {name}" for name in Registry().known_types()),
     ]

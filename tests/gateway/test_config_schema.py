@@ -33,6 +33,12 @@ class PythonSettings(Settings):
     ref: str = Field(description="module:name")
 
 
+class McpSettings(Settings):
+    """A server of tools."""
+
+    url: str = Field(description="Where it is.")
+
+
 class Types:
     def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
         models: dict[str, type[BaseModel]] = {"openai-chat": ChatSettings, "python": PythonSettings}
@@ -41,8 +47,14 @@ class Types:
     def known_types(self) -> Sequence[str]:
         return ("openai-chat", "python")
 
+    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
+        return {"mcp": McpSettings}.get(tool_type)
 
-SCHEMA = schema(Types(), Types().known_types())
+    def known_tools(self) -> Sequence[str]:
+        return ("mcp",)
+
+
+SCHEMA = schema(Types())
 
 
 def is_valid(document: object) -> bool:
@@ -134,6 +146,20 @@ def test_nothing_is_left_over_that_no_key_points_to() -> None:
     assert {"AgentCommon", "ChatSettings", "GatewaySections"}.isdisjoint(SCHEMA["$defs"])
 
 
-def test_a_type_that_nobody_knows_has_no_schema() -> None:
-    with pytest.raises(ValueError, match="unknown type 'x'"):
-        schema(Types(), ["x"])
+MCP = {"type": "mcp", "url": "http://localhost/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "valid"),
+    [
+        ({"github": MCP}, True),
+        ({"github": MCP | {"allow": ["search_*"], "timeout": "20s", "required": "${R}", "max_result": "1MiB"}}, True),
+        ({}, True),
+        ({"github": {"type": "mcp"}}, False),
+        ({"github": {"type": "openai-chat", "model": "m"}}, False),
+        ({"github": MCP | {"allow": "search"}}, False),
+        ({"Git Hub": MCP}, False),
+    ],
+)
+def test_sources_of_tools_have_a_schema_as_agents_have(tools: dict[str, Any], valid: bool) -> None:
+    assert is_valid(file(CHAT | {"tools": list(tools)}, tools=tools)) is valid

@@ -23,9 +23,11 @@ TABLE = {
     "PayloadTooLarge": (-32600, "RESOURCE_EXHAUSTED", 413, None),
     "UnsupportedMediaType": (-32600, "INVALID_ARGUMENT", 415, None),
     "Unauthenticated": (-32600, "UNAUTHENTICATED", 401, None),
+    "PermissionDenied": (-32600, "PERMISSION_DENIED", 403, None),
     "NotFound": (-32601, "NOT_FOUND", 404, None),
     "MethodNotAllowed": (-32600, "UNIMPLEMENTED", 405, None),
     "Busy": (-32603, "UNAVAILABLE", 503, None),
+    "TooManyRequests": (-32603, "RESOURCE_EXHAUSTED", 429, None),
     "InternalError": (-32603, "INTERNAL", 500, None),
 }
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adapters.tool_http import HttpTool
 from gateway.ports import AdapterFactory, LedgerFactory
 from gateway.registry import Registry
+from gateway.tool_port import ToolFactory
 
 
 def test_the_types_are_those_of_the_installed_entry_points() -> None:
@@ -32,6 +34,18 @@ def test_an_unknown_name_is_told_with_those_that_are_known() -> None:
         registry.factory("nonsense")
     with pytest.raises(ValueError, match=r"there is no 'mysql' in a2a_gateway\.ledgers; installed are .*sqlite"):
         registry.ledger("mysql://host/x")
+
+
+def test_a_source_of_tools_is_found_by_its_type() -> None:
+    registry = Registry()
+    assert {"http", "mcp", "python"} <= set(registry.known_tools())
+    factory = registry.tool_factory("http")
+    assert isinstance(factory, ToolFactory)
+    assert registry.tool_model("http") is factory.settings
+    assert registry.tool_model("nonsense") is None
+    assert isinstance(registry.tool_source("http", factory.settings(url="http://h", description="d")), HttpTool)
+    with pytest.raises(ValueError, match=r"there is no 'nonsense' in a2a_gateway\.tools; installed are .*mcp"):
+        registry.tool_factory("nonsense")
 
 
 # --- plug-ins that cannot be used -------------------------------------------------------------------------------------

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from adapters.tool_http import HttpToolSettings
 from gateway.agents import Agent, Agents
 from gateway.bindings.card import CardSettings, build_card
 from gateway.config import GatewayConfig
@@ -20,12 +22,28 @@ from gateway.reloading import Generation, Succession
 from gateway.testing.chat_server import ChatServer
 from gateway.testing.scripts import Pause, Say
 from gateway.testing.serving import serve
+from gateway.tool_port import SourceTool, ToolOutput, ToolRun, ToolSource
 from tests.a2a_client import A2A, a2a_http, streamed_text, text_of, user_message
 from tests.gateway.core import soon, until
 from tests.gateway.scripted import G, ScriptedAdapter
 from tests.running import local_gateway
 
 # --- generations ------------------------------------------------------------------------------------------------------
+
+
+class Tools:
+    """A source of tools that nobody asks."""
+
+    closed = False
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        raise AssertionError
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed = True
 
 
 class Part:
@@ -37,7 +55,8 @@ class Part:
         self.go = asyncio.Event()
         self.turns_ended = asyncio.Event()
         card = build_card("a", CardSettings("A", "A", ("text/plain",), ("text/plain",)), "http://localhost")
-        self.generation = Generation(self._answer, Agents((Agent("a", card, self.adapter),)))
+        self.tools = Tools()
+        self.generation = Generation(self._answer, Agents((Agent("a", card, self.adapter),)), (self.tools,))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.entered.set()
@@ -69,9 +88,12 @@ async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have
         old.go.set()
         await soon(request)
         assert not old.adapter.closed
+        assert not old.tools.closed
         old.turns_ended.set()
-        await until(lambda: old.adapter.closed)
+        await until(lambda: old.tools.closed)
+        assert old.adapter.closed
         assert not new.adapter.closed
+        assert not new.tools.closed
         new.go.set()
         await soon(later)
     assert new.adapter.closed
@@ -84,6 +106,7 @@ async def test_at_the_end_everything_is_closed_whoever_still_waits() -> None:
         front.succeed(parts[1].generation)
         front.succeed(parts[2].generation)
     assert [part.adapter.closed for part in parts] == [True, True, True]
+    assert [part.tools.closed for part in parts] == [True, True, True]
 
 
 async def test_an_adapter_that_cannot_be_closed_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,14 +115,19 @@ async def test_an_adapter_that_cannot_be_closed_harms_nobody(monkeypatch: pytest
 
     old, new = Part(), Part()
     monkeypatch.setattr(old.adapter, "aclose", fail)
+    monkeypatch.setattr(old.tools, "aclose", fail)
     old.turns_ended.set()
     front = succession(old, new)
     with capture_logs() as logs:
         async with front.lasting():
             front.succeed(new.generation)
-            await until(lambda: logs)
-    assert [(line["event"], line["agent"]) for line in logs] == [("adapter.not-closed", "a")]
+            await until(lambda: len(logs) > 1)
+    assert [(line["event"], line.get("agent")) for line in logs] == [
+        ("adapter.not-closed", "a"),
+        ("tools.not-closed", None),
+    ]
     assert new.adapter.closed
+    assert new.tools.closed
 
 
 # --- a gateway --------------------------------------------------------------------------------------------------------
@@ -177,6 +205,27 @@ def test_a_limit_of_streams_holds_from_now_on() -> None:
     fanout.limit(StreamLimits(streams=0))
     with pytest.raises(Busy):
         fanout.check_room()
+
+
+async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_closed(tmp_path: Path) -> None:
+    tools = {name: Tools() for name in ("before", "after")}
+
+    class Sources(Registry):
+        def tool_source(self, tool_type: str, settings: BaseModel) -> ToolSource:
+            assert isinstance(settings, HttpToolSettings)
+            return tools[settings.description]
+
+    source = "{type: http, url: 'http://localhost', description: DESCRIPTION}"
+    agent = "a: {type: python, ref: 'gateway.demo_agent:reply', tools: [t]}"
+    section = f"tools: {{t: {source}}}\n"
+    async with local_gateway(
+        agent, tmp_path, settings=section.replace("DESCRIPTION", "before"), registry=Sources()
+    ) as local:
+        following = configuration(local.url, tmp_path, f"{agent}\n{section.replace('DESCRIPTION', 'after')}")
+        local.gateway.reload(following)
+        await until(lambda: tools["before"].closed)
+        assert not tools["after"].closed
+    assert tools["after"].closed
 
 
 async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_path: Path) -> None:

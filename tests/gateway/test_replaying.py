@@ -7,6 +7,11 @@ from gateway.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
 from gateway.record import TurnOutput, Update
 from gateway.replaying import Replay, Seen
 
+
+def answer_of(shown: TurnOutput) -> str:
+    return next(iter(shown.artifacts), "")
+
+
 WORDS = st.lists(st.text("ab", min_size=1, max_size=3), max_size=5)
 
 
@@ -31,10 +36,10 @@ def test_in_the_end_the_answer_is_what_was_said_before_and_what_is_told_now(
     out = output()
     for word in earlier:
         out.apply(saying(word, append=bool(out.artifacts)))
-    before = Seen(out, "")
+    before = Seen(out, answer_of(out))
     for word in shown:
         out.apply(saying(word, append=bool(out.artifacts)))
-    replay = Replay(before, Seen(out, ""))
+    replay = Replay(before, Seen(out, answer_of(out)))
     updates: list[Update] = []
     for word in told:
         update = replay.pass_on(saying(word, append=bool(replay.answer) or bool(updates)))

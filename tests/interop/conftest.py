@@ -11,7 +11,7 @@ from tests.running import start_local
 
 __all__ = ["start_local"]
 
-_PEERS = {"aimock_peer", "ogx_peer", "agentserver_peer", "llmock_peer"}
+_PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_peer"}
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,13 @@ def aimock_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
 def ogx_peer(tmp_path_factory: pytest.TempPathFactory, aimock_peer: Aimock) -> Iterator[Peer]:
     """A full Responses server that keeps conversations; ask it for model openai/gpt-4."""
     with peers_running.ogx(tmp_path_factory.mktemp("ogx"), aimock_peer.url) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def mcp_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A server of tools that OGX can call."""
+    with peers_running.mcp_server(tmp_path_factory.mktemp("mcp")) as peer:
         yield peer
 
 

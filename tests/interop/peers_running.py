@@ -69,10 +69,7 @@ class Llmock(Peer):
 @contextmanager
 def aimock(directory: Path, latency_ms: int = 0) -> Iterator[Aimock]:
     """Runs aimock with `latency_ms` between the chunks of a stream; a "slow" answer keeps its own latency."""
-    node = shutil.which("node")
-    script = _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
-    if node is None:
-        _absent("node, which aimock runs on, is not on PATH")
+    node, script = _node(), _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
     port = _free_port()
     peer = Aimock("aimock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "aimock.log")
     fixtures = _SOURCES / "aimock" / "fixtures.json"
@@ -90,6 +87,18 @@ def ogx(directory: Path, aimock_url: str) -> Iterator[Peer]:
     # It insists on TLS otherwise; only loopback sees it.
     command = [program, "run", _SOURCES / "ogx" / "run.yaml", "--insecure", "--port", port]
     with _child(peer, command, directory, ready="/v1/health", environment={"AIMOCK_URL": aimock_url}):
+        yield peer
+
+
+@contextmanager
+def mcp_server(directory: Path) -> Iterator[Peer]:
+    """Runs an MCP server with the tool `get_weather`, which OGX can call; its `url` is the one of the protocol."""
+    program = _installed("ogx", "venv/ogx/bin/python")
+    port = _free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("mcp", origin, f"{origin}/mcp", directory / "mcp.log")
+    script = _SOURCES / "ogx" / "mcp_server.py"
+    with _child(peer, [program, script], directory, ready="/health", environment={"MCP_PORT": str(port)}):
         yield peer
 
 
@@ -124,6 +133,16 @@ def llmock(directory: Path) -> Iterator[Llmock]:
     peer = Llmock("llmock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "llmock.log")
     with _child(peer, [program, "serve", "--host", "127.0.0.1", "--port", port], directory, ready="/health"):
         yield peer
+
+
+def mcp_everything() -> tuple[str, str]:
+    """The command of MCP's own test server: `stdio` or `streamableHttp` comes behind it."""
+    script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    return _node(), str(_installed("mcp-everything", script))
+
+
+def _node() -> str:
+    return shutil.which("node") or _absent("node, which peers run on, is not on PATH")
 
 
 def _installed(name: str, path: str) -> Path:

@@ -29,6 +29,7 @@ from gateway.testing.emulator import Emulator
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.serving import serve
 from tests.interop.like_minded import script
+from tests.receiver import LOOPBACK
 from tests.running import local_gateway
 
 _BINDINGS = ("JSONRPC", "HTTP+JSON")
@@ -88,7 +89,7 @@ async def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
         if emulator is not None:
             settings = settings.replace("URL", await stack.enter_async_context(serve(emulator(script).app)))
         # Without keep-alive comments the client's own time limit ends a stream that nobody ends.
-        quiet = "limits: {stream_keepalive: 1h}"
+        quiet = f"limits: {{stream_keepalive: 1h}}\npush: {{{LOOPBACK}}}"
         gateway = await stack.enter_async_context(local_gateway(f"{agent}: {settings}", tmp_path, settings=quiet))
         base = f"{gateway.url}/a2a/{agent}"
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=30, trust_env=False))

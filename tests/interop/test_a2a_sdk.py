@@ -9,6 +9,7 @@ import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import (
     AgentCard,
+    AuthenticationInfo,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
@@ -17,18 +18,18 @@ from a2a.types import (
     ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     SendMessageConfiguration,
+    StreamResponse,
     Task,
     TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.errors import (
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+from google.protobuf.json_format import MessageToDict, Parse  # type: ignore[import-untyped]
 
 from tests.interop.like_minded import gate, knows
 from tests.interop.sdk import (
@@ -43,6 +44,7 @@ from tests.interop.sdk import (
     streamed_text,
     text_of,
 )
+from tests.receiver import receiving
 
 __all__ = ["sdk"]
 
@@ -55,7 +57,7 @@ async def test_the_card_names_both_bindings_at_the_address_it_was_found_under(sd
 
     assert sorted(interfaces) == [("HTTP+JSON", sdk.base, "1.0"), ("JSONRPC", sdk.base, "1.0")]
     assert sdk.card.capabilities.streaming
-    assert not sdk.card.capabilities.push_notifications
+    assert sdk.card.capabilities.push_notifications
 
 
 @everywhere()
@@ -336,25 +338,89 @@ async def test_replayed_events_carry_the_numbers_they_had(sdk: Sdk) -> None:
     assert numbers == list(range(2, len(knows("one two").split(" ")) + 2))
 
 
+# --- push notifications -------------------------------------------------------------------------------------------------
+
+
+@everywhere(("function", "chained"))
+async def test_a_configuration_is_made_read_listed_and_deleted(sdk: Sdk) -> None:
+    task = await sdk.send("one")
+    client = sdk.blocking
+    wanted = TaskPushNotificationConfig(
+        task_id=task.id,
+        id="c",
+        url="https://hook.invalid/a",
+        token="t",
+        authentication=AuthenticationInfo(scheme="Bearer", credentials="secret"),
+    )
+    made = await client.create_task_push_notification_config(wanted)
+    assert (made.id, made.task_id, made.url, made.authentication.scheme) == ("c", task.id, wanted.url, "Bearer")
+    assert (made.token, made.authentication.credentials) == ("", "")
+    one = GetTaskPushNotificationConfigRequest(task_id=task.id, id="c")
+    assert await client.get_task_push_notification_config(one) == made
+    all_of_it = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+    assert list((await client.list_task_push_notification_configs(all_of_it)).configs) == [made]
+
+    for _ in range(2):
+        await client.delete_task_push_notification_config(
+            DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="c")
+        )
+    with pytest.raises(TaskNotFoundError):
+        await client.get_task_push_notification_config(one)
+    assert not (await client.list_task_push_notification_configs(all_of_it)).configs
+
+
+@everywhere(("function",))
+async def test_configurations_of_unknown_tasks_and_forbidden_addresses_are_refused(sdk: Sdk) -> None:
+    client = sdk.blocking
+    with pytest.raises(TaskNotFoundError):
+        await client.create_task_push_notification_config(
+            TaskPushNotificationConfig(task_id="unknown", url="https://hook.invalid/")
+        )
+    task = await sdk.send("one")
+    for url in ("https://192.168.0.1/", "gopher://hook.invalid/", "https://u:p@hook.invalid/"):
+        with pytest.raises(InvalidParamsError):
+            await client.create_task_push_notification_config(TaskPushNotificationConfig(task_id=task.id, url=url))
+
+
+@everywhere()
+async def test_what_a_message_asks_for_is_posted_as_the_sdk_reads_it(sdk: Sdk) -> None:
+    async with receiving() as receiver:
+        config = TaskPushNotificationConfig(
+            url=f"{receiver.url}/hook",
+            token="tok",
+            authentication=AuthenticationInfo(scheme="Bearer", credentials="secret"),
+        )
+        task = await sdk.send("one", configuration=SendMessageConfiguration(task_push_notification_config=config))
+        letters = await receiver.ended()
+    responses = [Parse(letter.body, StreamResponse()) for letter in letters]
+    assert kinds(responses)[-1] == "TASK_STATE_COMPLETED"
+    assert streamed_text(responses) == text_of(task)
+    assert responses[-1].status_update.status == task.status
+    assert {
+        (each.headers["authorization"], each.headers["x-a2a-notification-token"], each.headers["content-type"])
+        for each in letters
+    } == {("Bearer secret", "tok", "application/a2a+json")}
+
+
+@everywhere(("function",))
+async def test_a_held_task_gets_a_configuration_and_its_end_is_posted(sdk: Sdk) -> None:
+    text = held_text()
+    async with receiving() as receiver:
+        async with sdk.held(text) as (task, rest):
+            await sdk.blocking.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id=task.id, url=receiver.url)
+            )
+            gate(text).set()
+            live = [response async for response in rest]
+        letters = await receiver.ended()
+    assert [Parse(letter.body, StreamResponse()) for letter in letters] == live
+
+
 # --- what the card does not declare -----------------------------------------------------------------------------------
 
 
 @everywhere(("function",))
-async def test_push_notifications_and_the_extended_card_are_refused_as_undeclared(sdk: Sdk) -> None:
-    task = await sdk.send("one")
-    config = TaskPushNotificationConfig(task_id=task.id, id="c", url="https://example.com/hook")
-    client = sdk.blocking
-
-    with pytest.raises(PushNotificationNotSupportedError):
-        await client.create_task_push_notification_config(config)
-    with pytest.raises(PushNotificationNotSupportedError):
-        await client.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(task_id=task.id, id="c"))
-    with pytest.raises(PushNotificationNotSupportedError):
-        await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=task.id))
-    with pytest.raises(PushNotificationNotSupportedError):
-        await client.delete_task_push_notification_config(
-            DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="c")
-        )
+async def test_the_extended_card_is_refused_as_undeclared(sdk: Sdk) -> None:
     # The SDK asks only an agent that declares the card.
     declaring = AgentCard()
     declaring.CopyFrom(sdk.card)

@@ -21,8 +21,8 @@ from tests.interop.responses_bodies import output, response_id, response_ids, st
 from tests.running import AT_ONCE, StartLocal
 
 
-def _agent(url: str) -> str:
-    return f"hosted: {{type: openai-responses, model: m, base_url: '{url}'}}"
+def _agent(url: str, more: str = "unknown_tool: error_result") -> str:
+    return f"hosted: {{type: openai-responses, model: m, base_url: '{url}', {more}}}"
 
 
 def _echo(text: str, history: int) -> str:
@@ -91,7 +91,7 @@ async def test_a_crash_of_the_agent_fails_the_task_and_the_chain_goes_on(
 async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_message(
     agentserver_proxy: RecordingProxy, start_local: StartLocal
 ) -> None:
-    gateway = await start_local(_agent(agentserver_proxy.url))
+    gateway = await start_local(_agent(agentserver_proxy.url, "unknown_tool: fail"))
     async with a2a_http(gateway.url) as http:
         hosted = A2A(http, "hosted")
         asked = await hosted.send("weather")
@@ -103,7 +103,7 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
     ids = response_ids(agentserver_proxy)
     assert steps(agentserver_proxy) == [
         (None, [user("weather")]),
-        (ids[0], [output("call_1", "This tool is not available."), user("two")]),
+        (ids[0], [output("call_1", "Error: This tool is not available."), user("two")]),
         (ids[1], [user("three")]),
     ]
 

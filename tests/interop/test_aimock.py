@@ -10,8 +10,8 @@ from tests.running import StartLocal
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."
 
 
-def _agent(aimock: Aimock) -> str:
-    return f"chat: {{type: openai-chat, model: gpt-4, base_url: '{aimock.url}', instructions: Be brief.}}"
+def _agent(aimock: Aimock, more: str = "unknown_tool: error_result") -> str:
+    return f"chat: {{type: openai-chat, model: gpt-4, base_url: '{aimock.url}', instructions: Be brief., {more}}}"
 
 
 def _messages(aimock: Aimock, count: int) -> list[list[dict[str, Any]]]:
@@ -102,7 +102,7 @@ async def test_text_arrives_while_the_model_is_still_writing(aimock_peer: Aimock
 async def test_a_tool_that_is_not_attached_fails_the_task_and_its_calls_are_answered(
     aimock_peer: Aimock, start_local: StartLocal
 ) -> None:
-    gateway = await start_local(_agent(aimock_peer))
+    gateway = await start_local(_agent(aimock_peer, "unknown_tool: fail"))
     async with a2a_http(gateway.url) as http:
         chat = A2A(http, "chat")
         asked = await chat.send("weather")
@@ -114,7 +114,9 @@ async def test_a_tool_that_is_not_attached_fails_the_task_and_its_calls_are_answ
         {"id": f"call_w{number}", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
         for number, arguments in ((1, '{"city":"Oslo"}'), (2, '{"city":"Rome"}'))
     ]
-    answers = [{"role": "tool", "tool_call_id": call["id"], "content": "This tool is not available."} for call in calls]
+    answers = [
+        {"role": "tool", "tool_call_id": call["id"], "content": "Error: This tool is not available."} for call in calls
+    ]
     assert _messages(aimock_peer, 1) == [
         [_BRIEF, _user("weather"), {"role": "assistant", "content": None, "tool_calls": calls}, *answers, _user("two")]
     ]

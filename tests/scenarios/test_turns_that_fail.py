@@ -24,7 +24,7 @@ from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
-PER_TURN = {"persistence": "per_turn", "unknown_tool": "fail"}
+PER_TURN: dict[str, Any] = {"persistence": "per_turn", "unknown_tool": "fail"}
 JOBS = "SELECT adapter, handle FROM delete_job ORDER BY handle"
 HANDLED: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", "3")]
 NOT_AVAILABLE = "This tool is not available."

@@ -121,10 +121,14 @@ async def test_a_locked_database_can_be_read_and_is_written_again_later(tmp_path
     async with recorded(tmp_path / "ledger.db", busy_timeout_ms=20) as database:
         with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            with pytest.raises(LedgerUnavailable, match="locked"):
+            with pytest.raises(LedgerUnavailable, match="locked") as refused:
                 await database.ledger.commit(ACCEPT)
-            await database.ledger.ready()
+            assert refused.value.trouble == "locked"
+            assert await database.ledger.task(ADA, "echo", "task-1") is None
+            with pytest.raises(LedgerUnavailable, match="locked"):
+                await database.ledger.ready()
             connection.execute("ROLLBACK")
+        await database.ledger.ready()
         await database.ledger.commit(ACCEPT)
 
 

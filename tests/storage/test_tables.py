@@ -9,6 +9,7 @@ import pytest
 
 from storage.tables import Row
 from tests.storage.conversation import ACCEPT, COMPLETE, PREPARE, recorded
+from tests.storage.test_pushing import PUT
 
 FORBIDDEN = {
     "a storage owner that there is not": "UPDATE thread SET storage_owner = 'both'",
@@ -30,6 +31,8 @@ FORBIDDEN = {
     "a number that is a text": "UPDATE task SET status_at = 'now'",
     "a task without its context": "UPDATE task SET context = 'nowhere'",
     "an item without its thread": "UPDATE history_item SET thread = 'nowhere'",
+    "a push state that there is not": "UPDATE push_config SET state = 'asleep'",
+    "a delivery that is due and given up": "UPDATE push_config SET state = 'stopped', due_at = 0",
     "a thread deleted under its turns": "DELETE FROM thread",
 }
 
@@ -37,7 +40,7 @@ FORBIDDEN = {
 @pytest.fixture
 async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     async with recorded(tmp_path / "ledger.db") as database:
-        await database.ledger.commit(ACCEPT, PREPARE, COMPLETE)
+        await database.ledger.commit(ACCEPT, PREPARE, COMPLETE, PUT)
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
         yield connection

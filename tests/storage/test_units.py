@@ -330,7 +330,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
                 "tool_call": "tool-1",
                 "sent_in": "call-1",
                 "weight": 16,
-                "payload": '{"kind":"output","call_id":"fc-1","output":"","error":false}',
+                "payload": '{"kind":"output","call_id":"fc-1","output":""}',
             },
             ("thread-1", 4): shared
             | {

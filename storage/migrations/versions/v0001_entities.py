@@ -13,6 +13,22 @@ _INTEGER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     op.create_table(
+        "api_key",
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("prefix", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("admin", _INTEGER, nullable=False),
+        sa.Column("created_at", _INTEGER, nullable=False),
+        sa.Column("expires_at", _INTEGER, nullable=True),
+        sa.Column("revoked_at", _INTEGER, nullable=True),
+        sa.CheckConstraint("admin IN (0, 1)", name=op.f("ck_api_key_admin")),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_api_key")),
+        sqlite_strict=True,
+    )
+    op.create_index("uq_api_key_name", "api_key", ["name"], unique=True, sqlite_where=sa.text("revoked_at IS NULL"))
+    op.create_table(
         "context",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),
@@ -90,6 +106,35 @@ def upgrade() -> None:
         sqlite_where=sa.text("visible = 1"),
     )
     op.create_table(
+        "push_config",
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("scheme", sa.Text(), nullable=True),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("next_event", _INTEGER, nullable=False),
+        sa.Column("due_at", _INTEGER, nullable=True),
+        sa.Column("attempts", _INTEGER, nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("created_at", _INTEGER, nullable=False),
+        sa.CheckConstraint("due_at IS NULL OR state = 'active'", name=op.f("ck_push_config_due")),
+        sa.CheckConstraint("state IN ('active', 'stopped', 'gone', 'done')", name=op.f("ck_push_config_state")),
+        sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_push_config_task"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("task", "id", name=op.f("pk_push_config")),
+        sqlite_strict=True,
+    )
+    op.create_index(
+        "ix_push_config_due",
+        "push_config",
+        ["due_at", "host"],
+        unique=False,
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+    )
+    op.create_index("ix_push_config_state", "push_config", ["state"], unique=False)
+    op.create_table(
         "thread",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("context", sa.Text(), nullable=False),
@@ -139,6 +184,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("task", "last", name=op.f("pk_event")),
         sqlite_strict=True,
     )
+    op.execute(
+        "CREATE TRIGGER push_due AFTER INSERT ON event "
+        "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
+        "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
+    )
     op.create_table(
         "turn",
         sa.Column("id", sa.Text(), nullable=False),
@@ -176,6 +226,7 @@ def upgrade() -> None:
         "ix_turn_open", "turn", ["thread", "number"], unique=False, sqlite_where=sa.text("ended_at IS NULL")
     )
     op.create_index("ix_turn_task", "turn", ["task"], unique=False)
+    op.create_index("ix_turn_waiting", "turn", ["task"], unique=False, sqlite_where=sa.text("status = 'waiting'"))
     op.create_table(
         "input",
         sa.Column("turn", sa.Text(), nullable=False),

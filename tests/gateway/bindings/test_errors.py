@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gateway import errors
-from gateway.bindings.errors import reason, rest_body, rpc_error, rpc_status
+from gateway.bindings.errors import error_headers, reason, rest_body, rpc_error, rpc_status
 
 REASONS = {
     errors.TaskNotFound: "TASK_NOT_FOUND",
@@ -28,6 +28,8 @@ TRANSPORT = {
     errors.NotFound: 404,
     errors.MethodNotAllowed: 405,
     errors.Busy: 503,
+    errors.PermissionDenied: 403,
+    errors.TooManyRequests: 429,
 }
 
 
@@ -69,3 +71,12 @@ def test_texts_and_lists_are_cut() -> None:
     assert msgspec.json.decode(rest_body(error)) == {
         "error": {"code": 400, "status": "INVALID_ARGUMENT", "message": message, "details": details}
     }
+
+
+def test_headers_say_when_to_come_back_and_with_what() -> None:
+    assert error_headers(errors.TooManyRequests("text", retry_after=7)) == ((b"retry-after", b"7"),)
+    assert error_headers(errors.PermissionDenied("text")) == ()
+    assert error_headers(errors.Unauthenticated("text")) == ((b"www-authenticate", b'Bearer realm="a2a-gateway"'),)
+    assert error_headers(errors.Unauthenticated("text", presented=True)) == (
+        (b"www-authenticate", b'Bearer realm="a2a-gateway", error="invalid_token"'),
+    )

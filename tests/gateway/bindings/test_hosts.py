@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.reply import Reply
@@ -112,3 +112,27 @@ async def test_what_is_not_http_passes(guard: HostGuard) -> None:
     await HostGuard(app, LOCAL)({"type": "lifespan"}, nothing, nothing)  # type: ignore[arg-type]
 
     assert seen == ["lifespan"]
+
+
+async def test_also_a_public_address_expects_exactly_one_host() -> None:
+    guard = HostGuard(Reply(b"{}"), allowed_hosts("0.0.0.0", "http://gateway.example"))
+
+    assert await ask(guard) == 400
+    assert await ask(guard, ("host", "a.example"), ("host", "a.example")) == 400
+    assert await ask(guard, ("host", "a.example")) == 200
+
+
+async def test_a_health_check_of_http_1_0_needs_no_host() -> None:
+    guard = HostGuard(Reply(b"{}"), None)
+    scope = {**asgi.scope_of("GET", "/livez", ()), "http_version": "1.0"}
+    sent: list[int] = []
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("status", 0))
+
+    await guard(scope, receive, send)
+
+    assert sent[0] == 200

@@ -23,7 +23,8 @@ CommandLine = Callable[..., Awaitable[Ended]]
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
     """Runs `a2a-gateway ARGUMENTS...` here."""
-    monkeypatch.delenv("A2A_GATEWAY_URL", raising=False)
+    for variable in ("A2A_GATEWAY_URL", "A2A_GATEWAY_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr("sys.argv", ["a2a-gateway"])
 
     def perform(*arguments: str) -> Ended:

@@ -10,6 +10,7 @@ from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
     "serve", "demo", "init", "check", "schema", "card", "send", "stream", "chat", "health", "version", "tasks", "contexts",
+    "push", "keys",
 )  # fmt: skip
 
 

@@ -14,8 +14,16 @@ from gateway.client_wire import ClientError, NotA2A, Refused, StreamLost, Unreac
         (NotA2A("no card"), 69, "no card"),
         (StreamLost("lost"), 75, "lost"),
         (ClientError("odd"), 1, "odd"),
-        (Refused("who?", status=401), 77, "not authorised: who?\nGive credentials: --header 'Authorization: ...'"),
-        (Refused("no", status=403), 77, "not authorised: no\nGive credentials: --header 'Authorization: ...'"),
+        (
+            Refused("who?", status=401),
+            77,
+            "not authorised: who?\nGive an API key (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'",
+        ),
+        (
+            Refused("no", status=403),
+            77,
+            "not authorised: no\nGive an API key (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'",
+        ),
         (Refused("busy", status=503, retry_after=2), 75, "busy\nTry again in 2 s."),
         (Refused("slow down", status=429), 75, "slow down\nTry again later."),
         (Refused("down", status=502), 69, "down"),

@@ -1,5 +1,6 @@
 """`check --live`: every backend is asked, and what it can do is told in plain words."""
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway.testing.responses_dialects import RESPONSES_DIALECTS
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Status
 from gateway.testing.serving import serve
+from tests.adapters.mcp_running import ROOT
 from tests.adapters.raw_server import free_port
 from tests.gateway.cli.conftest import CommandLine, Ended
 
@@ -145,3 +147,47 @@ async def test_every_agent_is_asked_and_the_gravest_finding_decides(tmp_path: Pa
         f"{file}: agents.good: it streams",
         f"{file}: agents.mine: gateway.demo_agent:reply is loaded",
     ]
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+AGENT = "agents:\n  mine: {type: python, ref: 'gateway.demo_agent:reply'}\n"
+
+
+async def test_every_source_of_tools_is_asked_what_it_has(tmp_path: Path, command_line: CommandLine) -> None:
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    program = f"[{sys.executable!r}, -m, tests.adapters.mcp_server]"
+    tools = (
+        f"  small: {{type: mcp, command: {program}, cwd: {str(ROOT)!r}, allow: [echo, add]}}\n"
+        "  clock: {type: python, ref: './mine.py:now'}\n"
+        "  order: {type: http, url: 'http://localhost/{id}', description: One order.}\n"
+    )
+    file.write_text(f"version: 1\ntools:\n{tools}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[2:] == [
+        f"{file}: tools.small: 2 tools (of 10): echo, add",
+        f"{file}: tools.clock: 1 tool: now",
+        f"{file}: tools.order: 1 tool: order",
+    ]
+
+
+async def test_a_source_of_tools_that_cannot_be_used_is_told(tmp_path: Path, command_line: CommandLine) -> None:
+    file = tmp_path / "gateway.yaml"
+    gone = f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
+    narrow = "  narrow: {type: http, url: 'http://localhost/', description: d, allow: [other]}\n"
+    file.write_text(f"version: 1\ntools:\n{gone}{narrow}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert ended.code == 69
+    told = [line.removeprefix(f"{file}: ") for line in ended.err.splitlines() if line.startswith(str(file))]
+    assert told[0].startswith("tools.gone: cannot be used (ConnectError")
+    assert told[1:] == ["tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
+
+
+async def test_tools_that_cannot_be_made_are_found_without_asking(tmp_path: Path, command_line: CommandLine) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"version: 1\ntools:\n  clock: {{type: python, ref: './none.py:now'}}\n{AGENT}")
+    ended = await command_line("check", "-c", str(file))
+    assert ended.code == 78
+    assert ended.err.startswith(f"{file}: tools.clock: './none.py:now': there is no file")

@@ -68,7 +68,8 @@ WRONG: list[tuple[list[str], int, str]] = [
         78,
         (
             "server.host: '0.0.0.0' can be reached from other machines and auth.mode is none, so anyone could use the "
-            "agents; listen on 127.0.0.1, or start with --insecure if that is what you want"
+            "agents; ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), listen on 127.0.0.1, or start with "
+            "--insecure if that is what you want"
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""The commands below `tasks` and `contexts`: each explains itself, with examples."""
+"""The commands below `tasks`, `contexts` and `push`: each explains itself, with examples."""
 
 import re
 
@@ -22,6 +22,8 @@ def test_these_are_the_commands_below() -> None:
         "contexts import",
         "contexts adopt",
         "contexts delete",
+        "push list",
+        "push replay",
     ]
 
 

@@ -2,16 +2,18 @@
 
 import asyncio
 import dataclasses
+import json
 import socket
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.items import AssistantItem, HandleKind, Ownership, UserItem
+from gateway.items import AssistantItem, HandleKind, OutputItem, Ownership, UserItem
+from gateway.model import Json
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
@@ -25,6 +27,7 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.tool_port import ToolDeclaration
 
 Events = AsyncGenerator[AdapterEvent, None]
 SECRET = "sk-canary-0123456789"  # a made-up key
@@ -32,7 +35,8 @@ SECRET = "sk-canary-0123456789"  # a made-up key
 
 @dataclass(slots=True)
 class Backend:
-    """`pieces` None: it echoes. `ending` says how it goes on behind the pieces. `status` is an HTTP one."""
+    """`pieces` None: it echoes. `ending` says how it goes on behind the pieces. `status` is an HTTP one. With `rounds`
+    of calls it says nothing before they are answered; `names` are those of the calls so far."""
 
     pieces: tuple[str, ...] | None = ()
     ending: str = "complete"
@@ -41,6 +45,11 @@ class Backend:
     tool: tuple[str, str, str] | None = None
     received: list[list[tuple[str, str]]] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
+    rounds: tuple[Sequence[tuple[str, dict[str, Json]]], ...] = ()
+    round: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    offered: list[list[ToolDeclaration]] = field(default_factory=list)
+    outputs: list[list[tuple[str, str]]] = field(default_factory=list)
 
 
 class Right:
@@ -62,11 +71,14 @@ class Right:
         if self.backend.status != 200:
             raise AdapterError(self.error_class(self.backend.status), f"HTTP {self.backend.status}")
         self.send(list(self.said(request)))
+        self.backend.round = 0 if isinstance(request.items[-1], UserItem) else self.backend.round + 1
+        self.backend.offered.append(self.offers(request))
+        self.backend.outputs.append(self.answers(request))
         static = self.owner.handle is HandleKind.STATIC
         handle = None if self.owner.handle is HandleKind.NONE else f"handle-{1 if static else self.calls}"
         yield CallStarted(handle)
         await asyncio.sleep(0)
-        for event in self.tool_events():
+        for event in (*self.tool_events(), *self.open_calls()):
             yield event
         try:
             for piece in self.pieces(request):
@@ -101,6 +113,8 @@ class Right:
         return map(getincrementaldecoder("utf-8")().decode, chunks)
 
     def pieces(self, request: ServiceRequest) -> tuple[str, ...]:
+        if self.backend.rounds:
+            return ("Done",) if self.backend.round >= len(self.backend.rounds) else ()
         return (request.message.parts[0].text or "",) if self.backend.pieces is None else self.backend.pieces
 
     def tool_events(self) -> tuple[AdapterEvent, ...]:
@@ -113,6 +127,27 @@ class Right:
             ToolCallReady("call-1", name, arguments, handled=True),
             ToolResultReady("call-1", output),
         )
+
+    def offers(self, request: ServiceRequest) -> list[ToolDeclaration]:
+        return list(request.tools)
+
+    def answers(self, request: ServiceRequest) -> list[tuple[str, str]]:
+        outputs = [item for item in request.items if isinstance(item, OutputItem)]
+        return [(self.backend.names[item.call_id], self.output_text(item)) for item in outputs]
+
+    def output_text(self, item: OutputItem) -> str:
+        return item.output if isinstance(item.output, str) else json.dumps(item.output)
+
+    def open_calls(self) -> Iterable[AdapterEvent]:
+        due = self.backend.rounds[self.backend.round :][:1]
+        for index, (name, arguments) in enumerate(due[0] if due else ()):
+            call_id = self.call_id(index)
+            self.backend.names[call_id] = name
+            yield ToolCallAnnounced(call_id, name)
+            yield ToolCallReady(call_id, name, json.dumps(arguments))
+
+    def call_id(self, index: int) -> str:
+        return f"call-{self.calls}-{index}"
 
     async def end(self) -> None:
         match self.backend.ending:

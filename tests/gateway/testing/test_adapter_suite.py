@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.ports import Adapter
 from gateway.testing import adapter_calls
 from gateway.testing.adapter_suite import AdapterSuite
+from gateway.tool_port import ToolDeclaration
 from tests.gateway.testing import broken_adapters as broken
+from tests.gateway.testing import broken_tool_adapters
 from tests.gateway.testing.broken_adapters import SECRET, Backend, Right
 
 GATEWAY = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -70,6 +73,15 @@ class Drives(AdapterSuite):
     async def backend_received(self) -> list[list[tuple[str, str]]]:
         return self.backend.received
 
+    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self.backend.rounds = rounds
+
+    async def backend_offered(self) -> list[list[ToolDeclaration]]:
+        return self.backend.offered
+
+    async def backend_outputs(self) -> list[list[tuple[str, str]]]:
+        return self.backend.outputs
+
 
 class TestRightWithTheHistoryAtTheGateway(Drives):
     pass
@@ -85,7 +97,7 @@ class TestRightWithAStaticHandle(Drives):
 
 # --- wrong adapters ---------------------------------------------------------------------------------------------------
 
-TESTS = frozenset(name for name in vars(AdapterSuite) if name.startswith("test_"))
+TESTS = frozenset(name for name in dir(AdapterSuite) if name.startswith("test_"))
 
 OWNERSHIP = "test_ownership_is_declared_without_network_and_stays_the_same"
 PLAIN = "test_a_plain_message_ends_with_exactly_one_completed_call_as_the_last_event"
@@ -142,6 +154,7 @@ WRONG: list[tuple[type[Right], Ownership, set[str]]] = [
     (broken.LeavesToolsToTheGateway, GATEWAY, {TOOL_ORDER}),
     (broken.RenamesToolCalls, GATEWAY, {TOOL_ID}),
     (broken.LosesArguments, GATEWAY, {TOOL_ID}),
+    *((kind, owner, fails) for kind, fails in broken_tool_adapters.WRONG for owner in (GATEWAY, ROTATING)),
 ]
 
 

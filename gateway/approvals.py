@@ -1,0 +1,60 @@
+"""Which tool calls a person has to allow, and what exactly is allowed. Law: pure; a yes is for one tool and one set of
+arguments, and what is not understood is no yes."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from gateway.model import Json
+
+_canonical = msgspec.json.Encoder(order="sorted")
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """`tool` is a pattern for `source.tool`. `arguments`: (path, pattern) of values that all have to fit as well.
+
+    A path leads into objects with dots. A value that is no text is compared as JSON.
+    """
+
+    tool: str
+    ask: bool = True
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def fits(self, identity: str, arguments: Json) -> bool:
+        return fnmatchcase(identity, self.tool) and all(
+            _matches(arguments, path, pattern) for path, pattern in self.arguments
+        )
+
+
+def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
+    """Whether somebody has to say yes first: as the first rule that fits says, no where none does."""
+    return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
+
+
+def _matches(arguments: Json, path: str, pattern: str) -> bool:
+    value = _at(arguments, path)
+    if value is _MISSING:
+        return False
+    return fnmatchcase(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
+
+
+def _at(value: Json, path: str) -> Json:
+    for key in path.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
+    return value
+
+
+def digest(identity: str, arguments: str) -> str:
+    """Of what a yes is for. `arguments` is the model's raw text: spaces and the order of keys make no difference."""
+    try:
+        known = msgspec.json.decode(arguments) if arguments.strip() else {}
+    except msgspec.DecodeError:
+        known = arguments
+    return hashlib.sha256(_canonical.encode([identity, known])).hexdigest()

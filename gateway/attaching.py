@@ -1,0 +1,18 @@
+"""From the entries of `tools` in a configuration to sources that agents share. Law: nothing is contacted."""
+
+from gateway.config import GatewayConfig, ToolConfig
+from gateway.offering import Attached
+from gateway.registry import Registry
+
+
+def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, Attached]:
+    """One for each entry of `tools`, shared by the agents. Raises: ValueError for one that cannot work, naming it."""
+    return {name: _attached(name, tool, registry) for name, tool in config.tools.items()}
+
+
+def _attached(name: str, tool: ToolConfig, registry: Registry) -> Attached:
+    try:
+        source = registry.tool_source(tool.type, tool.settings)
+    except ValueError as error:
+        raise ValueError(f"tools.{name}: {error}") from error
+    return Attached(name, tool.type, source, tool.allow, tool.timeout, tool.required, tool.max_result)

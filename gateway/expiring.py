@@ -1,0 +1,70 @@
+"""Turns that wait in vain: for an answer that nobody gave in time, or for nothing any more. Law: each goes on with what is
+known; whoever is faster wins, and the others change nothing."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from gateway import suspended
+from gateway.agents import Agents
+from gateway.answering import Answering
+from gateway.clock import Clock
+from gateway.commits import Caller, Conflict, CorruptRecord, LedgerUnavailable, TaskOwner
+from gateway.ports import Ledger
+from gateway.runner import Runner
+
+log = structlog.get_logger("gateway.expiring")
+
+_EVERY = 5.0
+_GRACE = 10_000
+"""Milliseconds in which a turn that has all its answers is taken up by the process that was told the last one."""
+
+_AT_ONCE = 500
+
+
+class Patience:
+    """One instance serves every agent of the gateway."""
+
+    def __init__(
+        self, ledger: Ledger, runner: Runner, answering: Answering, clock: Clock, agents: Callable[[], Agents]
+    ) -> None:
+        self._ledger = ledger
+        self._runner = runner
+        self._answering = answering
+        self._clock = clock
+        self._agents = agents
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                await self.sweep()
+            except LedgerUnavailable as error:
+                log.warning("patience.skipped", error=str(error))
+            except Exception:  # whatever it is, the gateway goes on without
+                log.exception("patience.skipped")
+
+    async def sweep(self) -> None:
+        """Takes up what is due now. Raises: LedgerUnavailable."""
+        now = self._clock.now()
+        for owner, task in await self._ledger.due_turns(now, now - _GRACE, _AT_ONCE):
+            if self._runner.work(task) is None:
+                try:
+                    await self._take_up(owner, task, now)
+                except Conflict:
+                    continue
+                except CorruptRecord as error:
+                    log.error("task.unreadable", task=task, error=str(error))
+
+    async def _take_up(self, owner: TaskOwner, task: str, now: int) -> None:
+        caller, agent = Caller(owner.principal, owner.tenant), self._agents().by_name.get(owner.agent)
+        record = await self._ledger.task(caller, owner.agent, task)
+        if agent is None or record is None:
+            return
+        waiting = await suspended.load(self._ledger, self._clock, caller, record)
+        if waiting is not None:
+            waiting.expire(now)
+            log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)
+            await self._answering.change(agent, caller, waiting, None)

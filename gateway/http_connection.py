@@ -1,0 +1,135 @@
+"""One HTTP connection: uvicorn's, with an end to its patience. Law: a request has so long to arrive and its head may be so
+large, whatever the application does; what is refused here never reaches it.
+
+Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size.
+"""
+
+import asyncio
+from asyncio import TimerHandle
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+HEAD_SECONDS = 10.0
+BODY_SECONDS = 35.0
+"""A little more than what the application gives a body, whose answer says more."""
+
+_HEAD_BYTES = 64 * 1024
+"""Of a head that is not complete. Whether a complete one is too large is the application's to say."""
+
+
+class _Part(Enum):
+    """What is read of a connection."""
+
+    NOTHING = auto()  # it is idle, or an answer is on its way
+    HEAD = auto()
+    BODY = auto()
+
+
+class Connection(HttpToolsProtocol):
+    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing.
+
+    A request that comes in one piece, as nearly all do, sets no timer.
+    """
+
+    head_seconds = HEAD_SECONDS
+    body_seconds = BODY_SECONDS
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._part = _Part.NOTHING
+        self._timed: _Part | None = _Part.NOTHING
+        self._timer: TimerHandle | None = None
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait(self.head_seconds, self._is_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._part is not self._timed:
+            self._timed = self._part
+            self._time()
+        elif self._part is _Part.NOTHING and self._timer is None and not self._answers:
+            # Empty lines between two requests: they have ended the wait for the next one.
+            self._wait(self.head_seconds, self._is_silent)
+        if self._part is _Part.HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self._refuse(431, "INVALID_ARGUMENT", "the head of the request is too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._part, self._timed, self._head_bytes = _Part.HEAD, None, 0
+
+    def on_headers_complete(self) -> None:
+        self._part = _Part.BODY
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._part = _Part.NOTHING
+        super().on_message_complete()
+
+    @property
+    def _answers(self) -> bool:
+        # There is no cycle before the first request, whatever its type says.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _time(self) -> None:
+        match self._part:
+            case _Part.HEAD:
+                self._wait(self.head_seconds, self._head_is_late)
+            case _Part.BODY:
+                self._wait(self.body_seconds, self._body_is_late)
+            case _Part.NOTHING:
+                self._stop()
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._stop()
+        self._timer = self.loop.call_later(seconds, then)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_silent(self) -> None:
+        """Who connects and says nothing gets no answer either."""
+        self.transport.close()
+
+    def _head_is_late(self) -> None:
+        self._refuse(408, "DEADLINE_EXCEEDED", f"the head of the request did not arrive within {self.head_seconds:g} s")
+
+    def _body_is_late(self) -> None:
+        if self.pipeline:
+            # Nothing of it is read before the request in front of it is answered.
+            self._wait(self.body_seconds, self._body_is_late)
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, name: str, message: str) -> None:
+        """Where an earlier request of the connection is still being answered, the connection just ends."""
+        self._stop()
+        if not (self._answers or self.transport.is_closing()):
+            body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
+            self.transport.write(
+                b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                % (STATUS_LINE[status], len(body), body)
+            )
+        self.transport.close()

@@ -1,0 +1,128 @@
+"""The toolset of an agent: what its sources have now, as its model may call it. Law: what was worked out for a list of tools
+holds as long as the source gives the same list."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+import structlog
+
+from gateway.tool_names import offered_names
+from gateway.tool_port import SourceTool, ToolDeclaration, ToolError, ToolSource
+from gateway.tool_schemas import Complaint, SchemaRefused, checker
+from gateway.toolset import OfferedTool
+
+log = structlog.get_logger("gateway.offering")
+
+_Listing = tuple[SourceTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds."""
+
+    name: str
+    kind: str
+    source: ToolSource
+    allow: tuple[str, ...] | None = None
+    timeout: float = 60.0
+    required: bool = True
+    max_result: int = 65536
+
+    def allows(self, tool: str) -> bool:
+        return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+
+    async def tools(self) -> _Listing:
+        """Raises: ToolError, also when it takes too long."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self.source.tools()
+        except TimeoutError as error:
+            raise ToolError(f"it did not say within {self.timeout:g} s which tools it has") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Usable:
+    attached: Attached
+    tool: SourceTool
+    complaint: Complaint
+
+
+class AttachedTools:
+    """A Toolset of these sources, in this order."""
+
+    def __init__(self, sources: Sequence[Attached]) -> None:
+        self._sources = tuple(sources)
+        self._listed: tuple[_Listing | None, ...] | None = None
+        self._offered: Mapping[str, OfferedTool] = MappingProxyType({})
+
+    async def offered(self) -> Mapping[str, OfferedTool]:
+        listed = await self._listings()
+        if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
+            self._offered = _offer(self._sources, listed)
+            self._listed = listed
+        return self._offered
+
+    async def _listings(self) -> tuple[_Listing | None, ...]:
+        """None for a source that cannot be reached and need not be. Raises: ToolError for one that must."""
+        if len(self._sources) == 1:
+            answers: list[_Listing | ToolError] = [await _asked(self._sources[0])]
+        else:
+            answers = await asyncio.gather(*map(_asked, self._sources))
+        for attached, answer in zip(self._sources, answers, strict=True):
+            if isinstance(answer, ToolError):
+                if attached.required:
+                    raise ToolError(f"tools.{attached.name}: {answer.detail}") from answer
+                log.warning("tools.unreachable", source=attached.name, reason=answer.detail)
+        return tuple(None if isinstance(answer, ToolError) else answer for answer in answers)
+
+
+async def _asked(attached: Attached) -> _Listing | ToolError:
+    try:
+        return await attached.tools()
+    except ToolError as error:
+        return error
+
+
+def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
+    usable = [
+        each
+        for attached, tools in zip(sources, listed, strict=True)
+        if tools is not None
+        for each in _usable(attached, tools)
+    ]
+    names = offered_names([(each.attached.name, each.tool.name) for each in usable])
+    return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, usable, strict=True)})
+
+
+def _usable(attached: Attached, tools: _Listing) -> Iterator[_Usable]:
+    """Those that the operator allows, whose arguments can be checked."""
+    names = {tool.name for tool in tools}
+    for pattern in attached.allow or ():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            log.warning("tools.allow-fits-nothing", source=attached.name, allow=pattern, tools=sorted(names))
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name not in seen and attached.allows(tool.name):
+            seen.add(tool.name)
+            try:
+                yield _Usable(attached, tool, checker(tool.parameters))
+            except SchemaRefused as error:
+                log.error("tool.left-out", source=attached.name, tool=tool.name, reason=str(error))
+
+
+def _offered_as(name: str, usable: _Usable) -> OfferedTool:
+    attached, tool = usable.attached, usable.tool
+    return OfferedTool(
+        declaration=ToolDeclaration(name, tool.description, tool.parameters),
+        identity=f"{attached.name}.{tool.name}",
+        server=f"{attached.kind}:{attached.name}",
+        own_name=tool.name,
+        source=attached.source,
+        timeout=attached.timeout,
+        complaint=usable.complaint,
+        idempotent=tool.idempotent,
+        max_result=attached.max_result,
+    )

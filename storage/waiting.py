@@ -1,0 +1,172 @@
+"""The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
+indexes of the few rows that do."""
+
+from sqlalchemy import Column, and_, bindparam, case, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy.sql.expression import ColumnElement
+
+from storage.sql import compiled, given, input_, service_call, task, thread, tool_call, turn, word
+from storage.statement import Statement
+
+
+def _is(column: Column[object], parameter: str) -> ColumnElement[bool]:
+    return column == bindparam(parameter)
+
+
+_ONE: ColumnElement[int] = literal_column("1")
+
+_IN_GENERATION = exists(
+    select(_ONE).select_from(thread).where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
+)
+
+_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(_is(service_call.c.turn, "turn")))
+
+ANSWER_TURN = Statement(
+    "answer a turn of the caller's that waits, in the thread's generation",
+    compiled(
+        update(turn)
+        .where(
+            _is(turn.c.id, "turn"),
+            _is(turn.c.task, "task"),
+            _is(turn.c.thread, "thread"),
+            turn.c.status == word("waiting"),
+            exists(
+                select(_ONE)
+                .select_from(task)
+                .where(_is(task.c.id, "task"), *(_is(task.c[name], name) for name in ("tenant", "principal", "agent")))
+            ),
+            _IN_GENERATION,
+        )
+        .values(status=word("waiting"))
+    ),
+)
+
+NEXT_INPUT = Statement(
+    "store the answer",
+    compiled(
+        insert(input_)
+        .inline()
+        .values(
+            **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
+            received_at=bindparam("now"),
+            event=bindparam("said_at"),
+            payload=bindparam("message"),
+        )
+    ),
+)
+
+DECIDE_TOOL = Statement(
+    "decide a tool call that waits for it, of this turn and with these arguments",
+    compiled(
+        update(tool_call)
+        .where(
+            _is(tool_call.c.id, "tool_call"),
+            tool_call.c.status == word("pending_approval"),
+            tool_call.c.approval_decision.is_(None),
+            tool_call.c.digest.is_not_distinct_from(bindparam("call_digest")),
+            _OF_TURN,
+        )
+        .values(
+            status=case((bindparam("decision") == word("approved"), word("approved")), else_=tool_call.c.status),
+            approval_decision=bindparam("decision"),
+            approval_by=bindparam("by"),
+            approval_at=bindparam("now"),
+        )
+    ),
+)
+
+ASK_AGAIN = Statement(
+    "ask the caller for the rest",
+    compiled(
+        update(task)
+        .where(_is(task.c.id, "task"), task.c.state == word("TASK_STATE_INPUT_REQUIRED"))
+        .values(status_message=bindparam("question"), status_at=bindparam("now"))
+    ),
+)
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+WAITING_TURN = compiled(
+    select(
+        turn.c.id,
+        turn.c.thread,
+        select(func.count()).select_from(input_).where(input_.c.turn == turn.c.id).scalar_subquery(),
+        select(service_call.c.handle_in)
+        .where(service_call.c.turn == turn.c.id)
+        .order_by(service_call.c.round, service_call.c.attempt)
+        .limit(literal_column("1"))
+        .offset(literal_column("0"))
+        .scalar_subquery(),
+    ).where(_is(turn.c.task, "task"), turn.c.status == word("waiting"))
+)
+
+WAITING_TASK = compiled(
+    select(turn.c.task).where(_is(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting"))
+)
+
+_ASKED = (
+    tool_call.c.id,
+    tool_call.c.service_call,
+    service_call.c.round,
+    service_call.c.ended_at,
+    tool_call.c.sequence,
+    tool_call.c.external_id,
+    tool_call.c.name,
+    tool_call.c.arguments,
+    tool_call.c.executor,
+    tool_call.c.status,
+    tool_call.c.digest,
+    tool_call.c.approval_decision,
+    tool_call.c.approval_expires_at,
+    tool_call.c.outcome,
+)
+"""In the order of ToolCallRecord, then of AskedCall."""
+
+_CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)
+
+_LAST_CALL = (
+    select(service_call.c.id)
+    .where(_is(service_call.c.turn, "turn"))
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
+CALLS_OF_ROUND = compiled(
+    select(*_ASKED)
+    .select_from(_CALLS)
+    .where(service_call.c.id == _LAST_CALL.scalar_subquery())
+    .order_by(tool_call.c.sequence)
+)
+
+CALLS_OF_CALLER = compiled(
+    select(*_ASKED)
+    .select_from(
+        turn.join(service_call, service_call.c.turn == turn.c.id).join(
+            tool_call, tool_call.c.service_call == service_call.c.id
+        )
+    )
+    .where(
+        _is(turn.c.task, "task"),
+        or_(tool_call.c.approval_decision.is_not(None), tool_call.c.executor == word("client")),
+    )
+)
+
+_WAITS = and_(
+    service_call.c.turn == turn.c.id,
+    tool_call.c.outcome.is_(None),
+    or_(tool_call.c.status == word("pending_approval"), tool_call.c.executor == word("client")),
+)
+
+DUE_TURNS = compiled(
+    select(task.c.tenant, task.c.principal, task.c.agent, task.c.id)
+    .select_from(turn.join(task, task.c.id == turn.c.task))
+    .where(
+        turn.c.status == word("waiting"),
+        or_(
+            and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
+            exists(select(_ONE).select_from(_CALLS).where(_WAITS, tool_call.c.approval_expires_at <= bindparam("now"))),
+        ),
+    )
+    .limit(bindparam("limit"))
+    .offset(literal_column("0"))
+)

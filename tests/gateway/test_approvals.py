@@ -1,0 +1,58 @@
+"""Which calls need a yes, and what a yes is for."""
+
+import pytest
+
+from gateway.approvals import ApprovalRule, asks, digest
+from gateway.model import Json
+
+WRITES = (ApprovalRule("github.list_*", ask=False), ApprovalRule("github.*", ask=True))
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        ("github.list_issues", False),
+        ("github.create_issue", True),
+        ("GitHub.create_issue", False),
+        ("other.github.create_issue", False),
+        ("clock.now", False),
+    ],
+)
+def test_the_first_rule_that_fits_decides_and_none_asks_nobody(identity: str, expected: bool) -> None:
+    assert asks(WRITES, identity, {}) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"path": "/tmp/a"}, False),
+        ({"path": "/etc/a"}, True),
+        ({"path": ["/tmp/a"]}, True),
+        ({}, True),
+        ({"path": None}, True),
+        ("/tmp/a", True),
+    ],
+)
+def test_a_rule_for_arguments_fits_only_where_they_are_there_and_fit(arguments: Json, expected: bool) -> None:
+    rules = (ApprovalRule("files.write", ask=False, arguments=(("path", "/tmp/*"),)), ApprovalRule("files.*"))
+    assert asks(rules, "files.write", arguments) is expected
+
+
+def test_a_path_leads_into_objects_and_other_values_are_compared_as_json() -> None:
+    rules = (ApprovalRule("bank.pay", arguments=(("to.country", "FI"), ("urgent", "true"), ("amount", "1*"))),)
+    fits = {"to": {"country": "FI"}, "urgent": True, "amount": 100}
+    assert asks(rules, "bank.pay", fits)
+    assert not asks(rules, "bank.pay", {**fits, "urgent": "false"})
+    assert not asks(rules, "bank.pay", {**fits, "to": "FI"})
+
+
+def test_a_digest_is_of_the_meaning_and_not_of_the_spelling() -> None:
+    assert digest("a.b", '{"x":1,"y":2}') == digest("a.b", ' {"y": 2, "x": 1}')
+    assert digest("a.b", "") == digest("a.b", "{}")
+
+
+@pytest.mark.parametrize(
+    ("identity", "arguments"), [("a.c", '{"x":1}'), ("a.b", '{"x":2}'), ("a.b", '{"x":"1"}'), ("a.b", '{"x":1')]
+)
+def test_another_tool_or_other_arguments_have_another_digest(identity: str, arguments: str) -> None:
+    assert digest(identity, arguments) != digest("a.b", '{"x":1}')

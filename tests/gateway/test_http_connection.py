@@ -1,0 +1,223 @@
+"""Requests that come slowly, or never, or are no HTTP: raw bytes to a real server, which stays well."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from gateway.bindings.hosts import HostGuard
+from gateway.bindings.reply import Reply
+from gateway.http_connection import Connection
+from tests.gateway.core import BOUND, soon
+from tests.running import child_gateways
+
+SHORT = 0.05
+Connect: TypeAlias = Callable[[], Awaitable["Peer"]]
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def say(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def rest(self) -> bytes:
+        """All that comes until the server ends the connection, which it has to."""
+        try:
+            return await soon(self._reader.read())
+        except ConnectionError:
+            return b""
+
+    async def answer(self) -> tuple[int, Any]:
+        """Status and JSON of the next answer."""
+        head = await soon(self._reader.readuntil(b"\r\n\r\n"))
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        return int(head.split()[1]), msgspec.json.decode(await soon(self._reader.readexactly(length)))
+
+    def leave(self) -> None:
+        self._writer.close()
+
+
+def told(data: bytes) -> tuple[int, str]:
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), msgspec.json.decode(body)["error"]["message"]
+
+
+@asynccontextmanager
+async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
+    kind = type("Impatient", (Connection,), seconds)
+    config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    peers: list[Peer] = []
+
+    async def connect() -> Peer:
+        peers.append(Peer(*await asyncio.open_connection("127.0.0.1", port)))
+        return peers[-1]
+
+    try:
+        yield connect
+    finally:
+        for peer in peers:
+            peer.leave()
+        listener.close()
+        for connection in tuple(state.connections):
+            connection.transport.abort()
+        async with asyncio.timeout(BOUND):
+            while state.connections or state.tasks:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the size of the body, when it is there."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    await Reply(b"%d" % size)(scope, receive, send)
+
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: local")
+        assert told(await peer.rest()) == (408, "the head of the request did not arrive within 0.05 s")
+
+
+async def test_a_drop_now_and_then_buys_no_time() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nX: ")
+
+        async def drip() -> None:
+            with suppress(ConnectionError):
+                while True:
+                    await peer.say(b"y")
+                    await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            dripping = group.create_task(drip())
+            # What is on its way when the connection ends may take the answer with it.
+            await peer.rest()
+            dripping.cancel()
+
+
+async def test_who_says_nothing_is_told_nothing() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        assert await (await connect()).rest() == b""
+
+
+async def test_empty_lines_between_requests_keep_no_connection() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"\r\n")
+        assert await peer.rest() == b""
+
+
+async def test_the_second_request_of_a_connection_has_no_more_time_than_the_first() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"GET / HT")
+        assert told(await peer.rest())[0] == 408
+
+
+async def test_a_body_that_nobody_waits_for_any_more_ends_the_connection() -> None:
+    async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
+        assert await peer.answer() == (413, 1)
+        assert await peer.rest() == b""
+
+
+async def test_an_answer_may_take_as_long_as_it_likes() -> None:
+    asked, ready = asyncio.Event(), asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await ready.wait()
+        await Reply(b"1")(scope, receive, send)
+
+    async with served(late, head_seconds=SHORT, body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        await soon(asked.wait())
+        for _ in range(2):
+            # Patience has an end twice meanwhile, for those who say nothing.
+            assert await (await connect()).rest() == b""
+        ready.set()
+        assert await peer.answer() == (200, 1)
+
+
+async def test_a_head_without_end_is_cut_short() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 66_000)
+        assert told(await peer.rest()) == (431, "the head of the request is too large")
+
+
+async def test_a_large_body_is_no_large_head() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
+        assert await peer.answer() == (200, 300_000)
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+
+
+async def test_two_requests_in_one_piece_are_both_answered() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(GET + GET)
+        assert [await peer.answer(), await peer.answer()] == [(200, 0), (200, 0)]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n X: folded\r\n\r\n",
+        b"hello\r\n\r\n",
+    ],
+)
+async def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None:
+    async with served(HostGuard(Reply(b"1"), None)) as connect:
+        peer = await connect()
+        await peer.say(head)
+        assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
+
+
+async def test_a_gateway_that_is_started_as_it_is_refuses_an_endless_head(tmp_path: Path) -> None:
+    async with child_gateways('a: {type: python, ref: "gateway.demo_agent:reply"}', tmp_path) as start:
+        child = await start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(child.url.rsplit(":", 1)[1]))
+        peer = Peer(reader, writer)
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 66_000)
+        assert told(await peer.rest())[0] == 431
+        peer.leave()

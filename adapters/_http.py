@@ -6,7 +6,7 @@ Law: no proxy, cookie, redirect or retry behind the core's back; the key goes to
 import asyncio
 import io
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -50,15 +50,24 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._reading: WeakKeyDictionary[ResponseHandler, aiohttp.StreamReader] = WeakKeyDictionary()
 
-    @asynccontextmanager
-    async def post_stream(
+    def post_stream(
         self, url: str, body: bytes, *, handle: str | None = None
-    ) -> AsyncGenerator["EventStream", None]:
+    ) -> AbstractAsyncContextManager["EventStream"]:
         """The event stream that answers `body`. `handle` is the one that the request goes on from.
 
         Raises: AdapterError, also while the stream is read.
         """
-        response = await self._send("POST", url, body, _EVENTS)
+        return self._stream("POST", url, body, handle)
+
+    def get_stream(self, url: str, *, handle: str) -> AbstractAsyncContextManager["EventStream"]:
+        """The event stream that stands there. Raises: as `post_stream`."""
+        return self._stream("GET", url, None, handle)
+
+    @asynccontextmanager
+    async def _stream(
+        self, method: str, url: str, body: bytes | None, handle: str | None
+    ) -> AsyncGenerator["EventStream", None]:
+        response = await self._send(method, url, body, _EVENTS)
         try:
             await self._check(response, handle)
             stream = EventStream(response, self._failures)

@@ -37,6 +37,7 @@ from gateway.ports import (
     PartReady,
     Progress,
     ReasoningDelta,
+    StartedOver,
     TextDelta,
     ToolCallAnnounced,
     ToolCallArguments,
@@ -153,7 +154,7 @@ class Reading:
             "response.output_item.done": self._done,
             "response.created": self._opened,
             "response.queued": self._opened,
-            "response.in_progress": self._opened,
+            "response.in_progress": self._at_work,
             "response.completed": self._closed,
             "response.incomplete": self._closed,
             "response.failed": self._closed,
@@ -192,6 +193,24 @@ class Reading:
 
     def _opened(self, event: _Event) -> Sequence[AdapterEvent]:
         return self._start(_decode_response(event.response))
+
+    def _at_work(self, event: _Event) -> Sequence[AdapterEvent]:
+        """In the midst of it: the backend was interrupted, and says all of it again. Source: agentserver 2.3.0."""
+        started = self._opened(event)
+        if not (self._text or self._items_done or self._calls):
+            return started
+        self._begin_anew()
+        return (*started, StartedOver())
+
+    def _begin_anew(self) -> None:
+        self._last_item, self._items_done, self._summary = None, 0, None
+        self._text.clear()
+        for known in (self._asides, self._call_ids):
+            known.clear()
+        self._calls.clear()
+        self._unanswered.clear()
+        self._early.clear()
+        self._unclaimed.clear()
 
     def _start(self, response: _Response) -> Sequence[AdapterEvent]:
         if error := self._continuing.contradicts(response, self._failures):

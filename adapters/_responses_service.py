@@ -1,12 +1,13 @@
 """The endpoints of one Responses server: a response, what became of it, the conversations beside, and their deletion."""
 
 from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, aclosing
 from urllib.parse import quote
 
 import msgspec
 
 from adapters._failures import Failures
-from adapters._http import HttpClient
+from adapters._http import EventStream, HttpClient
 from adapters._probing import QUESTION, begin, lists_model
 from adapters._responses_continuing import Chain, Continuing, InConversation
 from adapters._responses_input import encode_input, encode_tool
@@ -15,7 +16,7 @@ from adapters._responses_tail import find
 from adapters._settings import OpenAISettings
 from adapters._tools import Offer
 from gateway.model import Json
-from gateway.ports import AdapterError, AdapterEvent, ErrorClass, Fate, Fetched, ServiceRequest, Tail
+from gateway.ports import AdapterError, AdapterEvent, ErrorClass, Fate, Fetched, ServiceRequest, StartedOver, Tail
 
 RESPONSES = "responses"
 CONVERSATIONS = "conversations"
@@ -30,6 +31,9 @@ _FATES = {
     "failed": Fate.FAILED,
     "cancelled": Fate.FAILED,
 }
+_NO_STREAM = frozenset(
+    {ErrorClass.REJECTED, ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED, ErrorClass.CONTRACT_BROKEN}
+)
 _LONGEST_LIST = 100
 
 
@@ -44,10 +48,15 @@ class ResponsesService:
         self._failures = failures
         self._http = HttpClient(settings.timeouts, failures, settings.key)
 
-    async def respond(self, request: ServiceRequest, continuing: Continuing) -> AsyncGenerator[AdapterEvent, None]:
+    def respond(self, request: ServiceRequest, continuing: Continuing) -> AsyncGenerator[AdapterEvent, None]:
         body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuing.fields
-        reading = Reading(self._failures, continuing)
-        async with self._http.post_stream(self._url, msgspec.json.encode(body), handle=continuing.handle) as stream:
+        asked = self._http.post_stream(self._url, msgspec.json.encode(body), handle=continuing.handle)
+        return self._listen(asked, Reading(self._failures, continuing))
+
+    async def _listen(
+        self, asked: AbstractAsyncContextManager[EventStream], reading: Reading
+    ) -> AsyncGenerator[AdapterEvent, None]:
+        async with asked as stream:
             async for batch in stream:
                 for data in batch:
                     events = reading.receive(data)
@@ -57,6 +66,43 @@ class ResponsesService:
                     if reading.ended:
                         return
         raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+
+    async def resume(self, pending: str, continuing: Continuing) -> AsyncGenerator[AdapterEvent, None]:
+        """From its first event on: what an event means depends on those before it, and a backend that was itself
+        interrupted tells everything again. What was shown of it by now is for the core to know."""
+        asked = self._http.get_stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
+        told = False
+        try:
+            async with aclosing(self._listen(asked, Reading(self._failures, continuing))) as events:
+                async for event in events:
+                    told = True
+                    yield event
+        except AdapterError as error:
+            if not told and error.kind is ErrorClass.BACKEND_FAILED:
+                # Not the response: whoever stands before it.
+                raise self._failures.error(ErrorClass.INTERRUPTED, error.detail) from error
+            if error.kind not in _NO_STREAM:
+                raise
+        else:
+            return
+        # Its stream is not kept (any more): the response itself says what there is.
+        found = await self.fetch(pending)
+        match found.fate:
+            case Fate.COMPLETED:
+                yield StartedOver()
+                for event in found.events:
+                    yield event
+            case Fate.RUNNING:
+                raise self._failures.error(ErrorClass.INTERRUPTED, "the response still runs, and cannot be listened to")
+            case _:
+                what = "the response has failed" if found.fate is Fate.FAILED else "the response is gone"
+                raise self._failures.error(ErrorClass.BACKEND_FAILED, what)
+
+    async def cancel(self, pending: str) -> bool:
+        match await self._http.ask("POST", f"{self._address(RESPONSES, pending)}/cancel", {}, handle=pending):
+            case {"status": str(status)}:
+                return _FATES.get(status) not in (None, Fate.RUNNING)
+        return False
 
     async def aclose(self) -> None:
         await self._http.aclose()

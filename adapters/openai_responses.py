@@ -80,6 +80,27 @@ class ResponsesSettings(OpenAISettings):
         description="Send a request again when nobody knows what became of it: costs tokens, and nothing else without tools.",
     )
 
+    background: bool = Field(
+        False,
+        description="Let the service go on when nobody listens, and listen again: a turn outlives its gateway process.",
+    )
+
+    @model_validator(mode="after")
+    def _kept_while_nobody_listens(self) -> Self:
+        if not self.background:
+            return self
+        if self.owner is StorageOwner.GATEWAY:
+            raise ValueError(
+                "'background: true' and 'history.owner: gateway' exclude each other: it has to be kept there"
+            )
+        if self.conversation:
+            raise ValueError("'background: true' and 'conversation: true' exclude each other")
+        if self.repeat_unknown:
+            raise ValueError(
+                "'background: true' and 'repeat_unknown' exclude each other: what goes on is listened to, not asked again"
+            )
+        return self
+
     @model_validator(mode="after")
     def _nothing_is_done_twice(self) -> Self:
         if self.repeat_unknown and self.tools:
@@ -174,6 +195,16 @@ class ResponsesAdapter:
         await self._service.aclose()
 
 
+class BackgroundAdapter(ResponsesAdapter):
+    """The same for responses that go on when nobody listens."""
+
+    def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
+        return self._service.resume(pending, Chain(request.handle, verifies=self._verifies))
+
+    async def cancel(self, pending: str) -> bool:
+        return await self._service.cancel(pending)
+
+
 class ConversationAdapter:
     """Speaks to one Responses server, in a conversation that it makes there for each thread."""
 
@@ -233,7 +264,9 @@ def _unknown(handle: str) -> str:
 
 
 def build(settings: ResponsesSettings) -> ResponsesAdapter | ConversationAdapter:
-    return ConversationAdapter(settings) if settings.conversation else ResponsesAdapter(settings)
+    if settings.conversation:
+        return ConversationAdapter(settings)
+    return BackgroundAdapter(settings) if settings.background else ResponsesAdapter(settings)
 
 
 def _fixed_fields(settings: ResponsesSettings) -> dict[str, Json]:
@@ -250,6 +283,7 @@ def _fixed_fields(settings: ResponsesSettings) -> dict[str, Json]:
         "reasoning": settings.reasoning,
         "truncation": settings.truncation,
         "metadata": settings.metadata,
+        "background": settings.background or None,
     }
     said = {name: value for name, value in optional.items() if value is not None}
     return {"model": settings.model, "stream": True, **said, **settings.extra_body}

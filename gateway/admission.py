@@ -164,7 +164,9 @@ class Admission:
         plan = self._plan(call, request, found, key, content, len(others), ends)
         if draft is not None:
             plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
-        if attempt < _AT_ONCE and not others and not self._runner.queued(plan.accept.thread.id):
+        # On an unsynced thread there is something to look up between C1 and C2.
+        thread = plan.accept.thread
+        if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
             plan = plan.at_once(self._runner)
         else:
             plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())

@@ -265,6 +265,7 @@ async def running(
             retention.lifetimes = _lifetimes(config)
 
         front = Succession(generation(config, agents, sources), runner.idle)
+        runner.know(lambda name: front.agents.by_name.get(name, None))
         beside = [deletions.run(), retention.run(), patience.run(), *([push.run()] if push is not None else ())]
         async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)

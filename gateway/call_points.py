@@ -3,11 +3,12 @@ that knows what a handle has to do with what was carried."""
 
 from gateway import ownership
 from gateway.agents import Agent
-from gateway.commits import CommitPoint, Complete, Fail, Lose, Orphan, ThreadRecord, ToolEnds, ToolStarts
+from gateway.commits import CommitPoint, Complete, Fail, Lose, Orphan, ThreadRecord, ToolEnds, ToolStarts, Unsync
 from gateway.items import StorageOwner
 from gateway.live import Work
 from gateway.projection import View
 from gateway.recall import weight_to_measure
+from gateway.reconciling import is_unheard
 from gateway.turn_commands import CloseCall, DropCall, EndTool, StartTool
 
 
@@ -35,19 +36,23 @@ def complete(work: Work, thread: ThreadRecord, view: View, command: CloseCall, n
 def drop(
     work: Work, thread: ThreadRecord, command: DropCall, pending: str | None, now: int, *, loses: bool = True
 ) -> list[CommitPoint]:
-    """`loses`: a handle that the backend does not know marks the thread as lost."""
+    """`loses`: nothing follows in this turn; a handle that the backend does not know marks the thread as lost."""
     if not work.prepared:
         return []
+    agent = work.agent
+    unheard = loses and is_unheard(agent.adapter, agent.policies, thread, command.error_class, pending)
     fail = Fail(
         thread=thread.id,
         generation=thread.generation,
         turn=work.turn,
         service_call=work.service_call,
-        status=command.status,
+        status="unknown" if unheard else command.status,
         error_class=command.error_class,
         items=command.items,
         now=now,
     )
+    if unheard:
+        return [fail, Unsync(thread.id, work.turn)]
     points: list[CommitPoint] = [fail]
     if loses and command.error_class in ownership.LOST and thread.handle is not None and not thread.lost:
         points.append(Lose(thread.id, thread.generation))

@@ -23,6 +23,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     """One context on one agent's backend. `context` is the row's id, never the public one.
 
     `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
+    `unsynced`: the backend may hold more than the ledger knows, because nobody heard the end of a service call.
     `state_version` is that of the adapter's schema which wrote `adapter_state`.
     """
 
@@ -37,6 +38,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     adapter_state: Json
     lost: bool = False
     state_version: int = 1
+    unsynced: bool = False
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -224,6 +226,17 @@ class ToolEnds(msgspec.Struct, frozen=True):
     item: NewItem
 
 
+class TakeOver(msgspec.Struct, frozen=True):
+    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease."""
+
+    thread: str
+    generation: int
+    holder: str
+    lease_until: int
+    turn: str
+    now: int
+
+
 class Suspend(msgspec.Struct, frozen=True):
     """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
     the turn has all its answers, and only waits to be taken up."""
@@ -376,6 +389,23 @@ class Lose(msgspec.Struct, frozen=True):
     generation: int
 
 
+class Unsync(msgspec.Struct, frozen=True):
+    """Nobody heard the end of a service call of this turn: before the next request it has to be looked up.
+
+    Hits no row where there is nothing to look up: no such call, no handle for it, a history that the gateway keeps.
+    """
+
+    thread: str
+    turn: str
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """What became of the service call whose end nobody heard has been looked up."""
+
+    thread: str
+    generation: int
+
+
 class BeginEpoch(msgspec.Struct, frozen=True):
     """The thread goes on in its next epoch, from `handle`. `closed`: the row that keeps the epoch that ends.
 
@@ -490,6 +520,7 @@ CommitPoint = (
     | Fail
     | ToolStarts
     | ToolEnds
+    | TakeOver
     | Suspend
     | Resume
     | Decide
@@ -499,6 +530,8 @@ CommitPoint = (
     | Renew
     | Release
     | Lose
+    | Unsync
+    | Synced
     | BeginEpoch
     | Rewind
     | Orphan
@@ -580,6 +613,26 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     arguments: str
     executor: str
     status: str
+
+
+class UnheardCall(msgspec.Struct, frozen=True):
+    """The latest service call of a thread whose end nobody heard. `pending`: the handle that its backend named."""
+
+    id: str
+    turn: str
+    round: int
+    handle_in: str | None
+    pending: str | None
+
+
+class CallUnderWay(msgspec.Struct, frozen=True):
+    """The service call in which a turn is. `base`: the handle at which the turn began."""
+
+    id: str
+    round: int
+    attempt: int
+    pending: str | None
+    base: str | None
 
 
 class EarlierToolCall(msgspec.Struct, frozen=True):

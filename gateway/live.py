@@ -10,6 +10,7 @@ from gateway.commits import Caller, ThreadRecord
 from gateway.journal import Journal
 from gateway.model import Message, Task, TaskState, TaskStatus
 from gateway.record import TurnOutput, assemble
+from gateway.replaying import Seen
 from gateway.tool_calls import Rendering
 from gateway.tools import ToolCall
 
@@ -32,14 +33,25 @@ class LiveTask:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Rejoined:
+    """The service call of a turn that was taken over. `before`: what the turn had shown when the call began."""
+
+    round: int
+    attempt: int
+    pending: str
+    before: Seen
+
+
 @dataclass(slots=True)
 class Work:
     """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
 
     `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `resumed`: the turn waited for
-    its caller, and goes on with these tool calls of that service call; `base` is the handle at which it began. `begun`:
-    its code runs, so that cancelling `task` reaches it. `rendering` is what the sender of the message sees of tool calls,
-    `repeats_answer`: it gets the answer whole when it is complete.
+    its caller, and goes on with these tool calls of that service call; `base` is the handle at which it began. `rejoined`:
+    the process that ran it died, and it goes on in this call. `begun`: its code runs, so that cancelling `task` reaches it.
+    `rendering` is what the sender of the message sees of tool calls, `repeats_answer`: it gets the answer whole when it is
+    complete.
     """
 
     turn: str
@@ -58,6 +70,7 @@ class Work:
     prepared: bool = False
     resumed: tuple[ToolCall, ...] = ()
     base: str | None = None
+    rejoined: Rejoined | None = None
     task: asyncio.Task[None] | None = None
     begun: bool = False
     cancel_asked: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.agents import AgentPolicies
-from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Rewind, ThreadRecord
+from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Rewind, Synced, ThreadRecord, Unsync
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.ports import ErrorClass
 
@@ -104,10 +104,12 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return replace(thread, handle=handle, generation=thread.generation + 1)
         case BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
             following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
-            following = replace(following, state_version=1)
+            following = replace(following, state_version=1, unsynced=False)
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
         case Lose():
-            return replace(thread, lost=True)
+            return replace(thread, lost=True, unsynced=False)
+        case Unsync() | Synced():
+            return replace(thread, unsynced=isinstance(point, Unsync))
         case _:
             return thread
 

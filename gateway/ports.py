@@ -13,6 +13,7 @@ from gateway.commits import (
     AgedContext,
     AskedCall,
     Caller,
+    CallUnderWay,
     CommitPoint,
     ContextRecord,
     Deletion,
@@ -29,6 +30,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    UnheardCall,
     WaitingTurn,
 )
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
@@ -99,6 +101,10 @@ class ArtifactReady(msgspec.Struct, frozen=True):
     artifact: Artifact
     append: bool = False
     last_chunk: bool = False
+
+
+class StartedOver(msgspec.Struct, frozen=True):
+    """The backend begins its answer anew: what this call has said before is void, and follows once more."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -216,6 +222,7 @@ AdapterEvent = (
     | ReasoningDelta
     | PartReady
     | ArtifactReady
+    | StartedOver
     | Progress
     | ToolCallAnnounced
     | ToolCallArguments
@@ -353,6 +360,28 @@ class Fetching(Protocol):
         ...
 
 
+@runtime_checkable
+class Resuming(Protocol):
+    """An ability, of a rotating handle: its calls go on at the backend when nobody listens, and can be listened to again."""
+
+    def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
+        """The call that has this pending handle, told from its beginning, as `call` tells it; it is not made again.
+
+        `request` is that call's. Raises: AdapterError; UNREACHABLE, TIMED_OUT and INTERRUPTED where it may be resumed
+        later, BACKEND_FAILED where the backend says that it has failed or is gone.
+        """
+        ...
+
+
+@runtime_checkable
+class Cancelling(Protocol):
+    """An ability: to end a call that goes on at the backend when nobody listens."""
+
+    async def cancel(self, pending: str) -> bool:
+        """Whether the backend confirmed that it does not go on. Raises: AdapterError when it could not be asked."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tail:
     """What a conversation holds of a request, behind the end of the last completed call.
@@ -472,6 +501,14 @@ class Ledger(PushReads, Protocol):
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         """Those of a turn that have no outcome, in the order in which they were made."""
+        ...
+
+    async def under_way(self, turn: str) -> CallUnderWay | None:
+        """The service call of a turn that has not ended."""
+        ...
+
+    async def unheard(self, thread_id: str) -> UnheardCall | None:
+        """What made a thread `unsynced`."""
         ...
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:

@@ -22,7 +22,8 @@ from gateway.reduction import Window, newest
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`positions` are those of the items that the backend's chain did not hold before this call."""
+    """`positions` are those of the items that the backend's chain did not hold before this call: for owner BACKEND those
+    of all items, in their order."""
 
     items: tuple[Item, ...]
     positions: tuple[int, ...]
@@ -53,11 +54,10 @@ def project(
             tuple(r.item for r in sent), tuple(r.position for r in due if r.sent_in is None and r.turn >= first)
         )
     unsent = [r for r in due if r.sent_in is None]
-    positions = tuple(r.position for r in unsent)
     answers = [r for r in unsent if isinstance(r.item, OutputItem)]
-    outputs = [r.item for r in sorted(answers, key=lambda r: (r.turn, r.sequence or 0))]
-    users = [r.item for r in unsent if isinstance(r.item, UserItem)]
-    return View((*outputs, *users), positions)
+    outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))
+    told = [*outputs, *(r for r in unsent if isinstance(r.item, UserItem))]
+    return View(tuple(r.item for r in told), tuple(r.position for r in told))
 
 
 def _behind_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:

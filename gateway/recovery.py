@@ -24,6 +24,7 @@ from gateway.commits import (
     ToolEnds,
     TurnRecord,
     UnfinishedTurn,
+    Unsync,
 )
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.fanout import Fanout
@@ -85,6 +86,7 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
                 visible=True,
                 now=now,
             ),
+            Unsync(leftover.thread, leftover.turn),
         )
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)

@@ -34,6 +34,7 @@ from gateway.model import TERMINAL
 from gateway.ports import Ledger
 from gateway.recovery import settle
 from gateway.serving import Call, Means, Parked, Serving
+from gateway.taking_over import take_over
 from gateway.watching import Watch
 
 log = structlog.get_logger("gateway.runner")
@@ -79,6 +80,11 @@ class Runner:
         self._given_up: set[str] = set()
         self.watch = Watch(ledger)
         self._group: asyncio.TaskGroup | None = None
+        self._agent: Callable[[str], Agent | None] = lambda _: None
+
+    def know(self, agent: Callable[[str], Agent | None]) -> None:
+        """Turns that a dead process left can go on here, with the agent that has its name now."""
+        self._agent = agent
 
     def guard(self, call: Call) -> None:
         """Makes every call to a backend through this."""
@@ -217,8 +223,8 @@ class Runner:
             lane.running = None
         self._dismiss(work)
         self._next(lane)
-        if lane.running is None and not lane.waiting:
-            self._lanes.pop(lane.thread.id, None)
+        if lane.running is None and not lane.waiting and self._lanes.get(lane.thread.id) is lane:
+            del self._lanes[lane.thread.id]
             if lane.leased:
                 self._given_up.add(lane.thread.id)
 
@@ -275,9 +281,22 @@ class Runner:
             if leftover.turn in self._expected or self._runs(leftover):
                 continue
             try:
-                await settle(leftover, self._ledger, self._fanout, self._clock)
+                if not await self._go_on(leftover):
+                    await settle(leftover, self._ledger, self._fanout, self._clock)
             except CorruptRecord as error:
                 log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
+
+    async def _go_on(self, leftover: UnfinishedTurn) -> bool:
+        """Beside the turns that wait here for the thread: they wait for this one to end."""
+        taken = await take_over(leftover, self._agent(leftover.task.agent), self._means, self._fanout)
+        if taken is None:
+            return False
+        work, thread = taken
+        lane = Lane(replace(thread, generation=thread.generation + 1), current=True, leased=True, running=work)
+        self._lanes.setdefault(thread.id, lane)
+        self._tasks[work.live.id] = work
+        self._set_off(work, lane)
+        return True
 
     def _runs(self, leftover: UnfinishedTurn) -> bool:
         work = self._tasks.get(leftover.task.id)

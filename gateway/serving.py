@@ -14,8 +14,9 @@ from functools import partial
 import structlog
 from msgspec.structs import replace
 
-from gateway import call_points, client_tools, handles, ownership, tools
+from gateway import call_points, client_tools, handles, listening, ownership, tools
 from gateway.approvals import asks
+from gateway.catching_up import Pace, catch_up
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Append,
@@ -32,12 +33,13 @@ from gateway.commits import (
     Rewind,
     Suspend,
     ThreadRecord,
+    Unsync,
 )
 from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
 from gateway.invoking import invoke
-from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
+from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
-from gateway.live import Lane, Work, status
+from gateway.live import Lane, Rejoined, Work, status
 from gateway.model import (
     INTERRUPTED,
     TERMINAL,
@@ -47,9 +49,20 @@ from gateway.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import Adapter, AdapterError, AdapterEvent, CallStarted, ErrorClass, Ledger, ServiceRequest
+from gateway.ports import (
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    CallStarted,
+    ErrorClass,
+    Ledger,
+    Resuming,
+    ServiceRequest,
+    StartedOver,
+)
 from gateway.projection import View, project
 from gateway.recall import recall
+from gateway.replaying import Replay, Seen
 from gateway.retrying import Phase, may_repeat, wait_before
 from gateway.states import state_of
 from gateway.tool_port import ToolError
@@ -140,7 +153,9 @@ class Means:
 class Serving:
     """One turn on its way. `attempt` is the number of the next try, `tries` how many of this very request failed.
 
-    `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `resuming`: the
+    `base` is the handle at which the turn began, `pending` the one that the try under way was told of. `doubtful`: the
+    backend may still be at work on an earlier turn of the thread, so that it has to be asked again while it is locked.
+    `seen` is what was shown when the call began; `replay` passes over it while the call is told once more. `resuming`: the
     turn waited, and does so still.
     """
 
@@ -149,12 +164,15 @@ class Serving:
         "attempt",
         "base",
         "deadline",
+        "doubtful",
         "failing",
         "lane",
         "machine",
         "pending",
         "phase",
+        "replay",
         "resuming",
+        "seen",
         "tools",
         "tries",
         "view",
@@ -174,6 +192,9 @@ class Serving:
         self.failing = 0
         self.base = lane.thread.handle
         self.pending: str | None = None
+        self.doubtful: str | None = None
+        self.replay: Replay | None = None
+        self.seen: Seen | None = None
         self.deadline = 0.0
         self.resuming = bool(work.resumed)
 
@@ -207,6 +228,7 @@ class Serving:
             else:
                 await self._fail(error.failure, error.detail)
         except TimeoutError:
+            await self._call_off()
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
             if not self.work.cancel_asked:
@@ -214,11 +236,22 @@ class Serving:
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
-                await self._perform(self.machine.cancel())
+                await self._cancel()
         except (Conflict, LedgerUnavailable, Parked):
             raise
         except _FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
+
+    async def _cancel(self) -> None:
+        confirmed = await self._call_off()
+        metadata = None if confirmed is None else {"backendCancelled": confirmed}
+        self.replay = None
+        commands = self.machine.cancel()
+        await self._perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
+
+    async def _call_off(self) -> bool | None:
+        under_way = None if self.machine.between_calls else self.pending
+        return await listening.call_off(self.work.agent, self.work.live.id, under_way)
 
     async def _fail(self, failure: str, detail: str, *, exc_info: bool = False) -> None:
         work = self.work
@@ -237,6 +270,7 @@ class Serving:
             exc_info=exc_info,
         )
         before = self.machine
+        self.replay = None
         stood = [(call, call.status) for call in before.calls.values()]
         try:
             await self._perform(before.fail(failure, correlation_id))
@@ -269,25 +303,68 @@ class Serving:
             await self._run_tools()
 
     async def _service_call(self) -> None:
-        request = await self._prepare()
+        adapter, rejoined = self.work.agent.adapter, self.work.rejoined
+        request = await self._prepare() if rejoined is None else await self._rejoin(rejoined)
+        if rejoined is None:
+            self.seen = Seen(self.work.live.outputs[-1], self.machine.answer)
+        self.work.rejoined = None
+        again = rejoined is not None
         while True:
             try:
                 if self.lane.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                return await self._call(request)
+                if again and isinstance(adapter, Resuming):
+                    return await self._listen(adapter.resume(request, self.pending or ""))
+                return await self._listen(self._means.call(adapter, request))
             except AdapterError as error:
-                request = await self._once_more(request, error)
+                between = self.machine.ended or self.machine.between_calls
+                again = not between and listening.goes_on(adapter, self.pending, error)
+                if again:
+                    await self._listen_again(error)
+                else:
+                    request = await self._once_more(request, error)
 
-    async def _call(self, request: ServiceRequest) -> None:
+    # --- a call that goes on when nobody listens
+
+    async def _listen_again(self, error: AdapterError) -> None:
+        wait = listening.wait_before(self.tries, self._means.jitter())
+        self.tries += 1
+        detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
+        log.info("call.listened-again", agent=self.work.agent.name, task=self.work.live.id, **detail)
+        await self._means.sleep(error.retry_after or wait)
+        self._replay()
+
+    async def _rejoin(self, rejoined: Rejoined) -> ServiceRequest:
+        """The turn was taken over in the midst of a service call."""
+        self.deadline = self._means.clock.monotonic() + self.work.agent.policies.turn_timeout
+        self.tools = await self._offer()
+        self.attempt, self.pending, self.base = rejoined.attempt, rejoined.pending, self.work.base
+        self.machine.round, self.seen = rejoined.round, rejoined.before
+        self.machine.begin_again(rejoined.before.answer, ())
+        self._replay()
+        return await self._request()
+
+    def _replay(self) -> None:
+        """The call tells everything once more: what was shown of it need not be."""
+        shown = Seen(self.work.live.outputs[-1], self.machine.answer)
+        self.replay = Replay(self.seen or shown, shown)
+        self.machine.begin_again(self.replay.answer, self.replay.calls)
+
+    async def _listen(self, told: AsyncGenerator[AdapterEvent, None]) -> None:
         machine, thread = self.machine, self.lane.thread
         static = handles.is_static(thread)
         self.phase = Phase.SENT
-        async with aclosing(self._means.call(self.work.agent.adapter, request)) as events:
+        async with aclosing(told) as events:
             async for event in events:
+                if type(event) is StartedOver:
+                    self._replay()
+                    continue
                 # The call that makes a static handle names it before it says anything.
                 made = static and thread.handle is None
                 self.phase = _phase(event, self.phase, names_first=made)
                 commands = machine.receive(handles.in_conversation(thread, event) if static else event)
+                if self.replay is not None and (machine.ended or machine.between_calls):
+                    self._end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     self._publish(commands[0].update)
                 elif commands:
@@ -443,16 +520,16 @@ class Serving:
                 jitter=self._means.jitter(),
             )
         if wait is not None:
-            await self._wait(error, wait)
-            return request
+            unsure = await self._wait(error, wait)
+            return await self._request() if unsure else request
         following = ownership.successor(error.kind, thread, declared, work.agent.policies)
         if following is None or self.phase is Phase.EMITTED:
             raise error
         return await self._rebuild(error, following)
 
-    async def _wait(self, error: AdapterError, seconds: float) -> None:
-        """The try that failed is recorded before the wait, the next one behind it."""
-        work = self.work
+    async def _wait(self, error: AdapterError, seconds: float) -> bool:
+        """The try that failed is recorded before the wait, the next one behind it. True: the request may be another then."""
+        work, lane = self.work, self.lane
         log.info(
             "call.retried",
             agent=work.agent.name,
@@ -463,14 +540,19 @@ class Serving:
             wait=round(seconds, 3),
         )
         failed = self._drop(DropCall("failed", error.kind, ()), loses=False)
+        unsure = self.doubtful is not None and error.kind is ErrorClass.LOCKED
+        if self.doubtful is not None and unsure:
+            failed.append(Unsync(lane.thread.id, self.doubtful))
 
         def stored() -> None:
             work.prepared, self.pending = False, None
+            lane.thread = _behind(lane.thread, failed)
 
         await work.live.journal.commit(lambda row: (*_appended(row), *failed), None, stored)
         self.attempt, self.tries = self.attempt + 1, self.tries + 1
         await self._means.sleep(seconds)
         await self._take_call()
+        return unsure
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
         """The conversation goes on in a new epoch, told whole from the shadow. Raises: `error` where that has gaps."""
@@ -510,7 +592,7 @@ class Serving:
             if not lane.current:
                 await self._reread()
             try:
-                await self._commit_prepare()
+                await self._commit_prepare(await self._catch_up() if lane.thread.unsynced else ())
             except Conflict:
                 if _is_cancelled():
                     # Told while the commit went on, and not again: this must not try for ever.
@@ -524,15 +606,18 @@ class Serving:
                 await asyncio.sleep(self._means.lease / 10)
 
     async def _request(self) -> ServiceRequest:
+        self.machine.facts = self._facts()
+        self.view = await self._recall()
+        return self._asking(self.lane.thread.handle, self.view.items)
+
+    def _asking(self, handle: str | None, items: tuple[Item, ...]) -> ServiceRequest:
         work, lane = self.work, self.lane
         declared = work.agent.adapter.ownership
         owned = ownership.of_thread(lane.thread, declared)
-        self.machine.facts = self._facts()
-        self.view = await self._recall()
         last = self.tools.exhausted and work.agent.policies.round_limit_action == "final_call_without_tools"
         return ServiceRequest(
-            handle=lane.thread.handle,
-            items=self.view.items,
+            handle=handle,
+            items=items,
             context_id=work.live.context_id,
             task_id=work.live.id,
             principal=work.caller.principal,
@@ -544,6 +629,15 @@ class Serving:
             owner=None if owned.owner is declared.owner else owned.owner,
             tools=() if last else self.tools.declarations(),
         )
+
+    async def _catch_up(self) -> tuple[CommitPoint, ...]:
+        """Nobody heard the end of an earlier service call of this thread: what the backend knows of it comes first."""
+        work, means = self.work, self._means
+
+        pace = Pace(means.sleep, means.jitter)
+        found = await catch_up(means.ledger, work.agent, self.lane.thread, self._asking, means.clock, pace)
+        self.doubtful = found.doubtful
+        return found.points
 
     async def _reread(self) -> None:
         known, lane = self.lane.thread, self.lane
@@ -559,29 +653,42 @@ class Serving:
             return project(ownership.of_thread(thread, work.agent.adapter.ownership), (first,), work.turn)
         return await recall(self._means.ledger, work.agent, thread, work.turn)
 
-    async def _commit_prepare(self) -> None:
+    async def _commit_prepare(self, before: tuple[CommitPoint, ...]) -> None:
+        """`before`: what has to be stored of the thread in the same unit."""
         work, lane, means = self.work, self.lane, self._means
+        thread = _behind(lane.thread, before)
         working, final = self._working()
         takes_lease = self.attempt == 0 and self.machine.round == 0
-        prepare = means.prepare(lane.thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
+        prepare = means.prepare(thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
             if final is None:
-                return (*_appended(row), prepare)
-            return (replace(prepare, event=row),)
+                return (*_appended(row), *before, prepare)
+            return (*before, replace(prepare, event=row))
 
         def stored() -> None:
             work.live.status = working
             work.service_call, work.prepared = prepare.service_call, True
-            self.base = lane.thread.handle if takes_lease else self.base
-            lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + takes_lease), True
+            self.base = thread.handle if takes_lease else self.base
+            lane.thread, lane.leased = replace(thread, generation=thread.generation + takes_lease), True
 
         await work.live.journal.commit(points, final, stored)
 
     # --- commands
 
-    def _publish(self, update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+    def _end_replay(self) -> None:
+        """The call is complete: its answer may be less than what was shown."""
+        replay, self.replay = self.replay, None
+        whole = replay.end() if replay is not None else None
+        if whole is not None:
+            live = self.work.live
+            self._publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=whole))
+
+    def _publish(self, told: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         work = self.work
+        update = told if self.replay is None else self.replay.pass_on(told)
+        if update is None:
+            return
         if isinstance(update, TaskArtifactUpdateEvent):
             event = StreamResponse(artifact_update=update)
         else:
@@ -744,9 +851,14 @@ class Serving:
             raise
 
     async def _leave_behind(self, points: tuple[CommitPoint, ...]) -> None:
-        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39."""
+        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39.
+
+        But for a call that can be listened to again: whoever took the turn over goes on with that very one.
+        """
         agent, thread, now = self.work.agent, self.lane.thread, self._means.clock.now()
-        orphans = [call_points.orphan(agent, thread, handle, now) for handle in ownership.led_to(thread, points)]
+        taken = self.pending if isinstance(agent.adapter, Resuming) else None
+        left = [handle for handle in ownership.led_to(thread, points) if handle != taken]
+        orphans = [call_points.orphan(agent, thread, handle, now) for handle in left]
         if orphans:
             with suppress(Conflict, LedgerUnavailable):
                 await self._means.ledger.commit(*orphans)

@@ -55,14 +55,15 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What one service call may lead to. `exhausted`: no more tools may be run in this turn. `patience`: so many
-    milliseconds a caller has to decide, or to bring a result."""
+    """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model.
+    `patience`: so many milliseconds a caller has to decide, or to bring a result."""
 
     offered: Mapping[str, OfferedTool] = field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     asks: Gate = lambda _identity, _arguments: False
     unknown_fails: bool = False
     exhausted: bool = False
+    why_not: str = LIMIT_REACHED
     patience: int = 0
 
     def origin(self, name: str) -> str:
@@ -124,7 +125,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         return None
     if policy.exhausted:
         call.executor = "gateway"
-        return Settled("cancelled", LIMIT_REACHED)
+        return Settled("cancelled", policy.why_not)
     tool = policy.offered.get(name)
     if tool is None and name not in policy.client:
         call.executor = "gateway"

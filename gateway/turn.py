@@ -1,5 +1,7 @@
 """One turn, sans IO: adapter events in, commands out. Law: nothing here waits, stores or sends; the runner does."""
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway import tool_calls, tools
@@ -106,6 +108,7 @@ class Turn:
     _unnamed: str = ""
     _early: dict[str, ToolResultReady] = field(default_factory=dict)
     _shown: bool = False
+    _named: deque[str] = field(default_factory=deque)
     _out: list[Command] = field(default_factory=list)
     round: int = 0
     calls: dict[str, ToolCall] = field(default_factory=dict)
@@ -204,6 +207,11 @@ class Turn:
         return self._out
 
     @property
+    def answer(self) -> str:
+        """The id of the artifact with the answer; empty while there is none."""
+        return self._answer
+
+    @property
     def waiting(self) -> bool:
         """Some of the calls need their caller: a decision, or a result."""
         return any(call.waits for call in self.calls.values())
@@ -231,6 +239,14 @@ class Turn:
             call.question = call.executor == "backend"
         self.round = calls[0].facts.round
         self.between_calls = True
+
+    def begin_again(self, answer: str, calls: Sequence[str]) -> None:
+        """The service call is told once more: its answer is this artifact, its first tool calls have these public ids."""
+        self._answer = answer
+        self._named = deque(calls)
+        self._text, self._said, self._thought, self._items = [], [], [], []
+        self._calls, self._unnamed, self._early = {}, "", {}
+        self._shown = self._shown or bool(answer or calls)
 
     def next_call(self) -> None:
         self.round += 1
@@ -336,7 +352,7 @@ class Turn:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"tool call {call_id!r} was announced twice")
         policy = self.facts.tools
         facts = tool_calls.CallFacts(
-            id=f"call_{self.clock.new_id()}",
+            id=self._named.popleft() if self._named else f"call_{self.clock.new_id()}",
             name=name,
             round=self.round,
             index=len(self._calls),

@@ -35,7 +35,7 @@ from storage.sql import (
     word,
 )
 from storage.statement import Listing
-from storage.tables import LIVE, UNFINISHED, UNSENT, WAITING
+from storage.tables import LIVE, UNDER_WAY, UNFINISHED, UNSENT, WAITING
 
 _THREAD = (
     thread.c.id,
@@ -49,6 +49,7 @@ _THREAD = (
     thread.c.adapter_state,
     (thread.c.state == word("lost")).label("lost"),
     thread.c.state_version,
+    (thread.c.state == word("unsynced")).label("unsynced"),
 )
 """In the order of ThreadRecord."""
 
@@ -328,6 +329,45 @@ EARLIER_TOOL_CALL = compiled(
         tool_call.c.outcome.is_not(None),
     )
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
+
+_FIRST_CALL = service_call.alias("first_call")
+
+CALL_UNDER_WAY = compiled(
+    select(
+        service_call.c.id,
+        service_call.c.round,
+        service_call.c.attempt,
+        service_call.c.pending_handle,
+        _FIRST_CALL.c.handle_in,
+    )
+    .select_from(
+        service_call.join(
+            _FIRST_CALL,
+            and_(
+                _FIRST_CALL.c.turn == service_call.c.turn,
+                _FIRST_CALL.c.round == literal_column("0"),
+                _FIRST_CALL.c.attempt == literal_column("0"),
+            ),
+        )
+    )
+    .where(service_call.c.turn == bindparam("turn"), text(f"service_call.{UNDER_WAY}"))
+)
+
+UNHEARD_CALL = compiled(
+    select(
+        service_call.c.id,
+        service_call.c.turn,
+        service_call.c.round,
+        service_call.c.handle_in,
+        service_call.c.pending_handle,
+    )
+    .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
+    .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
     .limit(literal_column("1"))
     .offset(literal_column("0"))
 )

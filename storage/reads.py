@@ -13,6 +13,7 @@ from gateway.commits import (
     AgedContext,
     AskedCall,
     Caller,
+    CallUnderWay,
     Conflict,
     ContextRecord,
     CorruptRecord,
@@ -31,6 +32,7 @@ from gateway.commits import (
     ToolCallRecord,
     TurnRecord,
     UnfinishedTurn,
+    UnheardCall,
     WaitingTurn,
 )
 from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
@@ -236,6 +238,14 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(ToolCallRecord(*row) for row in rows)
 
+    async def under_way(self, turn: str) -> CallUnderWay | None:
+        rows = await self._readers.fetch(queries.CALL_UNDER_WAY, {"turn": turn})
+        return CallUnderWay(*rows[0]) if rows else None
+
+    async def unheard(self, thread_id: str) -> UnheardCall | None:
+        rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})
+        return UnheardCall(*rows[0]) if rows else None
+
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         values = {"thread": thread_id, "external_id": external_id, "than": than}
         rows = await self._readers.fetch(queries.EARLIER_TOOL_CALL, values)
@@ -306,7 +316,7 @@ def _readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
 
 
 def _thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version = row
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
     return ThreadRecord(
         id=thread_id,
         context=context,
@@ -319,6 +329,7 @@ def _thread(row: Row | list[Any]) -> ThreadRecord:
         adapter_state=None if state is None else _readable(_value.decode, state, f"thread {thread_id!r}"),
         lost=bool(lost),
         state_version=version or 1,
+        unsynced=bool(unsynced),
     )
 
 

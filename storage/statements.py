@@ -40,9 +40,8 @@ from storage.sql import (
     word,
 )
 from storage.statement import Statement
-from storage.tables import GOING, LIVE, SETTLED, UNFINISHED, WAITING
+from storage.tables import GOING, LIVE, SETTLED, UNDER_WAY, UNFINISHED, WAITING
 
-_UNDER_WAY = "status IN ('prepared', 'sent', 'started', 'emitting')"
 _UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
 """Of a service call: 'unknown' is not final, evidence may still come."""
 
@@ -272,7 +271,7 @@ CALL_STARTED = Statement(
     "note the pending handle of a service call under way",
     compiled(
         update(service_call)
-        .where(_is(service_call.c.id, "service_call"), text(_UNDER_WAY))
+        .where(_is(service_call.c.id, "service_call"), text(UNDER_WAY))
         .values(status=word("started"), pending_handle=bindparam("pending_handle"))
     ),
 )
@@ -444,6 +443,15 @@ ASK_CALLER = Statement(
     ),
 )
 
+TAKE_TURN = Statement(
+    "take over a turn that runs",
+    compiled(
+        update(turn)
+        .where(_is(turn.c.id, "turn"), _is(turn.c.thread, "thread"), turn.c.status == word("running"))
+        .values(process=bindparam("holder"), base_generation=bindparam("base_generation"))
+    ),
+)
+
 RESUME_TURN = Statement(
     "go on with a turn that waited",
     compiled(
@@ -475,7 +483,7 @@ FORGET_CALLS = Statement(
     "leave no service call of an ended turn under way",
     compiled(
         update(service_call)
-        .where(_is(service_call.c.turn, "turn"), text(_UNDER_WAY))
+        .where(_is(service_call.c.turn, "turn"), text(UNDER_WAY))
         .values(status=word("unknown"), ended_at=bindparam("now"))
     ),
     rows=None,
@@ -542,6 +550,37 @@ _IN_GENERATION = and_(_is(thread.c.id, "thread"), _is(thread.c.generation, "gene
 LOSE_HANDLE = Statement(
     "note that the thread's handle is lost",
     compiled(update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))),
+)
+
+UNSYNC = Statement(
+    "note that the end of a service call of the turn was not heard",
+    compiled(
+        update(thread)
+        .where(
+            _is(thread.c.id, "thread"),
+            thread.c.storage_owner == word("backend"),
+            thread.c.state == word("open"),
+            exists(
+                select(literal_column("1"))
+                .select_from(service_call)
+                .where(
+                    _is(service_call.c.turn, "turn"),
+                    service_call.c.status == word("unknown"),
+                    or_(
+                        service_call.c.pending_handle.is_not(None),
+                        and_(thread.c.handle_kind == word("static"), thread.c.handle.is_not(None)),
+                    ),
+                )
+            ),
+        )
+        .values(state=word("unsynced"))
+    ),
+    rows=None,
+)
+
+SYNCED = Statement(
+    "note that the thread's last service call was looked up",
+    compiled(update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open"))),
 )
 
 NEXT_EPOCH = Statement(

@@ -36,8 +36,11 @@ from gateway.commits import (
     Resume,
     Rewind,
     Suspend,
+    Synced,
+    TakeOver,
     ToolEnds,
     ToolStarts,
+    Unsync,
 )
 from gateway.model import Json, TaskState
 from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
@@ -90,9 +93,9 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _close(point)
         case Append():
             return _events(point.events)
-        case Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
-        case Lose() | BeginEpoch() | Rewind() | Orphan():
+        case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan():
             return _elsewhere(point)
         case _:
             return _beside(point)
@@ -111,8 +114,10 @@ def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -
             return ending(point)
 
 
-def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def _leases(point: TakeOver | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
     match point:
+        case TakeOver():
+            return _take_over(point)
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -133,12 +138,16 @@ def _leases(point: Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
             return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
-def _elsewhere(point: Lose | BeginEpoch | Rewind | Orphan) -> list[Step]:
+def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan) -> list[Step]:
     """Of a thread that cannot simply go on from its handle."""
     values: dict[str, Value] = {"thread": point.thread}
     match point:
         case Lose():
             return [(do.LOSE_HANDLE, values | {"generation": point.generation})]
+        case Unsync():
+            return [(do.UNSYNC, values | {"turn": point.turn})]
+        case Synced():
+            return [(do.SYNCED, values | {"generation": point.generation})]
         case BeginEpoch():
             values |= {
                 "generation": point.generation,
@@ -241,6 +250,19 @@ def _prepare(point: Prepare) -> list[Step]:
     if point.event is not None:
         steps.append((do.START_TASK, values))
     return steps + _events(point.event)
+
+
+def _take_over(point: TakeOver) -> list[Step]:
+    values: dict[str, Value] = {
+        "thread": point.thread,
+        "generation": point.generation,
+        "base_generation": point.generation + 1,
+        "holder": point.holder,
+        "lease_until": point.lease_until,
+        "turn": point.turn,
+        "now": point.now,
+    }
+    return [(do.TAKE_LEASE, values), (do.TAKE_TURN, values)]
 
 
 def _complete(point: Complete) -> list[Step]:

@@ -149,7 +149,7 @@ class Emulator:
         return answer
 
     async def answer(self, reply: Reply, steps: AsyncGenerator[Step], *, stream: bool) -> Response:
-        frames = _play(reply, steps)
+        frames = play(reply, steps)
         return EventStream(frames) if stream else await _drain(reply, frames)
 
     def _authorise(self, header: str) -> None:
@@ -219,7 +219,8 @@ async def _put_back(first: Step | None, steps: AsyncGenerator[Step]) -> AsyncGen
             yield step
 
 
-async def _play(reply: Reply, steps: AsyncGenerator[Step]) -> AsyncGenerator[Frame]:
+async def play(reply: Reply, steps: AsyncGenerator[Step], *, goes_on: bool = False) -> AsyncGenerator[Frame]:
+    """`goes_on`: a Cut ends the connection and not the answer."""
     for frame in reply.begin():
         yield frame
     async with aclosing(steps):
@@ -229,7 +230,8 @@ async def _play(reply: Reply, steps: AsyncGenerator[Step]) -> AsyncGenerator[Fra
                     yield step
                 case Cut():
                     yield step
-                    return
+                    if not goes_on:
+                        return
                 case NoTerminal():
                     return
                 case Pause() | Delay():

@@ -1,8 +1,9 @@
 """An emulator of OpenAI's Responses API: exact events and errors, rotating ids, scripted answers.
 
-A background response is generated on the connection that asked for it: it can be cancelled but not resumed.
+A background response goes on when nobody listens, and can be listened to again for as long as the server runs.
 """
 
+import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
@@ -10,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.testing.emulator import Emulator, Validator, refused
+from gateway.testing.emulator import Emulator, EventStream, Validator, play, refused
+from gateway.testing.responses_background import FirstListener, Generation
 from gateway.testing.responses_chain import (
     StoredResponse,
     check_calls,
@@ -45,6 +47,11 @@ class ResponsesServer(Emulator):
         self.conversations = self._conversations.kept
         self._dialect = dialect
         self._truncated: set[str] = set()
+        self._background: dict[str, Generation] = {}
+
+    def forget_streams(self) -> None:
+        """Background responses can only be fetched from now on: OpenAI keeps their events for minutes."""
+        self._background.clear()
 
     def routes(self) -> Iterable[Route]:
         one = "/v1/responses/{id}"
@@ -64,6 +71,8 @@ class ResponsesServer(Emulator):
             message = f"The requested model '{body['model']}' does not exist."
             raise refused(400, message, param="model", code="model_not_found")
         stores = body.get("store") is not False
+        if body.get("background") and not stores:
+            raise refused(400, "Background mode requires 'store' to be true.", param="background")
         previous = find_previous(self.stored, body.get("previous_response_id"), self._dialect)
         given = input_items(resolve_ids(body["input"], self._kept_items(), self._truncated, stores=stores))
         response = new_response(body, self._dialect, previous.body["id"] if previous else None)
@@ -91,11 +100,20 @@ class ResponsesServer(Emulator):
         if stores:
             self.stored[response["id"]] = StoredResponse(response, given, earlier)
         reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated, ending)
+        if response["background"]:
+            generation = self._background[response["id"]] = Generation()
+            frames = play(reply, _until_closed(steps, ending), goes_on=True)
+            streams = bool(body.get("stream"))
+            return FirstListener(generation, frames, stream=streams, body=json.dumps(response).encode())
         return await self.answer(reply, _until_closed(steps, ending), stream=bool(body.get("stream")))
 
     async def _retrieve(self, request: Request) -> Response:
         found = self._find(request)
         if request.query_params.get("stream") == "true":
+            generation = self._background.get(found.body["id"])
+            if generation is not None:
+                after = int(request.query_params.get("starting_after", -1))
+                return EventStream(generation.listen(after, live=False))
             message = "This response cannot be streamed because it was not created with background=true."
             raise refused(400, message, param="stream", code="invalid_request_error")
         return JSONResponse(found.body)
@@ -111,6 +129,8 @@ class ResponsesServer(Emulator):
             raise refused(400, "Cannot cancel a synchronous response.")
         if body["status"] == "in_progress":
             body["status"] = "cancelled"
+            if generation := self._background.get(body["id"]):
+                generation.stop()
         return JSONResponse(body)
 
     async def _list_input_items(self, request: Request) -> Response:

@@ -315,8 +315,10 @@ async def running_core(
     lease: LeaseTimes | None = None,
     limits: StreamLimits | None = None,
     before: Callable[[FragileLedger], object] = lambda _: None,
+    adapter: ScriptedAdapter | None = None,
 ) -> AsyncGenerator[Core, None]:
-    """`prefix` keeps the ids of two processes on one database apart. `before` has the ledger first."""
+    """`prefix` keeps the ids of two processes on one database apart. `before` has the ledger first. `adapter` is that of the
+    default agent, known before anything is recovered."""
     time = Time(prefix)
     time.now = now
     async with AsyncExitStack() as stack:
@@ -328,9 +330,13 @@ async def running_core(
         drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
+        core = Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
+        if adapter is not None:
+            core.agent(adapter)
+        runner.know(lambda name: next((agent for agent in core.agents if agent.name == name), None))
         await stack.enter_async_context(runner.running())
         try:
-            yield Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
+            yield core
         finally:
             ledger.let_go()
         assert unsound_tool_calls(path) == []

@@ -105,10 +105,13 @@ def mcp_server(directory: Path) -> Iterator[Peer]:
 
 
 @contextmanager
-def agentserver(directory: Path, mode: str = "plain") -> Iterator[Peer]:
-    """Runs a Foundry hosted agent; `mode` is a key of MODES in peers/agentserver/app.py."""
+def agentserver(directory: Path, mode: str = "plain", port: int | None = None) -> Iterator[Peer]:
+    """Runs a Foundry hosted agent; `mode` is a key of MODES in peers/agentserver/app.py.
+
+    In the same directory and on the same `port` it is the one that was killed there.
+    """
     program = _installed("agentserver", "venv/agentserver/bin/hypercorn")
-    port = _free_port()
+    port = port or _free_port()
     origin = f"http://127.0.0.1:{port}"
     peer = Peer("agentserver", origin, origin, directory / "agentserver.log")
     environment = {

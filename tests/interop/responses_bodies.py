@@ -23,6 +23,11 @@ def response_id(exchange: Exchange) -> str:
     return found
 
 
+def response_ids(proxy: RecordingProxy) -> list[str]:
+    """Of each response that was asked for, in order; not of those that were looked up."""
+    return [response_id(exchange) for exchange in proxy.exchanges if exchange.method == "POST"]
+
+
 def steps(proxy: RecordingProxy) -> list[tuple[str | None, list[Any]]]:
     """Of each request in order: what it goes on from, and what it brings."""
     bodies = [exchange.body for exchange in proxy.exchanges if exchange.method == "POST"]

@@ -17,7 +17,7 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.interop.peers_running import Peer
 from tests.interop.recording_proxy import RecordingProxy
-from tests.interop.responses_bodies import output, response_id, steps, user
+from tests.interop.responses_bodies import output, response_id, response_ids, steps, user
 from tests.running import AT_ONCE, StartLocal
 
 
@@ -40,7 +40,7 @@ async def test_each_request_goes_on_from_the_last_completed_response_with_the_ne
         third = await hosted.send("three", first["contextId"])
 
     assert [text_of(task) for task in (first, second, third)] == [_echo("one", 0), _echo("two", 2), _echo("three", 4)]
-    ids = [response_id(exchange) for exchange in agentserver_proxy.exchanges]
+    ids = response_ids(agentserver_proxy)
     assert len(set(ids)) == 3
     same = {"model": "m", "store": True, "stream": True}
     assert [exchange.body for exchange in agentserver_proxy.exchanges] == [
@@ -66,7 +66,7 @@ async def test_a_dropped_stream_does_not_move_the_handle(
 
     assert why(dropped) == failed(ErrorClass.INTERRUPTED)
     assert (why(third), why(fourth)) == (COMPLETED, COMPLETED)
-    ids = [response_id(exchange) for exchange in agentserver_proxy.exchanges]
+    ids = response_ids(agentserver_proxy)
     assert steps(agentserver_proxy) == [
         (None, [user("one")]),
         (ids[0], [user("slow")]),
@@ -100,7 +100,7 @@ async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_m
 
     assert why(asked) == failed(UNKNOWN_TOOL)
     assert (why(second), why(third)) == (COMPLETED, COMPLETED)
-    ids = [response_id(exchange) for exchange in agentserver_proxy.exchanges]
+    ids = response_ids(agentserver_proxy)
     assert steps(agentserver_proxy) == [
         (None, [user("weather")]),
         (ids[0], [output("call_1", "Error: This tool is not available."), user("two")]),

@@ -11,7 +11,7 @@ from gateway.ports import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, why
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
-from tests.interop.responses_bodies import assistant, response_id, steps, user
+from tests.interop.responses_bodies import assistant, response_id, response_ids, steps, user
 from tests.running import Local, StartLocal
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."
@@ -40,7 +40,7 @@ async def test_each_request_goes_on_from_the_last_completed_response_with_the_ne
         third = await chained.send("three", first["contextId"])
 
     assert (text_of(first), streamed_text(frames), text_of(third)) == (_HELLO, _HELLO, _HELLO)
-    ids = [response_id(exchange) for exchange in ogx_proxy.exchanges]
+    ids = response_ids(ogx_proxy)
     assert len(set(ids)) == 3
     same = {"model": "openai/gpt-4", "store": True, "stream": True, "instructions": "Be brief."}
     assert [exchange.body for exchange in ogx_proxy.exchanges] == [
@@ -61,7 +61,7 @@ async def test_two_contexts_have_two_chains(ogx_proxy: RecordingProxy, start_loc
         await chained.send("more of one", one["contextId"])
         await chained.send("more of two", two["contextId"])
 
-    ids = [response_id(exchange) for exchange in ogx_proxy.exchanges]
+    ids = response_ids(ogx_proxy)
     assert [handle for handle, _ in steps(ogx_proxy)] == [None, None, ids[0], ids[1]]
 
 
@@ -82,7 +82,7 @@ async def test_a_dropped_stream_does_not_move_the_handle(
 
     assert why(dropped) == failed(ErrorClass.INTERRUPTED)
     assert "tick39" not in text_of(dropped)
-    ids = [response_id(exchange) for exchange in ogx_proxy.exchanges]
+    ids = response_ids(ogx_proxy)
     assert after_the_drop == [ids[0]]
     assert (why(third), why(fourth)) == (COMPLETED, COMPLETED)
     # The message whose answer was lost is not at the backend yet: it goes with the next one.
@@ -164,7 +164,7 @@ async def test_messages_that_come_together_run_one_after_another_in_their_order(
     sent = steps(ogx_proxy)
     assert sorted(items[0]["content"][0]["text"] for _, items in sent[1:]) == ["slow", "three", "two"]
     # Each goes on from the response before it: no two from the same one.
-    ids = [response_id(exchange) for exchange in ogx_proxy.exchanges]
+    ids = response_ids(ogx_proxy)
     assert [handle for handle, _ in sent] == [None, *ids[:-1]]
 
 

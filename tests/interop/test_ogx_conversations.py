@@ -80,7 +80,7 @@ async def test_each_turn_goes_on_in_the_conversation_with_the_new_input_alone(
     assert b"conv_" not in talking.seen
 
 
-async def test_a_first_turn_that_is_cut_leaves_its_conversation_behind_and_its_message_to_the_next(
+async def test_a_first_turn_that_is_cut_leaves_its_message_to_the_next_in_the_same_conversation(
     ogx_proxy: RecordingProxy, start_local: StartLocal
 ) -> None:
     gateway = await start_local(_agents(ogx_proxy.url))
@@ -91,9 +91,10 @@ async def test_a_first_turn_that_is_cut_leaves_its_conversation_behind_and_its_m
         second = await talking.send("two", dropped["contextId"])
 
     assert (why(dropped), why(second)) == (failed(ErrorClass.INTERRUPTED), COMPLETED)
-    left, kept = _rows(gateway, "SELECT pending_handle FROM service_call ORDER BY rowid")
-    assert _rows(gateway, "SELECT handle FROM thread") == [kept]
-    assert _said(ogx_proxy) == [(left, [user("slow")]), (kept, [user("slow"), user("two")])]
+    [kept] = _rows(gateway, "SELECT handle FROM thread")
+    assert _rows(gateway, "SELECT pending_handle FROM service_call ORDER BY rowid")[0] == kept
+    assert _said(ogx_proxy) == [(kept, [user("slow")]), (kept, [user("slow"), user("two")])]
+    assert len(ogx_proxy.sent("POST", "/v1/conversations")) == 1
 
 
 async def test_a_deleted_conversation_is_an_error_and_never_a_fresh_start(

@@ -209,6 +209,7 @@ async def running(
         ledger = opened if failpoints is None else failpoints.ledger(opened)
         fanout = Fanout(_stream_limits(config))
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
+        runner.find_agents(lambda: front.agents)
         if failpoints is not None:
             runner.guard(failpoints.call)
         secret = await ledger.secret("page-token")

@@ -79,6 +79,11 @@ class Runner:
         self._given_up: set[str] = set()
         self.watch = Watch(ledger)
         self._group: asyncio.TaskGroup | None = None
+        self._agents: Callable[[], Iterable[Agent]] = tuple
+
+    def find_agents(self, agents: Callable[[], Iterable[Agent]]) -> None:
+        """Where the agents are found, as they are now: what others left is ended by their policies."""
+        self._agents = agents
 
     def guard(self, call: Call) -> None:
         """Makes every call to a backend through this."""
@@ -275,7 +280,8 @@ class Runner:
             if leftover.turn in self._expected or self._runs(leftover):
                 continue
             try:
-                await settle(leftover, self._ledger, self._fanout, self._clock)
+                policies = next((a.policies for a in self._agents() if a.name == leftover.task.agent), None)
+                await settle(leftover, self._ledger, self._fanout, self._clock, policies)
             except CorruptRecord as error:
                 log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
 

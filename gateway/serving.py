@@ -34,7 +34,7 @@ from gateway.commits import (
     ThreadRecord,
 )
 from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
-from gateway.invoking import invoke
+from gateway.invoking import invoke, is_cancelled
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
 from gateway.live import Lane, Work, status
@@ -208,7 +208,7 @@ class Serving:
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
             if not self.work.cancel_asked:
-                if _is_cancelled():
+                if is_cancelled():
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
@@ -235,6 +235,8 @@ class Serving:
             exc_info=exc_info,
         )
         before = self.machine
+        if work.prepared:
+            before.calls = {}  # What asked for them is not stored, and never will be.
         stood = [(call, call.status) for call in before.calls.values()]
         try:
             await self._perform(before.fail(failure, correlation_id))
@@ -273,7 +275,12 @@ class Serving:
                 if self.lane.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
                 return await self._call(request)
-            except AdapterError as error:
+            except _FAULTS as error:
+                if self.machine.between_calls and not self.work.prepared:
+                    log.error("call.fault-after-end", task=self.work.live.id, detail=repr(error))
+                    return None
+                if not isinstance(error, AdapterError):
+                    raise
                 request = await self._once_more(request, error)
 
     async def _call(self, request: ServiceRequest) -> None:
@@ -510,7 +517,7 @@ class Serving:
             try:
                 await self._commit_prepare()
             except Conflict:
-                if _is_cancelled():
+                if is_cancelled():
                     # Told while the commit went on, and not again: this must not try for ever.
                     raise asyncio.CancelledError from None
                 lane.current = False
@@ -762,9 +769,3 @@ def _phase(event: AdapterEvent, before: Phase, *, names_first: bool) -> Phase:
     if not isinstance(event, CallStarted):
         return Phase.EMITTED
     return before if names_first else Phase.STARTED
-
-
-def _is_cancelled() -> bool:
-    """Is it this task that is cancelled, and not one that it waits for?"""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

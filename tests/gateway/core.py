@@ -325,9 +325,11 @@ async def running_core(
         drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
+        core = Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
+        runner.find_agents(lambda: core.agents)
         await stack.enter_async_context(runner.running())
         try:
-            yield Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
+            yield core
         finally:
             ledger.let_go()
 

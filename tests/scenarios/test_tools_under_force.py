@@ -18,7 +18,7 @@ from gateway.model import Task, TaskState
 from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, ToolCallReady
 from gateway.runner import LeaseTimes
 from gateway.tool_port import ToolOutput, ToolRun
-from tests.gateway.core import START, Core, query, running_core, soon, until
+from tests.gateway.core import BOUND, START, Core, query, running_core, soon, until
 from tests.gateway.forgetful import contexts
 from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import ScriptedTools
@@ -108,10 +108,11 @@ async def test_61_a_cancel_while_a_commit_of_the_loop_goes_on_does_not_undo_it(
     gate = core.ledger.hold(point)
     task = await core.send("1", context="c", at_once=True)
     await soon(gate.reached.wait())
-    cancelling = asyncio.ensure_future(core.cancel(task.id))
-    await asyncio.sleep(0)
-    core.ledger.let_go()
-    assert (await soon(cancelling)).status.state is TaskState.CANCELED
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        cancelling = group.create_task(core.cancel(task.id))
+        await asyncio.sleep(0)
+        core.ledger.let_go()
+    assert cancelling.result().status.state is TaskState.CANCELED
     await core.send("2", context="c")
     assert box.done == (["one"] if point is ToolEnds else [])
     status = {Complete: "cancelled", ToolStarts: "interrupted", ToolEnds: "completed"}[point]
@@ -220,18 +221,17 @@ def _nested(depth: int) -> Any:
     return value
 
 
-async def _leaves_a_cancelled_task() -> ToolOutput:
-    task = asyncio.ensure_future(asyncio.sleep(60))
-    await asyncio.sleep(0)
-    task.cancel()
-    await task
+async def _waits_for_what_is_cancelled() -> ToolOutput:
+    waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waits.cancel()
+    await waits
     return ToolOutput("never")
 
 
 WILD: dict[str, Callable[[ToolRun], Any]] = {
     "an error": _raises(ValueError("secret")),
     "a cancellation that nobody asked for": _raises(asyncio.CancelledError("secret")),
-    "a task of its own that was cancelled": lambda _: _leaves_a_cancelled_task(),
+    "a task of its own that was cancelled": lambda _: _waits_for_what_is_cancelled(),
     "the end of the process": _raises(SystemExit(3)),
     "an interrupt": _raises(KeyboardInterrupt()),
     "a group of ends": _raises(BaseExceptionGroup("secret", [SystemExit(1)])),
@@ -530,9 +530,10 @@ async def test_137_a_cancel_and_the_end_of_the_loop_have_one_winner(core: Core, 
     gate = core.ledger.hold(Finish)
     task = await core.send("1", context="c", at_once=True)
     await soon(gate.reached.wait())
-    cancelling = asyncio.ensure_future(core.cancel(task.id))
-    await asyncio.sleep(0)
+    work = core.runner.work(task.id)
+    assert work is not None
+    core.runner.ask(work)
     core.ledger.let_go()
-    await soon(asyncio.gather(cancelling, return_exceptions=True))
+    await soon(core.runner.idle())
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED
     assert violations(core.path) == []

@@ -64,8 +64,8 @@ def _handles(rows: Database) -> Iterator[str]:
     """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. A
     turn that failed may be taken back as a whole: then the line goes on from where that turn began."""
     calls = rows(
-        "SELECT turn.thread, epoch, turn.status AS ended, service_call.* FROM service_call JOIN turn ON turn.id = service_call.turn"
-        " JOIN thread ON thread.id = turn.thread"
+        "SELECT turn.thread, epoch, turn.status AS ended, service_call.* FROM service_call"
+        " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
         " WHERE service_call.status = 'completed' ORDER BY turn.thread, turn.number, round, attempt"
     )
     ends: dict[str, str | None] = {}
@@ -126,9 +126,9 @@ def _outcome(call: Row) -> Iterator[str]:
     status, executor = call["status"], call["executor"]
     if executor not in _EXECUTORS.get(status, {executor}):
         yield f"I4: tool call {call['id']} of the {executor} is {status}"
-    if executor == "gateway" and status in _RAN and call["approval_required"]:
-        if call["approval_decision"] is None or call["approval_consumed_at"] is None:
-            yield f"I13: tool call {call['id']} ran ({status}) without an approval that was used up"
+    used_up = call["approval_decision"] is not None and call["approval_consumed_at"] is not None
+    if executor == "gateway" and status in _RAN and call["approval_required"] and not used_up:
+        yield f"I13: tool call {call['id']} ran ({status}) without an approval that was used up"
     if call["approval_consumed_at"] is not None and status not in _RAN | {"cancelled"}:
         yield f"I13: the approval of tool call {call['id']} was used up, and it is {status}"
 

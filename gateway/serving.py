@@ -353,7 +353,7 @@ class Serving:
             return None
         thread = self.lane.thread.id
         earlier = await self._means.ledger.earlier_tool_call(thread, call.external_id, call.facts.id)
-        if earlier is None:
+        if earlier is None or earlier.outcome in (tools.NOT_RUN, tools.LIMIT_REACHED):
             return None
         if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
             raise AdapterError(

@@ -524,9 +524,18 @@ class Serving:
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
+                if lane.leased and self._begins:
+                    # A turn of another process comes first, and cannot begin as long as the lease is held here.
+                    await self._means.ledger.commit(Release(lane.thread.id, self._means.holder))
+                    lane.leased = False
                 if await self._means.ledger.waiting_task(lane.thread.id) is not None:
                     raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)
+
+    @property
+    def _begins(self) -> bool:
+        """The call that comes next is the turn's first, and takes the lease."""
+        return self.attempt == 0 and self.machine.round == 0
 
     async def _request(self) -> ServiceRequest:
         work, lane = self.work, self.lane
@@ -567,7 +576,7 @@ class Serving:
     async def _commit_prepare(self) -> None:
         work, lane, means = self.work, self.lane, self._means
         working, final = self._working()
-        takes_lease = self.attempt == 0 and self.machine.round == 0
+        takes_lease = self._begins
         prepare = means.prepare(lane.thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:

@@ -137,17 +137,20 @@ def _outputs(rows: Database) -> Iterator[str]:
     """Who has its outcome from the gateway or a client has one output, and one completed service call has carried it:
     none of those before it, and the next one of its turn where there is one."""
     for row in rows(
-        "SELECT tool_call.id, tool_call.status, executor, round, service_call.turn, sent_in, history_item.service_call,"
+        "SELECT tool_call.id, tool_call.status, executor, round, storage_owner, sent_in, history_item.service_call,"
         " (SELECT count(*) FROM history_item WHERE tool_call = tool_call.id AND kind = 'output') AS outputs,"
         " (SELECT id FROM service_call AS following WHERE following.turn = service_call.turn"
         "  AND following.round = service_call.round + 1 AND following.status = 'completed') AS following,"
         " (SELECT status FROM service_call AS carrier WHERE carrier.id = sent_in) AS carried,"
         " (SELECT carrier.rowid <= service_call.rowid FROM service_call AS carrier WHERE carrier.id = sent_in) AS early,"
         " replayable FROM tool_call JOIN service_call ON service_call.id = tool_call.service_call"
+        " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
         " LEFT JOIN history_item ON history_item.tool_call = tool_call.id AND kind = 'output'"
         " WHERE executor <> 'backend'"
     ):
         name = f"tool call {row['id']}"
+        if row["sent_in"] == row["service_call"] and row["storage_owner"] == "gateway":
+            continue  # No backend waits for what was decided with its service call.
         if row["outputs"] != (row["status"] not in _OPEN):
             yield f"I4: {name} is {row['status']} and has {row['outputs']} outputs"
         if row["sent_in"] is not None and row["carried"] != "completed":

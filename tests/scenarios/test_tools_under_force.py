@@ -3,6 +3,7 @@ moment of it. Whatever happens, each call has one outcome, nothing runs twice, a
 takes."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -538,3 +539,18 @@ async def test_137_a_cancel_and_the_end_of_the_loop_have_one_winner(core: Core, 
     await soon(core.runner.idle())
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED
     assert violations(core.path) == []
+
+
+async def test_82_a_call_that_never_ran_is_no_result_to_use_again(core: Core) -> None:
+    lasting = dataclasses.replace(BR, call_ids="thread")
+    first = Pause()
+    box = Effects({"one": first, "two": 2})
+    again: Script = [ToolCallReady("c2", "two", "{}"), CallCompleted("r2")]
+    adapter = ScriptedAdapter(lasting, asks("r1", "one", "two"), again, says("A", "r3"))
+    core.agent(adapter, toolset=box, parallel_tools=1)
+    task = await core.send("1", context="c", at_once=True)
+    await soon(first.reached.wait())
+    await core.cancel(task.id)
+    await core.send("2", context="c")
+    assert box.done == ["two"]
+    assert adapter.sent[2] == ("r2", ["O c2 2"])

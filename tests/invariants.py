@@ -26,6 +26,13 @@ Row = dict[str, Any]
 Database = Callable[..., list[Row]]
 
 
+def unsettled(path: Path) -> list[str]:
+    """What still runs, or waits for somebody to end it. Cheap, to be asked often."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        return list(_ends(lambda sql, *values: [dict(row) for row in connection.execute(sql, values)]))
+
+
 def violations(path: Path, *, settled: bool = True) -> list[str]:
     """`settled`: nothing runs and every lease has run out, so that every turn must have ended."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
@@ -97,7 +104,8 @@ def _tool_calls(rows: Database) -> Iterator[str]:
         yield f"I4: tool call {row['id']} of an ended turn has no outcome"
     calls = rows("SELECT service_call, sequence FROM tool_call ORDER BY service_call, sequence")
     for call, group in groupby(calls, key=lambda row: row["service_call"]):
-        if [row["sequence"] for row in group] != list(range(sum(1 for row in calls if row["service_call"] == call))):
+        numbers = [row["sequence"] for row in group]
+        if numbers != list(range(len(numbers))):
             yield f"I8: the tool calls of {call} are not numbered from 0 on"
     for row in rows("SELECT * FROM tool_call"):
         yield from _outcome(row)
@@ -267,7 +275,8 @@ def _generations(rows: Database) -> Iterator[str]:
 def _inputs(rows: Database) -> Iterator[str]:
     for row in rows(
         "SELECT turn.id, (SELECT count(*) FROM input WHERE input.turn = turn.id AND ordinal = 0) AS inputs,"
-        " (SELECT count(*) FROM history_item WHERE history_item.turn = turn.id AND input IS NOT NULL) AS items FROM turn"
+        " coalesce(items, 0) AS items FROM turn LEFT JOIN (SELECT turn, count(*) AS items FROM history_item"
+        " WHERE input IS NOT NULL GROUP BY turn) AS said ON said.turn = turn.id"
     ):
         if (row["inputs"], row["items"]) != (1, 1):
             yield f"turn {row['id']} has {row['inputs']} messages and {row['items']} items of them"

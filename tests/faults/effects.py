@@ -1,7 +1,10 @@
 """A tool of the gateway whose effect is a line in a file: what it did can be counted when its process is dead."""
 
 import os
+import sqlite3
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +49,20 @@ def effects(folder: Path) -> list[str]:
     """The keys of the calls that had their effect, in order."""
     file = folder / _FILE
     return [line.partition(" ")[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def misdeeds(folder: Path, database: Path) -> list[str]:
+    """What was done twice, or for nobody, and what is not as the ledger tells."""
+    done = Counter(effects(folder))
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        calls = dict(connection.execute("SELECT id, status FROM tool_call").fetchall())
+    twice = [f"{call} was done {times} times" for call, times in done.items() if times > 1]
+    unknown = [f"{call} was done for nobody" for call in done.keys() - calls.keys()]
+    missing = [
+        f"{call} is completed and was not done" for call in calls if calls[call] == "completed" and not done[call]
+    ]
+    secret = [f"{call} is {calls[call]} and was done" for call in done if calls.get(call) == "cancelled"]
+    return [*twice, *unknown, *missing, *secret]
 
 
 def attach(folder: Path) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from gateway.testing.scripts import Call, Conversation, Say, Step
 from gateway.testing.serving import serve
 from gateway.tools import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, a2a_http, text_of, why
-from tests.faults.effects import effects
+from tests.faults.effects import effects, misdeeds
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
@@ -119,15 +118,16 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
         assert now["status"]["state"] in _FINAL
         if story.booked["status"]["state"] in _FINAL:
             assert now == story.booked
-    _check_effects(folder)
+    assert misdeeds(folder, database) == []
 
     http.headers["Idempotency-Key"] = "k"
     repeated = await caller.send("book", "c")
     del http.headers["Idempotency-Key"]
     if story.booked:
         assert repeated["id"] == story.booked["id"]
-    _check_effects(folder)
+    assert misdeeds(folder, database) == []
     before = _calls(database)
+    assert set(before.values()) <= {"completed", "interrupted", "cancelled"}
 
     following = await caller.send("next", "c")
     assert why(following) == ("TASK_STATE_COMPLETED", "")
@@ -136,18 +136,8 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     told = [output if output in (OUTCOME_UNKNOWN, NOT_RUN) else output.partition(" ")[0] for output in outputs]
     assert told == _outputs_of(list(before.values()), owner)
     assert _calls(database) == before
-    _check_effects(folder)
+    assert misdeeds(folder, database) == []
     assert violations(database) == []
-
-
-def _check_effects(folder: Path) -> None:
-    """Nothing twice; what counts as done was done, and what counts as never run was not."""
-    done, calls = Counter(effects(folder)), _calls(folder / "gateway.db")
-    assert set(done.values()) <= {1}
-    assert done.keys() <= calls.keys()
-    for call, status in calls.items():
-        assert status in {"completed", "interrupted", "cancelled"}
-        assert (call in done) is {"completed": True, "cancelled": False}.get(status, call in done)
 
 
 async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: str) -> list[tuple[str, list[str]]]:

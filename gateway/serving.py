@@ -511,6 +511,7 @@ class Serving:
     async def _take_call(self) -> None:
         """Takes the lease and records the call. Another process on the thread is waited for, until the turn's timeout."""
         work, lane = self.work, self.lane
+        gave_back = False
         while not work.prepared:
             if not lane.current:
                 await self._reread()
@@ -524,10 +525,10 @@ class Serving:
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
-                if lane.leased and self._begins:
-                    # A turn of another process comes first, and cannot begin as long as the lease is held here.
+                if self._begins and not gave_back:
+                    # A turn of another process may come first, which cannot begin as long as the lease is held here.
                     await self._means.ledger.commit(Release(lane.thread.id, self._means.holder))
-                    lane.leased = False
+                    lane.leased, gave_back = False, True
                 if await self._means.ledger.waiting_task(lane.thread.id) is not None:
                     raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.commits import Finish
 from gateway.errors import A2AError
 from gateway.items import CallItem, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.model import TERMINAL, TaskState
@@ -203,6 +204,32 @@ async def test_turns_that_two_processes_run_on_the_same_contexts_never_meet(
     processes = query(path, "SELECT thread, count(DISTINCT process) FROM turn GROUP BY thread")
     assert [both for _, both in processes] == [2] * len(CONTEXTS)
     assert {"completed", "failed"} <= set(ended.values())
+
+
+@ALL
+async def test_136_a_lease_that_a_turn_left_behind_does_not_hold_up_the_turn_of_another_process(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path = tmp_path / "ledger.db"
+    handle = "c" if ownership is BS else "r1"
+    begins: Script = [CallStarted(handle)] if ownership is BS else []
+    adapter = ScriptedAdapter(ownership, [*begins, *says("a", handle)], otherwise=lambda _: says("b", handle))
+    async with (
+        running_core(path, prefix="one", lease=QUICK) as one,
+        running_core(path, prefix="two", lease=QUICK) as two,
+    ):
+        for core in (one, two):
+            core.agent(adapter)
+        lost = one.ledger.refuse(Finish)
+        await one.send("1", context="c", at_once=True)
+        await soon(lost.wait())
+        await soon(one.runner.idle())
+        between = await two.send("2", context="c", at_once=True)
+        last = await one.send("3", context="c", at_once=True)
+        await soon(two.runner.idle())
+        await soon(one.runner.idle())
+        for task in (between, last):
+            assert (await one.get(task.id)).status.state is TaskState.COMPLETED
 
 
 @ALL

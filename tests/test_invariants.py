@@ -23,7 +23,10 @@ DAMAGE = {
         "UPDATE tool_call SET status = 'running', outcome = NULL WHERE name = 'one'",
     ),
     "an outcome that its executor cannot give": ("I4", "UPDATE tool_call SET status = 'external' WHERE name = 'one'"),
-    "an output that was lost": ("I4", "DELETE FROM history_item WHERE payload LIKE '%\"output\":1,%'"),
+    "an output that was lost": (
+        "I4",
+        "DELETE FROM history_item WHERE kind = 'output' AND tool_call IN (SELECT id FROM tool_call WHERE name = 'one')",
+    ),
     "an output that nobody carried": (
         "I5",
         (

@@ -11,6 +11,7 @@ from pathlib import Path
 from gateway import app
 from gateway.agents import Agents
 from gateway.config import GatewayConfig
+from gateway.offering import Attached
 from gateway.registry import Registry
 from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.toolset import OfferedTool
@@ -69,7 +70,7 @@ def attach(folder: Path) -> None:
     """Every agent of the gateway that this process is about to build gets the tool."""
     build, toolset = app.build_agents, Effects(folder)
 
-    def with_tools(config: GatewayConfig, registry: Registry) -> Agents:
-        return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry)))
+    def with_tools(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+        return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))
 
     app.build_agents = with_tools

@@ -27,10 +27,19 @@ async def invoke(
     except ToolError as error:
         log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=error.detail)
         return Settled("failed", tools.FAILED)
-    except Exception as error:
+    except BaseException as error:
+        # A tool that cancels itself, or wants to end the process, would take its siblings or the gateway with it.
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         if isinstance(error, TimeoutError) and scope.expired():
             log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
             return Settled("cancelled", tools.TIMED_OUT)
         log.exception("tool.failed", tool=tool.identity, call=call.facts.id)
         return Settled("failed", tools.FAILED)
     return Settled("failed" if given.error else "completed", given.output)
+
+
+def is_cancelled() -> bool:
+    """Is it this task that is cancelled, and not one that it waits for?"""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -531,6 +531,10 @@ class Ledger(PushReads, Protocol):
         """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
         ...
 
+    async def turn_base(self, turn: str) -> tuple[str | None, ...]:
+        """The handle at which a turn began, or the chain that it began itself; nothing where it made no call."""
+        ...
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         """The tasks whose turns this process was asked to cancel."""
         ...

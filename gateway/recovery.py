@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import structlog
 
-from gateway import suspended, tools
+from gateway import ownership, suspended, tools
+from gateway.agents import AgentPolicies
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
     Caller,
@@ -17,6 +18,7 @@ from gateway.commits import (
     Fence,
     Finish,
     NewItem,
+    Rewind,
     Suspend,
     TaskRecord,
     ThreadRecord,
@@ -40,11 +42,13 @@ from gateway.wire.v1_0 import encode_event
 log = structlog.get_logger("gateway.recovery")
 
 
-async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock) -> None:
+async def settle(
+    leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock, policies: AgentPolicies | None = None
+) -> None:
     """Ends the turn as FAILED, unless it can be taken up where it stopped. Nothing happens where another process was faster,
     or its own has come back to life.
 
-    Raises: LedgerUnavailable, CorruptRecord.
+    `policies`: its agent's, None where there is none any more. Raises: LedgerUnavailable, CorruptRecord.
     """
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
@@ -66,11 +70,13 @@ async def settle(leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
 
     ends = _ends(thread, left, leftover) if thread is not None else ()
+    back = await _way_back(leftover, policies, ledger, now)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         return (
             *fence,
             *ends,
+            *back,
             Finish(
                 task=task.id,
                 turn=leftover.turn,
@@ -132,6 +138,19 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
             )
         )
     return tuple(ends)
+
+
+async def _way_back(
+    leftover: UnfinishedTurn, policies: AgentPolicies | None, ledger: Ledger, now: int
+) -> tuple[Rewind, ...]:
+    """With `per_turn` the turn has not been, for the backend too. Source: state-model, scenario 59."""
+    if policies is None or policies.persistence != "per_turn":
+        return ()
+    thread = await ledger.thread(leftover.thread)
+    if thread is None or not ownership.goes_back(thread, "failed", policies):
+        return ()
+    base = await ledger.turn_base(leftover.turn)
+    return tuple(Rewind(leftover.thread, leftover.turn, handle, now) for handle in base)
 
 
 async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[TurnOutput, int]:

@@ -282,7 +282,9 @@ class Runner:
                 continue
             try:
                 if not await self._go_on(leftover):
-                    await settle(leftover, self._ledger, self._fanout, self._clock)
+                    agent = self._agent(leftover.task.agent)
+                    policies = None if agent is None else agent.policies
+                    await settle(leftover, self._ledger, self._fanout, self._clock, policies)
             except CorruptRecord as error:
                 log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
 

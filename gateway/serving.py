@@ -36,7 +36,7 @@ from gateway.commits import (
     Unsync,
 )
 from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
-from gateway.invoking import invoke
+from gateway.invoking import invoke, is_cancelled
 from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
 from gateway.live import Lane, Rejoined, Work, status
@@ -232,7 +232,7 @@ class Serving:
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
         except asyncio.CancelledError as error:
             if not self.work.cancel_asked:
-                if _is_cancelled():
+                if is_cancelled():
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self.machine.ended:
@@ -271,6 +271,8 @@ class Serving:
         )
         before = self.machine
         self.replay = None
+        if work.prepared:
+            before.calls = {}  # What asked for them is not stored, and never will be.
         stood = [(call, call.status) for call in before.calls.values()]
         try:
             await self._perform(before.fail(failure, correlation_id))
@@ -316,8 +318,13 @@ class Serving:
                 if again and isinstance(adapter, Resuming):
                     return await self._listen(adapter.resume(request, self.pending or ""))
                 return await self._listen(self._means.call(adapter, request))
-            except AdapterError as error:
+            except _FAULTS as error:
                 between = self.machine.ended or self.machine.between_calls
+                if self.machine.between_calls and not self.work.prepared:
+                    log.error("call.fault-after-end", task=self.work.live.id, detail=repr(error))
+                    return None
+                if not isinstance(error, AdapterError):
+                    raise
                 again = not between and listening.goes_on(adapter, self.pending, error)
                 if again:
                     await self._listen_again(error)
@@ -425,7 +432,7 @@ class Serving:
             return None
         thread = self.lane.thread.id
         earlier = await self._means.ledger.earlier_tool_call(thread, call.external_id, call.facts.id)
-        if earlier is None:
+        if earlier is None or earlier.outcome in (tools.NOT_RUN, tools.LIMIT_REACHED):
             return None
         if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
             raise AdapterError(
@@ -588,22 +595,32 @@ class Serving:
     async def _take_call(self) -> None:
         """Takes the lease and records the call. Another process on the thread is waited for, until the turn's timeout."""
         work, lane = self.work, self.lane
+        gave_back = False
         while not work.prepared:
             if not lane.current:
                 await self._reread()
             try:
                 await self._commit_prepare(await self._catch_up() if lane.thread.unsynced else ())
             except Conflict:
-                if _is_cancelled():
+                if is_cancelled():
                     # Told while the commit went on, and not again: this must not try for ever.
                     raise asyncio.CancelledError from None
                 lane.current = False
                 record = await self._means.ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
+                if self._begins and not gave_back:
+                    # A turn of another process may come first, which cannot begin as long as the lease is held here.
+                    await self._means.ledger.commit(Release(lane.thread.id, self._means.holder))
+                    lane.leased, gave_back = False, True
                 if await self._means.ledger.waiting_task(lane.thread.id) is not None:
                     raise Parked from None
                 await asyncio.sleep(self._means.lease / 10)
+
+    @property
+    def _begins(self) -> bool:
+        """The call that comes next is the turn's first, and takes the lease."""
+        return self.attempt == 0 and self.machine.round == 0
 
     async def _request(self) -> ServiceRequest:
         self.machine.facts = self._facts()
@@ -658,7 +675,7 @@ class Serving:
         work, lane, means = self.work, self.lane, self._means
         thread = _behind(lane.thread, before)
         working, final = self._working()
-        takes_lease = self.attempt == 0 and self.machine.round == 0
+        takes_lease = self._begins
         prepare = means.prepare(thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
@@ -879,9 +896,3 @@ def _phase(event: AdapterEvent, before: Phase, *, names_first: bool) -> Phase:
     if not isinstance(event, CallStarted):
         return Phase.EMITTED
     return before if names_first else Phase.STARTED
-
-
-def _is_cancelled() -> bool:
-    """Is it this task that is cancelled, and not one that it waits for?"""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

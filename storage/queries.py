@@ -372,6 +372,13 @@ UNHEARD_CALL = compiled(
     .offset(literal_column("0"))
 )
 
+# A call that begins a chain is the first of its thread, or of an epoch that the turn itself began.
+TURN_BASE = compiled(
+    select(service_call.c.handle_in)
+    .where(service_call.c.turn == bindparam("turn"))
+    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
+)
+
 CANCELS_ASKED = compiled(
     select(turn.c.task).where(
         turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")

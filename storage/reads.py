@@ -275,6 +275,10 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.DUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
+    async def turn_base(self, turn: str) -> tuple[str | None, ...]:
+        rows = await self._readers.fetch(queries.TURN_BASE, {"turn": turn})
+        return tuple(handle for (handle,) in rows[:1])
+
     async def cancels_asked(self, process: str) -> tuple[str, ...]:
         rows = await self._readers.fetch(queries.CANCELS_ASKED, {"process": process})
         return tuple(task for (task,) in rows)

@@ -15,13 +15,22 @@ from typing import Any
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem, decode
 from gateway.model import Message, Part, Role
 from gateway.projection import project
+from gateway.tool_calls import URI
 
 _FINAL = frozenset(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 _WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+_OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
 _UNDER_WAY = frozenset({"prepared", "sent", "started", "emitting"})
 
 Row = dict[str, Any]
 Database = Callable[..., list[Row]]
+
+
+def unsettled(path: Path) -> list[str]:
+    """What still runs, or waits for somebody to end it. Cheap, to be asked often."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        return list(_ends(lambda sql, *values: [dict(row) for row in connection.execute(sql, values)]))
 
 
 def violations(path: Path, *, settled: bool = True) -> list[str]:
@@ -59,21 +68,31 @@ def _owners(rows: Database) -> Iterator[str]:
 
 
 def _handles(rows: Database) -> Iterator[str]:
-    """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end."""
+    """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. A
+    turn that failed may be taken back as a whole: then the line goes on from where that turn began."""
     calls = rows(
-        "SELECT turn.thread, epoch, service_call.* FROM service_call JOIN turn ON turn.id = service_call.turn"
-        " JOIN thread ON thread.id = turn.thread"
+        "SELECT turn.thread, epoch, turn.status AS ended, service_call.* FROM service_call"
+        " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
         " WHERE service_call.status = 'completed' ORDER BY turn.thread, turn.number, round, attempt"
     )
     ends: dict[str, str | None] = {}
+    begins: dict[str, tuple[str, str | None]] = {}
+    left: dict[str, str | None] = {}
     for call in calls:
-        expected = ends.get(call["thread"])
+        thread, turn = call["thread"], call["turn"]
+        expected = ends.get(thread)
         rebuilt = call["epoch"] > 1 and call["handle_in"] is None
-        if call["handle_in"] != expected and not rebuilt:
+        taken_back = thread in left and begins[thread][0] != turn and call["handle_in"] == left[thread]
+        if call["handle_in"] != expected and not rebuilt and not taken_back:
             yield f"I3: call {call['id']} began at {call['handle_in']} and not where the chain stood, at {expected}"
-        ends[call["thread"]] = call["handle_out"]
+        if thread not in begins or begins[thread][0] != turn:
+            begins[thread] = turn, call["handle_in"]
+        ends[thread] = call["handle_out"]
+        left.pop(thread, None)
+        if call["ended"] == "failed":
+            left[thread] = begins[thread][1]
     for row in rows("SELECT id, handle FROM thread WHERE state <> 'deleted'"):
-        if row["handle"] != ends.get(row["id"]):
+        if row["handle"] not in (ends.get(row["id"]), left.get(row["id"], ends.get(row["id"]))):
             yield f"I3: thread {row['id']} stands at {row['handle']}, its last call at {ends.get(row['id'])}"
 
 
@@ -85,14 +104,96 @@ def _tool_calls(rows: Database) -> Iterator[str]:
         yield f"I4: tool call {row['id']} of an ended turn has no outcome"
     calls = rows("SELECT service_call, sequence FROM tool_call ORDER BY service_call, sequence")
     for call, group in groupby(calls, key=lambda row: row["service_call"]):
-        if [row["sequence"] for row in group] != list(range(sum(1 for row in calls if row["service_call"] == call))):
+        numbers = [row["sequence"] for row in group]
+        if numbers != list(range(len(numbers))):
             yield f"I8: the tool calls of {call} are not numbered from 0 on"
+    for row in rows("SELECT * FROM tool_call"):
+        yield from _outcome(row)
+    yield from _outputs(rows)
+    yield from _rounds(rows)
+
+
+_EXECUTORS = {
+    "running": {"gateway"},
+    "interrupted": {"gateway"},
+    "not_found": {"gateway"},
+    "external": {"backend"},
+    "announced": {"gateway", "client"},
+}
+"""Whose a tool call of this status may be; any other may be anybody's."""
+
+_PHASES = {"args-delta": 0, "requested": 1, "awaiting-approval": 2, "executing": 3, "progress": 4}
+_LAST = 5
+"""The phases of a tool call in their order; any other is its end."""
+
+_RAN = frozenset({"running", "completed", "failed", "interrupted"})
+
+
+def _outcome(call: Row) -> Iterator[str]:
+    """One outcome in the words of who answered; an approval that was needed is there and used up before its tool runs."""
+    status, executor = call["status"], call["executor"]
+    if executor not in _EXECUTORS.get(status, {executor}):
+        yield f"I4: tool call {call['id']} of the {executor} is {status}"
+    used_up = call["approval_decision"] is not None and call["approval_consumed_at"] is not None
+    if executor == "gateway" and status in _RAN and call["approval_required"] and not used_up:
+        yield f"I13: tool call {call['id']} ran ({status}) without an approval that was used up"
+    if call["approval_consumed_at"] is not None and status not in _RAN | {"cancelled"}:
+        yield f"I13: the approval of tool call {call['id']} was used up, and it is {status}"
+
+
+def _outputs(rows: Database) -> Iterator[str]:
+    """Who has its outcome from the gateway or a client has one output, and one completed service call has carried it:
+    none of those before it, and the next one of its turn where there is one."""
+    for row in rows(
+        "SELECT tool_call.id, tool_call.status, executor, round, storage_owner, sent_in, history_item.service_call,"
+        " (SELECT count(*) FROM history_item WHERE tool_call = tool_call.id AND kind = 'output') AS outputs,"
+        " (SELECT id FROM service_call AS following WHERE following.turn = service_call.turn"
+        "  AND following.round = service_call.round + 1 AND following.status = 'completed') AS following,"
+        " (SELECT status FROM service_call AS carrier WHERE carrier.id = sent_in) AS carried,"
+        " (SELECT carrier.rowid <= service_call.rowid FROM service_call AS carrier WHERE carrier.id = sent_in) AS early,"
+        " replayable FROM tool_call JOIN service_call ON service_call.id = tool_call.service_call"
+        " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
+        " LEFT JOIN history_item ON history_item.tool_call = tool_call.id AND kind = 'output'"
+        " WHERE executor <> 'backend'"
+    ):
+        name = f"tool call {row['id']}"
+        if row["sent_in"] == row["service_call"] and row["storage_owner"] == "gateway":
+            continue  # No backend waits for what was decided with its service call.
+        if row["outputs"] != (row["status"] not in _OPEN):
+            yield f"I4: {name} is {row['status']} and has {row['outputs']} outputs"
+        if row["sent_in"] is not None and row["carried"] != "completed":
+            yield f"I5: the output of {name} was carried by {row['sent_in']}, which is {row['carried']}"
+        if row["following"] is not None and row["sent_in"] != row["following"] and row["replayable"]:
+            yield f"I5: {row['following']} came behind {name}, whose output was carried by {row['sent_in']}"
+        if row["early"] and row["sent_in"] != row["service_call"]:
+            yield f"I5: the output of {name} was carried by {row['sent_in']}, before it was called"
+
+
+def _rounds(rows: Database) -> Iterator[str]:
+    """Service calls of a turn are numbered without gaps; behind one that is complete comes the next, with nothing open."""
+    for row in rows(
+        "SELECT turn.id, group_concat(DISTINCT round) AS rounds, max(round) AS last FROM turn"
+        " JOIN service_call ON service_call.turn = turn.id GROUP BY turn.id"
+    ):
+        if sorted(map(int, row["rounds"].split(","))) != list(range(row["last"] + 1)):
+            yield f"I8: the service calls of turn {row['id']} have the rounds {row['rounds']}"
+    for row in rows(
+        "SELECT later.id, tool_call.id AS tool FROM service_call AS later JOIN service_call AS earlier"
+        " ON earlier.turn = later.turn AND earlier.round < later.round"
+        " LEFT JOIN tool_call ON tool_call.service_call = earlier.id AND outcome IS NULL"
+        " WHERE tool_call.id IS NOT NULL"
+    ):
+        yield f"I5: call {row['id']} was made while tool call {row['tool']} of an earlier round had no outcome"
+    for row in rows("SELECT turn, round, count(*) AS n FROM service_call WHERE status = 'completed' GROUP BY 1, 2"):
+        if row["n"] > 1:
+            yield f"I5: round {row['round']} of turn {row['turn']} was completed {row['n']} times"
 
 
 def _items(rows: Database) -> Iterator[str]:
     for thread in rows("SELECT * FROM thread WHERE state <> 'deleted'"):
         items = rows(
-            "SELECT history_item.*, number FROM history_item JOIN turn ON turn.id = turn"
+            "SELECT history_item.*, number, sequence FROM history_item JOIN turn ON turn.id = turn"
+            " LEFT JOIN tool_call ON tool_call.id = tool_call"
             " WHERE history_item.thread = ? ORDER BY number, position",
             thread["id"],
         )
@@ -113,7 +214,15 @@ def _view(thread: Row, items: list[Row]) -> Iterator[str]:
     if not isinstance(view[-1], UserItem):
         yield f"I7: the view of thread {thread['id']} does not end with the message"
     open_calls: list[str] = []
+    places: list[int] = []
     for item in view:
+        if item.__struct_config__.tag != "output":
+            places = []
+        elif item.call_id in open_calls:  # type: ignore[union-attr]
+            # A round's outputs in the order of its calls: each closes one behind the one before.
+            places.append(open_calls.index(item.call_id) + len(places))  # type: ignore[union-attr]
+            if places != sorted(places):
+                yield f"I8: the view of thread {thread['id']} has outputs in another order than their calls"
         match item.__struct_config__.tag:
             case "call":
                 open_calls.append(item.call_id)  # type: ignore[union-attr]
@@ -130,7 +239,14 @@ def _view(thread: Row, items: list[Row]) -> Iterator[str]:
 def _record(row: Row) -> HistoryRecord:
     item = _user("?") if row["payload"] is None else decode(row["payload"])
     return HistoryRecord(
-        row["position"], row["number"], item, None, row["sent_in"], bool(row["replayable"]), row["turn"]
+        position=row["position"],
+        turn=row["number"],
+        item=item,
+        sent_in=row["sent_in"],
+        replayable=bool(row["replayable"]),
+        turn_id=row["turn"],
+        service_call=row["service_call"],
+        sequence=row["sequence"],
     )
 
 
@@ -159,7 +275,8 @@ def _generations(rows: Database) -> Iterator[str]:
 def _inputs(rows: Database) -> Iterator[str]:
     for row in rows(
         "SELECT turn.id, (SELECT count(*) FROM input WHERE input.turn = turn.id AND ordinal = 0) AS inputs,"
-        " (SELECT count(*) FROM history_item WHERE history_item.turn = turn.id AND input IS NOT NULL) AS items FROM turn"
+        " coalesce(items, 0) AS items FROM turn LEFT JOIN (SELECT turn, count(*) AS items FROM history_item"
+        " WHERE input IS NOT NULL GROUP BY turn) AS said ON said.turn = turn.id"
     ):
         if (row["inputs"], row["items"]) != (1, 1):
             yield f"turn {row['id']} has {row['inputs']} messages and {row['items']} items of them"
@@ -176,6 +293,7 @@ def _events(rows: Database) -> Iterator[str]:
         events = [json.loads(line) for row in groups for line in row["payload"].split("\n")]
         if len(events) != len(numbers):
             yield f"the groups of task {task['id']} hold {len(events)} events under {len(numbers)} numbers"
+        yield from _told(task["id"], events)
         states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
         ends = [state for state in states if state in _FINAL]
         if task["state"] in _FINAL:
@@ -185,6 +303,22 @@ def _events(rows: Database) -> Iterator[str]:
                 yield f"task {task['id']} has {len(numbers)} events and says {task['last_event']}"
         elif ends:
             yield f"task {task['id']} is {task['state']} and its log has ended: {ends}"
+
+
+def _told(task: str, events: list[Row]) -> Iterator[str]:
+    """Of each tool call at most one start and one end, the start first, and nothing behind the end."""
+    last: dict[str, int] = {}
+    for event in events:
+        update = event.get("statusUpdate", {})
+        places = [update, *update.get("status", {}).get("message", {}).get("parts", ())]
+        for fact in (place.get("metadata", {}).get(URI) for place in places):
+            if fact is None:
+                continue
+            rank = _PHASES.get(fact["phase"], _LAST)
+            before = last.get(fact["callId"], 0)
+            if rank < before or (rank == before and rank in (_PHASES["executing"], _LAST)):
+                yield f"I4: task {task} tells {fact['phase']} of {fact['callId']} out of order"
+            last[fact["callId"]] = rank
 
 
 def _ends(rows: Database) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 from gateway.ports import CallCompleted, TextDelta, ToolCallReady, ToolResultReady
 from tests.gateway.core import running_core
 from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
+from tests.gateway.scripted_tools import ScriptedTools
 from tests.invariants import violations
 
 _TOOL: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", 3), TextDelta("3")]
@@ -17,7 +18,39 @@ DAMAGE = {
     "a chain that was forked": ("I3", "UPDATE service_call SET handle_in = NULL WHERE handle_in = 'r1'"),
     "a handle that moved alone": ("I3", "UPDATE thread SET handle = 'r9' WHERE storage_owner = 'backend'"),
     "a handle where there is none": ("I1", "UPDATE service_call SET handle_in = 'r1'"),
-    "tool calls with a gap": ("I8", "UPDATE tool_call SET sequence = 1"),
+    "a tool call without an outcome": (
+        "I4",
+        "UPDATE tool_call SET status = 'running', outcome = NULL WHERE name = 'one'",
+    ),
+    "an outcome that its executor cannot give": ("I4", "UPDATE tool_call SET status = 'external' WHERE name = 'one'"),
+    "an output that was lost": (
+        "I4",
+        "DELETE FROM history_item WHERE kind = 'output' AND tool_call IN (SELECT id FROM tool_call WHERE name = 'one')",
+    ),
+    "an output that nobody carried": (
+        "I5",
+        (
+            "UPDATE history_item SET sent_in = NULL WHERE kind = 'output' AND tool_call IN"
+            " (SELECT id FROM tool_call WHERE name = 'one')"
+        ),
+    ),
+    "an output that its own service call carried": (
+        "I5",
+        (
+            "UPDATE history_item SET sent_in = service_call WHERE kind = 'output' AND tool_call IN"
+            " (SELECT id FROM tool_call WHERE name = 'one')"
+        ),
+    ),
+    "a round that is missing": ("I8", "UPDATE service_call SET round = 2 WHERE round = 1"),
+    "a tool that ran without the approval that it needed": (
+        "I13",
+        "UPDATE tool_call SET approval_required = 1 WHERE name = 'one'",
+    ),
+    "a tool that was told to start twice": (
+        "I4",
+        "UPDATE event SET payload = replace(payload, '\"succeeded\"', '\"executing\"')",
+    ),
+    "tool calls with a gap": ("I8", "UPDATE tool_call SET sequence = sequence + 1 WHERE name <> 'one'"),
     "an item that went": ("I6", "DELETE FROM history_item WHERE position = 2"),
     "two turns in one generation": ("I10", "UPDATE turn SET base_generation = 1"),
     "a generation that went back": ("I10", "UPDATE thread SET generation = 0"),
@@ -51,11 +84,18 @@ async def _conversations(path: Path) -> None:
     async with running_core(path) as core:
         for name, ownership in (("chained", BR), ("kept", G)):
             core.agent(
-                ScriptedAdapter(ownership, [*_TOOL, CallCompleted("r1")], [TextDelta("a"), None, *says("b", "r2")]),
+                ScriptedAdapter(
+                    ownership,
+                    [*_TOOL, CallCompleted("r1")],
+                    [TextDelta("a"), None, *says("b", "r2")],
+                    [ToolCallReady("c1", "one", "{}"), ToolCallReady("c2", "two", "{}"), CallCompleted("r3")],
+                    says("c", "r4"),
+                ),
                 name,
+                toolset=ScriptedTools({"one": 1, "two": 2}),
             )
-            await core.send("1", context=name)
-            await core.send("2", context=name)
+            for text in "123":
+                await core.send(text, context=name)
 
 
 async def test_a_database_in_order_violates_nothing(tmp_path: Path) -> None:

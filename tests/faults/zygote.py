@@ -20,6 +20,7 @@ from gateway.config_file import load
 from gateway.failpoints import VARIABLE
 from gateway.registry import Registry
 from gateway.telemetry import configure_logging
+from tests.faults.effects import attach
 
 _PROJECT = Path(__file__).parents[2]
 _WITHIN_SECONDS = 60
@@ -66,16 +67,24 @@ class Zygote:
     _forked: asyncio.Queue[Forked] = field(default_factory=asyncio.Queue)
     _count: int = 0
 
-    async def fork(self, file: Path, fail: str = "") -> Forked:
-        """A gateway on this configuration, which may not serve yet. One that is wanted while another is waits for it."""
+    async def fork(self, file: Path, fail: str = "", *, tools: bool = False) -> Forked:
+        """A gateway on this configuration, which may not serve yet. One that is wanted while another is waits for it.
+
+        `tools`: its agents have a tool of the gateway, with effects in the folder of the configuration.
+        """
         self._count += 1
-        order = {"file": str(file), "fail": fail, "log": str(file.parent / f"gateway-{self._count}.log")}
+        order = {
+            "file": str(file),
+            "fail": fail,
+            "tools": tools,
+            "log": str(file.parent / f"gateway-{self._count}.log"),
+        }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
         return await self._forked.get()
 
-    async def serving(self, file: Path, fail: str = "") -> Forked:
-        child = await self.fork(file, fail)
+    async def serving(self, file: Path, fail: str = "", *, tools: bool = False) -> Forked:
+        child = await self.fork(file, fail, tools=tools)
         assert await child.ready(), child.log.read_text()
         return child
 
@@ -143,6 +152,8 @@ def _gateway(order: dict[str, Any]) -> None:
     if order["fail"]:
         os.environ[VARIABLE] = order["fail"]
     file = Path(order["file"])
+    if order["tools"]:
+        attach(file.parent)
     config = load(file.read_text(), source=file.name, env={}, resolver=Registry(), base_dir=file.parent)
     configure_logging()
     asyncio.run(serve(config, lambda url: _tell(pid=os.getpid(), url=url)))

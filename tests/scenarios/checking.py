@@ -24,6 +24,21 @@ class CallRow:
     status: str
     handle_in: str | None
     handle_out: str | None
+    round: int
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    """One tool call, in the order in which they were made."""
+
+    id: str
+    turn: str
+    call: str
+    external_id: str
+    name: str
+    executor: str
+    status: str
+    outcome: str | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,7 @@ class ContextRows:
     turns: list[TurnRow] = field(default_factory=list)
     calls: list[CallRow] = field(default_factory=list)
     items: list[ItemRow] = field(default_factory=list)
+    tools: list[ToolRow] = field(default_factory=list)
     tasks: dict[str, TaskRow] = field(default_factory=dict)
 
 
@@ -141,8 +157,15 @@ class LedgerFile:
         ):
             turn_of[turn] = threads[thread]
             threads[thread].turns.append(TurnRow(turn, task, number, status, bool(ended), last, message, text, key))
-        for call in self._rows("SELECT id, turn, status, handle_in, handle_out FROM service_call ORDER BY rowid"):
+        for call in self._rows(
+            "SELECT id, turn, status, handle_in, handle_out, round FROM service_call ORDER BY rowid"
+        ):
             turn_of[call[1]].calls.append(CallRow(*call))
+        for tool in self._rows(
+            "SELECT tool_call.id, turn, service_call, external_id, name, executor, tool_call.status, outcome FROM tool_call"
+            " JOIN service_call ON service_call.id = service_call ORDER BY tool_call.rowid"
+        ):
+            turn_of[tool[1]].tools.append(ToolRow(*tool))
         for thread, *item in self._rows(
             "SELECT thread, position, turn, kind, replayable, payload, sent_in FROM history_item ORDER BY position"
         ):
@@ -224,8 +247,23 @@ def _check_chain(rows: ContextRows) -> None:
             f"{name}: {item} was sent in a call that does not count"
         )
     for turn in {call.turn for call in rows.calls}:
-        counted = [call for call in rows.calls if call.turn == turn and call.status == "completed"]
-        assert len(counted) <= 1, f"{name}: turn {turn} counts twice"
+        counted = [call.round for call in rows.calls if call.turn == turn and call.status == "completed"]
+        assert counted == list(range(len(counted))), f"{name}: the rounds {counted} of turn {turn} count"
+    _check_tools(rows)
+
+
+def _check_tools(rows: ContextRows) -> None:
+    """Nothing is open behind the end of its turn or of its round."""
+    ended = {turn.id for turn in rows.turns if turn.ended}
+    rounds = {call.id: call.round for call in rows.calls}
+    latest: dict[str, int] = {}
+    for call in rows.calls:
+        latest[call.turn] = max(call.round, latest.get(call.turn, 0))
+    for tool in rows.tools:
+        over = tool.turn in ended or rounds[tool.call] < latest[tool.turn]
+        assert tool.outcome is not None or not over, f"{rows.public_id}: {tool} is open behind its round"
+        outputs = [item for item in rows.items if item.kind == "output" and item.turn == tool.turn]
+        assert len(outputs) <= sum(other.turn == tool.turn for other in rows.tools), f"two outputs for {tool}"
 
 
 def check_growth(before: Snapshot, after: Snapshot, touched: set[str] | None) -> None:
@@ -239,6 +277,8 @@ def check_growth(before: Snapshot, after: Snapshot, touched: set[str] | None) ->
         for item, was in zip(new.items, old.items, strict=False):
             assert (item.turn, item.kind, item.payload) == (was.turn, was.kind, was.payload), f"{name}: an item changed"
             assert was.sent_in in (None, item.sent_in), f"{name}: an item was sent again"
+        for tool, said in zip(new.tools, old.tools, strict=False):
+            assert tool == said or said.outcome is None, f"{name}: a tool call that had its outcome changed"
         for row, past in zip(new.turns, old.turns, strict=False):
             assert row == past or not past.ended, f"{name}: a turn that had ended changed"
         for task, earlier in old.tasks.items():

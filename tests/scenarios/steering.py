@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from gateway.ports import (
     ToolResultReady,
 )
 from gateway.runner import LeaseTimes
+from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
+from gateway.toolset import OfferedTool
 from tests.gateway.core import BOUND, Core, FragileLedger, running_core, soon
 
 
@@ -50,7 +52,10 @@ class SteeredCall:
 
 @dataclass
 class Answer:
-    """What a service call was told to say. `status`: how its turn ends by it, None while it goes on."""
+    """What a service call was told to say. `ending`: how its turn ends by it, None while it goes on.
+
+    `asked` are the ids of the calls of the gateway's tools with which it is complete; then its turn goes on.
+    """
 
     call: SteeredCall
     items: list[str] = field(default_factory=list)
@@ -59,6 +64,7 @@ class Answer:
     ending: Ending | None = None
     failed: bool = False
     turn: str | None = None
+    asked: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
         self.call.say(TextDelta(text))
@@ -80,13 +86,68 @@ class Answer:
         self.handle, self.ending = handle, ending
         self.call.say(CallCompleted(handle, ending))
 
+    def ask(self, handle: str | None, calls: Sequence[str]) -> None:
+        """Ids that end with "x" are of a tool that there is not."""
+        for name in calls:
+            self.call.say(ToolCallReady(name, _tool_of(name), "{}"))
+        self.handle, self.asked = handle, tuple(calls)
+        self.call.say(CallCompleted(handle))
+
     def fail(self, error: Exception) -> None:
         self.failed = True
         self.call.say(error)
 
     @property
     def goes_on(self) -> bool:
-        return not self.call.over and self.ending is None and not self.failed
+        return not self.call.over and self.ending is None and not self.failed and not self.asked
+
+
+def _tool_of(call: str) -> str:
+    return "none" if call.endswith("x") else "work"
+
+
+class Run:
+    """A tool at work: it ends as it is told. `over`: nobody waits for it any more, or it was told."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.over = False
+        self.told: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+        self.answer: ToolOutput | BaseException | None = None
+
+    def end(self, answer: ToolOutput | BaseException) -> None:
+        self.answer, self.over = answer, True
+        if self.told.done():
+            return
+        if isinstance(answer, BaseException):
+            self.told.set_exception(answer)
+        else:
+            self.told.set_result(answer)
+
+
+class SteeredTools:
+    """Source and toolset of every process. `runs` are all that were begun, in order."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    async def offered(self) -> dict[str, OfferedTool]:
+        declaration = ToolDeclaration("work", "Works.", {"type": "object"})
+        return {"work": OfferedTool(declaration, "box.work", "test:box", "work", self, 600.0, lambda _: None)}
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        return ()
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        mine = Run(run.key)
+        self.runs.append(mine)
+        try:
+            return await mine.told
+        finally:
+            mine.over = True
+
+    async def aclose(self) -> None:
+        pass
 
 
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
@@ -100,6 +161,7 @@ class SteeredBackend:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self.calls: list[SteeredCall] = []
+        self.tools = SteeredTools()
 
     @property
     def ownership(self) -> Ownership:
@@ -198,7 +260,7 @@ class Process:
 
     async def _run(self, path: Path, backend: SteeredBackend, lease: LeaseTimes, now: int) -> None:
         async with running_core(path, prefix=self.name, now=now, lease=lease, before=self._watch) as core:
-            core.agent(backend, queued_turns=QUEUED)  # type: ignore[arg-type]
+            core.agent(backend, toolset=backend.tools, queued_turns=QUEUED, parallel_tools=PARALLEL)  # type: ignore[arg-type]
             self.core = core
             self._up.set()
             await self._down.wait()
@@ -220,6 +282,9 @@ class Process:
         self.ledger.die()
         self.core.ledger.let_go()
 
+
+PARALLEL = 1
+"""How many tools of a turn run at once."""
 
 QUEUED = 3
 """How many turns may wait behind the one that runs."""

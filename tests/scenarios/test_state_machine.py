@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 from hypothesis.stateful import rule, run_state_machine_as_test
 from structlog.testing import capture_logs
 
-from gateway.commits import Accept, Append, Complete, Finish, Prepare
+from gateway.commits import Accept, Append, Complete, Finish, Prepare, ToolEnds, ToolStarts
 from gateway.errors import Busy, InvalidParams, TaskNotFound
 from gateway.items import Ownership
 from gateway.ports import Ending
@@ -19,7 +19,8 @@ from tests.scenarios.world import WAITING
 
 CONTEXTS = ("a", "b", "c", None)
 WAYS = ("wait", "at once", "stream")
-HELD = (Accept, Prepare, Append, Complete, Finish)
+HELD = (Accept, Prepare, Append, Complete, Finish, ToolStarts, ToolEnds)
+TOOL_ENDS = ("output", "output", "output", "error", "breaks", "cancels itself")
 
 # Nothing that is drawn depends on what has happened: which of two that came at once was first may differ in a repeat.
 contexts = some.sampled_from(CONTEXTS)
@@ -37,10 +38,17 @@ class Conversations(Walk):
     async def otherwise(self, index: int) -> None:
         """Of a step for which there is nothing to do yet: something to do."""
         going = self.going(index) if index % 3 else None
-        if going is None:
+        run = self.at_tool(index) if going is None and index % 4 else None
+        if run is not None:
+            self.end(run, TOOL_ENDS[index % len(TOOL_ENDS)])
+            await self.then()
+        elif going is None:
             await self.say(CONTEXTS[index % 4], WAYS[index % 3], None)
         elif index % 2:
-            self.complete(going)
+            if index % 3 == 1:
+                self.ask(going, index)
+            else:
+                self.complete(going)
             await self.then()
         else:
             self.speak(going, index)
@@ -210,14 +218,22 @@ class Conversations(Walk):
     @rule(
         index=indices,
         text=some.booleans(),
+        tools=some.sampled_from([None, 0, 1, 2, 3]),
         ending=some.sampled_from([*Ending, *[Ending.COMPLETED] * 5]),
         after=afterwards,
     )
-    def the_backend_completes(self, index: int, text: bool, ending: Ending, after: int | None) -> None:
+    def the_backend_completes(
+        self, index: int, text: bool, tools: int | None, ending: Ending, after: int | None
+    ) -> None:
+        """With `tools` it asks for some."""
+
         async def step() -> None:
             going = self.going(index)
             if going is not None:
-                self.complete(going, ending, text=text)
+                if tools is None:
+                    self.complete(going, ending, text=text)
+                else:
+                    self.ask(going, tools)
                 await self.then(after)
             else:
                 await self.otherwise(index)
@@ -244,6 +260,18 @@ class Conversations(Walk):
                 await self.then(after)
             else:
                 await self.otherwise(index)
+
+        self.run(step())
+
+    @rule(index=indices, how=some.sampled_from(TOOL_ENDS), after=afterwards)
+    def a_tool_ends(self, index: int, how: str, after: int | None) -> None:
+        async def step() -> None:
+            run = self.at_tool(index)
+            if run is None:
+                await self.otherwise(index)
+                return
+            self.end(run, how)
+            await self.then(after)
 
         self.run(step())
 
@@ -287,9 +315,12 @@ class Conversations(Walk):
             self.core.drain.set()
             with pytest.raises(Busy):
                 await self.core.send("too late")
-            while going := self.going(0):
-                self.complete(going)
+            while (going := self.going(0)) is not None or (run := self.at_tool(0)) is not None:
                 self.touched = None
+                if going is not None:
+                    self.complete(going)
+                elif run is not None:
+                    self.end(run)
                 await self.then()
             await soon(self.core.runner.idle())
             self.world.leave(self.process)

@@ -12,9 +12,10 @@ from gateway.errors import UnsupportedOperation
 from gateway.items import HandleKind, Ownership
 from gateway.ports import Ending
 from gateway.runner import LeaseTimes
+from gateway.tool_port import ToolError, ToolOutput
 from tests.gateway.core import START, Core
 from tests.scenarios.checking import LedgerFile, check, check_growth
-from tests.scenarios.steering import Answer, Operation, Process, SteeredBackend, Watching, quiet
+from tests.scenarios.steering import Answer, Operation, Process, Run, SteeredBackend, Watching, quiet
 from tests.scenarios.world import WAITING, Said, World
 
 T = TypeVar("T")
@@ -96,6 +97,7 @@ class Walk(RuleBasedStateMachine):
         check_growth(before, now, self.touched)
         self.world.learn(now)
         self.world.check_requests()
+        self.world.check_tools()
         self.world.check_ends()
         self.world.check_texts(settled=settled)
         self.world.check_reads()
@@ -160,6 +162,38 @@ class Walk(RuleBasedStateMachine):
             going.say(self.name("t"))
         rotates = self.ownership.handle is HandleKind.ROTATING
         going.complete(self.name("r") if rotates else None, ending)
+
+    def ask(self, going: Answer, much: int) -> None:
+        """For one tool, two or three; now and then for one that there is not."""
+        calls = [self.name("t") for _ in range(1 + much % 3)]
+        if much % 4 == 3:
+            calls[0] += "x"
+        rotates = self.ownership.handle is HandleKind.ROTATING
+        going.ask(self.name("r") if rotates else None, calls)
+
+    def at_tool(self, index: int) -> Run | None:
+        """A tool that is at work."""
+        runs = [run for run in self.world.backend.tools.runs if not run.over]
+        if not runs:
+            return None
+        run = runs[index % len(runs)]
+        for rows in self.world.snapshot.values():
+            if any(tool.id == run.key for tool in rows.tools):
+                self.touch(rows.public_id)
+                return run
+        self.touched = None
+        return run
+
+    def end(self, run: Run, how: str = "output") -> None:
+        match how:
+            case "output":
+                run.end(ToolOutput(self.name("o")))
+            case "error":
+                run.end(ToolOutput(self.name("e"), error=True))
+            case "breaks":
+                run.end(ToolError("broken"))
+            case _:
+                run.end(asyncio.CancelledError())
 
     def speak(self, going: Answer, much: int) -> None:
         if much % 4 == 0:

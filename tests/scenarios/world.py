@@ -1,6 +1,8 @@
 """What was said and asked so far, by clients and by the backend, and what must follow from it. Law: it is told by nobody
 but them and the ledger's file; an order in which things came at once is taken from the ledger, never what came of them."""
 
+import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,12 +10,14 @@ from gateway.errors import Busy, TaskNotCancelable, UnsupportedOperation
 from gateway.items import StorageOwner
 from gateway.model import Role, Task, TaskState
 from gateway.ports import Ending
+from gateway.tool_port import ToolOutput
+from gateway.tools import FAILED
 from tests.gateway.core import answer as shown
 from tests.gateway.core import events, numbers, streamed
 from tests.gateway.core import said as history_of
 from tests.gateway.scripted import in_words
-from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, TurnRow, spoken, told
-from tests.scenarios.steering import QUEUED, Answer, Operation, Process, SteeredBackend, SteeredCall, Watching
+from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, ToolRow, TurnRow, spoken, told
+from tests.scenarios.steering import QUEUED, Answer, Operation, Process, Run, SteeredBackend, SteeredCall, Watching
 
 ENDINGS = {
     Ending.COMPLETED: TaskState.COMPLETED,
@@ -205,7 +209,7 @@ class World:
 
     def _turn_of(self, call: SteeredCall) -> str:
         request = call.request
-        taken = {answer.turn for answer in self.answers}
+        taken = {answer.turn for answer in self.answers if not answer.asked}
         rows = self.snapshot[request.context_id]
         for turn in rows.turns:
             if (turn.task, turn.message) == (request.task_id, request.message.message_id) and turn.id not in taken:
@@ -217,7 +221,10 @@ class World:
         handle: str | None = None
         carried: set[str] = set()
         answers: dict[str, list[str]] = {}
+        due_outputs: list[str] = []
+        rounds: Counter[str] = Counter()
         places = {turn.id: place for place, turn in enumerate(rows.turns)}
+        completed = {(call.turn, call.round) for call in rows.calls if call.status == "completed"}
         for answer in self.answers:
             if answer.turn not in places:
                 continue
@@ -229,14 +236,64 @@ class World:
             if self.backend.ownership.owner is StorageOwner.GATEWAY:
                 view = [item for turn in due for item in (f"U {turn.text}", *answers.get(turn.id, ()))]
             else:
-                view = [f"U {turn.text}" for turn in due if turn.id not in carried]
+                view = [*due_outputs, *(f"U {turn.text}" for turn in due if turn.id not in carried)]
             sent = [in_words(item) for item in answer.call.request.items]
             assert (answer.call.request.handle, sent) == (handle, view)
-            if due[-1].status in ("completed", "rejected"):
-                answers[answer.turn] = answer.items
+            if (answer.turn, rounds[answer.turn]) in completed:
+                due_outputs = self._outputs(rows, answer)
+                answers[answer.turn] = [*answers.get(answer.turn, ()), *answer.items, *self._shown(rows, answer)]
                 handle = answer.handle
                 carried |= {turn.id for turn in due}
+            else:
+                assert due[-1].status not in ("completed", "rejected"), f"{due[-1]} counts, and its call does not"
+            rounds[answer.turn] += 1
         assert rows.handle == handle
+
+    def _asked(self, rows: ContextRows, answer: Answer) -> list[ToolRow]:
+        """The calls of tools of an answer, in their order."""
+        found = [tool for tool in rows.tools if tool.external_id in answer.asked]
+        assert [tool.external_id for tool in found] == list(answer.asked)
+        return found
+
+    def _outputs(self, rows: ContextRows, answer: Answer) -> list[str]:
+        """What the backend that asked for tools has to be told of each."""
+        return [_output(tool) for tool in self._asked(rows, answer) if tool.outcome is not None]
+
+    def _shown(self, rows: ContextRows, answer: Answer) -> list[str]:
+        """A call that never ran is nothing that a model has to know."""
+        ran = [tool for tool in self._asked(rows, answer) if tool.outcome is not None and tool.status != "cancelled"]
+        return [*(f"C {tool.external_id} {tool.name}" for tool in ran), *map(_output, ran)]
+
+    # --- what the tools did
+
+    def check_tools(self) -> None:
+        """Each ran once at most, and only when that was stored; what came of it is what it said."""
+        runs = {run.key: run for run in self.backend.tools.runs}
+        assert len(runs) == len(self.backend.tools.runs), "a tool call ran twice"
+        for rows in self.snapshot.values():
+            for tool in rows.tools:
+                if tool.executor == "gateway":
+                    self._check_tool(tool, runs.pop(tool.id, None))
+        assert not runs, f"{runs} ran and nobody asked for it"
+
+    def _check_tool(self, tool: ToolRow, run: Run | None) -> None:
+        match tool.status:
+            case "announced" | "cancelled" | "not_found":
+                assert run is None, f"{tool} ran"
+            case "completed":
+                assert run is not None
+                assert run.answer == ToolOutput(json.loads(tool.outcome or ""))
+            case "failed":
+                assert run is not None
+                said = run.answer.output if isinstance(run.answer, ToolOutput) else FAILED
+                assert (run.answer is not None, said) == (True, json.loads(tool.outcome or ""))
+            case "interrupted":
+                assert tool.turn in self.orphaned or self._canceled(tool.turn), f"{tool} was interrupted by nobody"
+
+    def _canceled(self, turn: str) -> bool:
+        return any(
+            row.task in self.cancel_asked for rows in self.snapshot.values() for row in rows.turns if row.id == turn
+        )
 
     # --- how turns and tasks ended
 
@@ -248,15 +305,26 @@ class World:
             for task in rows.tasks.values():
                 assert task.state in self._states(rows, task), f"{task.id} is {task.state}"
 
+    def answers_to(self, turn: TurnRow) -> list[Answer]:
+        """One for each service call that was made, in order."""
+        return [answer for answer in self.answers if answer.turn == turn.id]
+
     def answer_to(self, turn: TurnRow) -> Answer | None:
-        return next((answer for answer in self.answers if answer.turn == turn.id), None)
+        """The last one."""
+        return next((answer for answer in reversed(self.answers) if answer.turn == turn.id), None)
+
+    def _nothing_works(self, turn: TurnRow) -> bool:
+        """All tools failed in the last three rounds."""
+        rows = next(rows for rows in self.snapshot.values() if turn in rows.turns)
+        last = [self._asked(rows, answer) for answer in self.answers_to(turn)[-3:] if answer.asked]
+        return len(last) == 3 and all(tool.status in ("failed", "not_found") for asked in last for tool in asked)
 
     def _ways(self, turn: TurnRow) -> set[str]:
         ways = {"cancelled"} if turn.task in self.cancel_asked else set()
         if turn.id in self.orphaned:
             ways.add("failed")
         answer = self.answer_to(turn)
-        if answer is not None and (answer.failed or self._broken(answer)):
+        if answer is not None and (answer.failed or self._broken(answer) or self._nothing_works(turn)):
             ways.add("failed")
         elif answer is not None and answer.ending is not None:
             ways.add("rejected" if answer.ending is Ending.REJECTED else "completed")
@@ -293,7 +361,7 @@ class World:
         for rows in self.snapshot.values():
             for task in rows.tasks.values():
                 turns = self.turns(rows, task.id)
-                said = "".join(answer.text for turn in turns if (answer := self.answer_to(turn)) is not None)
+                said = "".join(answer.text for turn in turns for answer in self.answers_to(turn))
                 assert said.startswith(task.text), f"{task.id}: {task.text!r} of {said!r}"
                 broken_off = turns[-1].status == "cancelled" or turns[-1].id in self.orphaned
                 if (settled or turns[-1].ended) and not broken_off:
@@ -391,6 +459,12 @@ class World:
         for turn in going[:1]:
             answer = self.answer_to(turn)
             assert answer is not None, f"{turn} is not carried out"
-            assert answer.goes_on, f"{turn} does not end"
+            running = {run.key for run in self.backend.tools.runs if not run.over}
+            at_work = any(tool.turn == turn.id and tool.id in running for tool in rows.tools)
+            assert answer.goes_on or at_work, f"{turn} does not end"
         for turn in going[1:]:
             assert self.answer_to(turn) is None, f"{turn} runs beside another"
+
+
+def _output(tool: ToolRow) -> str:
+    return f"O {tool.external_id} {json.loads(tool.outcome or '')}"

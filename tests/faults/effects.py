@@ -1,0 +1,76 @@
+"""A tool of the gateway whose effect is a line in a file: what it did can be counted when its process is dead."""
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from gateway import app
+from gateway.agents import Agents
+from gateway.config import GatewayConfig
+from gateway.offering import Attached
+from gateway.registry import Registry
+from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
+from gateway.toolset import OfferedTool
+
+_FILE = "effects.txt"
+_NAME = "book"
+
+
+class Effects:
+    """Source and toolset in one. A line is the key of the call and what was booked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _FILE
+
+    async def offered(self) -> Mapping[str, OfferedTool]:
+        declaration = ToolDeclaration(_NAME, "Books it.", {"type": "object"})
+        return {_NAME: OfferedTool(declaration, f"effects.{_NAME}", "test:effects", _NAME, self, 60.0, lambda _: None)}
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        return ()
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        line = f"{run.key} {run.arguments['what']}\n".encode()
+        file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+        return ToolOutput(f"booked {run.arguments['what']}")
+
+    async def aclose(self) -> None:
+        return
+
+
+def effects(folder: Path) -> list[str]:
+    """The keys of the calls that had their effect, in order."""
+    file = folder / _FILE
+    return [line.partition(" ")[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def misdeeds(folder: Path, database: Path) -> list[str]:
+    """What was done twice, or for nobody, and what is not as the ledger tells."""
+    done = Counter(effects(folder))
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        calls = dict(connection.execute("SELECT id, status FROM tool_call").fetchall())
+    twice = [f"{call} was done {times} times" for call, times in done.items() if times > 1]
+    unknown = [f"{call} was done for nobody" for call in done.keys() - calls.keys()]
+    missing = [
+        f"{call} is completed and was not done" for call in calls if calls[call] == "completed" and not done[call]
+    ]
+    secret = [f"{call} is {calls[call]} and was done" for call in done if calls.get(call) == "cancelled"]
+    return [*twice, *unknown, *missing, *secret]
+
+
+def attach(folder: Path) -> None:
+    """Every agent of the gateway that this process is about to build gets the tool."""
+    build, toolset = app.build_agents, Effects(folder)
+
+    def with_tools(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+        return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))
+
+    app.build_agents = with_tools

@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.core import Core, running_core
+from tests.invariants import violations
+
+_CHECKED = frozenset({"test_approvals", "test_handled_calls", "test_retries", "test_static_handles", "test_tool_loop"})
+"""Modules whose tests neither damage their ledger nor let parts of it expire."""
 
 
 @pytest.fixture
-async def core(tmp_path: Path) -> AsyncGenerator[Core, None]:
+async def core(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Core, None]:
     async with running_core(tmp_path / "ledger.db") as core:
         yield core
+        if request.path.stem in _CHECKED:
+            assert violations(core.path, settled=False) == []

@@ -239,7 +239,6 @@ WILD: dict[str, Callable[[ToolRun], Any]] = {
     "a group of ends": _raises(BaseExceptionGroup("secret", [SystemExit(1)])),
     "the end of a generator": _raises(GeneratorExit()),
     "no output": lambda _: None,
-    "an output that is no text": lambda _: ToolOutput("\ud800"),
     "an output that is no JSON": lambda _: ToolOutput(cast("Json", object())),
     "an output without a bottom": lambda _: ToolOutput(_nested(100_000)),
     "progress that is no text": lambda run: run.progress("\ud800"),

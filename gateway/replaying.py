@@ -36,9 +36,14 @@ class Replay:
         if update.status.message is not None and self._messages:
             self._messages -= 1
             return None
-        if update.status.message is None and (self._messages or self._behind):
+        if update.status.message is None and (self._messages or self._behind or self._is_of_shown(update)):
             return None
         return update
+
+    def _is_of_shown(self, update: TaskStatusUpdateEvent) -> bool:
+        """How a call went on that was shown: what matters of it, its end, comes in a message."""
+        fact = (update.metadata or {}).get(tool_calls.URI)
+        return isinstance(fact, dict) and fact.get("callId") in self.calls
 
     def end(self) -> Artifact | None:
         """The call is complete. The answer, if it is not what was shown."""

@@ -234,6 +234,11 @@ def stream_tools(t, b, o):
     return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0 web=5"), conns=o.conns, duration=o.duration, ok=V1_OK)
 
 
+def stream_rounds(t, b, o):
+    """SendStreamingMessage with 5 tools that the gateway runs, in 2 rounds, before 20 deltas."""
+    return load(t, b, make_body("SendStreamingMessage", "n=0 gap=0 tools=3 then=2"), conns=o.conns, duration=o.duration, ok=V1_OK)
+
+
 def stream_big(t, b, o):
     """20 deltas of 4 KiB."""
     return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0 bytes=4096"), conns=o.conns, duration=o.duration, ok=V1_OK)
@@ -340,6 +345,7 @@ SCENARIOS = {
     "stream_busy": (stream_busy, {"stream"}),
     "stream_flow": (stream_flow, {"stream"}),
     "stream_tools": (stream_tools, {"stream"}),
+    "stream_rounds": (stream_rounds, {"stream", "tools"}),
     "stream_big": (stream_big, {"stream"}),
     "stream_long": (stream_long, {"stream"}),
     "get": (get, {"get"}),

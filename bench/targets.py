@@ -42,6 +42,8 @@ TARGETS = {
                 "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
     "gateway-local": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/local", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                       "about": "the same; the gateway keeps the conversations and sends the last 20 messages"},  # fmt: skip
+    "gateway-tools": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/tools", "env": {"BENCH_DB": "{db}"},
+                      "caps": ALL | {"tools"}, "about": "the same, with a tool that the gateway runs"},  # fmt: skip
     # peers
     "a2a-sdk": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL, "about": "a2a-sdk, InMemoryTaskStore"},
     "a2a-sdk-sqlite": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "env": {"BENCH_STORE": "sqlite", "BENCH_DB": "{db}"}, "caps": ALL,

@@ -16,7 +16,7 @@ from gateway.answers import confirmation_of
 from gateway.approvals import ApprovalRule
 from gateway.commits import Decide, Finish, LedgerUnavailable, Resume, ToolEnds, ToolStarts
 from gateway.contexts import Contexts
-from gateway.errors import InvalidParams, TaskNotFound, UnsupportedOperation
+from gateway.errors import InvalidParams, TaskNotFound, TooManyRequests, UnsupportedOperation
 from gateway.expiring import Patience
 from gateway.items import Ownership
 from gateway.model import (
@@ -304,6 +304,26 @@ async def test_112_a_yes_is_understood_in_every_dialect(core: Core, dialect: Any
     task = await start(core)
     done = await reply(core, task.id, dialect(one(task)))
     assert (done.status.state, tools.ran) == (TaskState.COMPLETED, ["pay"])
+
+
+async def test_112_a_turn_that_goes_on_takes_a_place_of_its_principal_and_one_that_waits_has_none(core: Core) -> None:
+    pause = Pause()
+    _, tools = setup(core, G, asks("r1", PAY), [pause, *says("busy")], says("done", "r2"))
+    runs = core.operations._admission._runs
+    runs.most = 1
+    task = await start(core)
+    busy = await reply(core, None, "2", context_id="d", at_once=True)
+    await soon(pause.reached.wait())
+    with pytest.raises(TooManyRequests):
+        await reply(core, task.id, yes(one(task)))
+    assert outcomes(core) == [("pay", "pending_approval")]
+    pause.go.set()
+    await soon(core.runner.idle())
+    done = await reply(core, task.id, yes(one(task)))
+    assert (done.status.state, tools.ran) == (TaskState.COMPLETED, ["pay"])
+    assert (await core.get(busy.id)).status.state is TaskState.COMPLETED
+    runs.take(core.call().caller)()
+    settled(core)
 
 
 # --- 115: forged

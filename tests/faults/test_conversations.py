@@ -11,8 +11,8 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.running import StartLocal
 
 
-def _agent(url: str) -> str:
-    return f"talking: {{type: openai-responses, model: m, base_url: '{url}/v1', conversation: true}}"
+def _agent(url: str, more: str = "unknown_tool: error_result") -> str:
+    return f"talking: {{type: openai-responses, model: m, base_url: '{url}/v1', conversation: true, {more}}}"
 
 
 def _repeats(conversation: Conversation) -> list[Step]:
@@ -33,7 +33,7 @@ async def test_38_what_the_conversation_waits_for_is_brought_with_the_next_messa
 
     server = ResponsesServer(calls)
     async with serve(server.app) as url:
-        gateway = await start_local(_agent(url))
+        gateway = await start_local(_agent(url, "unknown_tool: fail"))
         async with a2a_http(gateway.url) as http:
             caller = A2A(http, "talking")
             first = await caller.send("one")

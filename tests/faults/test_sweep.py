@@ -215,6 +215,7 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
         # How the events are grouped, and so how many points there are, differs from run to run: the last ones apart.
         points = await _sweep(tmp_path / "all", backend, parent, owner, "*")
+        points += await _sweep(tmp_path / "end", backend, parent, owner, "call.completed")
         points += await _sweep(tmp_path / "last", backend, parent, owner, "deletecontext*")
     with capsys.disabled():
         print(f"\n{len(points)} points of {VARIABLE} were tried with the history at the {owner}")  # noqa: T201

@@ -438,6 +438,13 @@ class Orphan(msgspec.Struct, frozen=True):
     now: int
 
 
+class Keep(msgspec.Struct, frozen=True):
+    """The thread goes on from this handle, although somebody may have left it for deletion."""
+
+    thread: str
+    handle: str
+
+
 class DeleteContext(msgspec.Struct, frozen=True):
     """C7: a context becomes a tombstone, and its threads move on, so that what still runs there comes too late.
 
@@ -535,6 +542,7 @@ CommitPoint = (
     | BeginEpoch
     | Rewind
     | Orphan
+    | Keep
     | Fence
     | Beat
     | AskCancel

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway import handles, ownership, tools
 from gateway.agents import Agent, AgentPolicies
 from gateway.clock import Clock
-from gateway.commits import CommitPoint, Complete, Fail, Orphan, Synced, ThreadRecord, UnheardCall
+from gateway.commits import CommitPoint, Complete, Fail, Keep, Orphan, Synced, ThreadRecord, UnheardCall
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.ports import (
     Adapter,
@@ -151,7 +151,8 @@ def _completed(unheard: Unheard, closed: CloseCall, sent: tuple[int, ...], clock
         now=clock.now(),
         state_version=unheard.agent.adapter.ownership.state_version,
     )
-    return (Synced(thread.id, thread.generation), complete)
+    kept = () if closed.handle is None else (Keep(thread.id, closed.handle),)
+    return (Synced(thread.id, thread.generation), complete, *kept)
 
 
 def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) -> CloseCall | None:

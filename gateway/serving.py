@@ -100,6 +100,9 @@ _FAILING_ROUNDS = 3
 
 _NO_TOOLS = ToolPolicy()
 
+_FOUND_WITHIN = 60_000
+"""Milliseconds. So long a response that came too late is kept for whoever took the thread over."""
+
 Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
 

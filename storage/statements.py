@@ -670,21 +670,30 @@ WAY_BACK = Statement(
     rows=None,
 )
 
+_JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
+
 NEW_ORPHAN = Statement(
-    "leave a handle for deletion",
+    "leave a handle for deletion that no call of the thread has led to",
     compiled(
         sqlite.insert(delete_job)
-        .inline()
-        .values(
-            id=bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle")),
-            adapter=bindparam("agent"),
-            handle=bindparam("handle"),
-            due_at=bindparam("now"),
-            attempts=literal_column("0"),
+        .from_select(
+            ["id", "adapter", "handle", "due_at", "attempts"],
+            select(_JOB, bindparam("agent"), bindparam("handle"), bindparam("now"), literal_column("0")).where(
+                # Another process may have found it meanwhile, and gone on from it.
+                ~exists(
+                    select(literal_column("1"))
+                    .select_from(service_call.join(turn, turn.c.id == service_call.c.turn))
+                    .where(_is(turn.c.thread, "thread"), _is(service_call.c.handle_out, "handle"))
+                )
+            ),
         )
         .on_conflict_do_nothing()
     ),
     rows=None,
+)
+
+KEEP_HANDLE = Statement(
+    "keep a handle that was left for deletion", compiled(delete(delete_job).where(delete_job.c.id == _JOB)), None
 )
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

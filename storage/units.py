@@ -25,6 +25,7 @@ from gateway.commits import (
     Fence,
     Finish,
     Import,
+    Keep,
     Lose,
     NewItem,
     NewToolCall,
@@ -95,7 +96,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _events(point.events)
         case TakeOver() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
-        case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan():
+        case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return _elsewhere(point)
         case _:
             return _beside(point)
@@ -138,7 +139,7 @@ def _leases(point: TakeOver | Renew | Release | Fence | Beat | AskCancel) -> lis
             return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
-def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan) -> list[Step]:
+def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Keep) -> list[Step]:
     """Of a thread that cannot simply go on from its handle."""
     values: dict[str, Value] = {"thread": point.thread}
     match point:
@@ -162,6 +163,8 @@ def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan) -> 
             return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
         case Orphan():
             return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
+        case Keep():
+            return [(do.KEEP_HANDLE, values | {"handle": point.handle})]
 
 
 def _json(value: Json) -> str:

@@ -21,7 +21,7 @@ from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Call, Conversation, Delay, Say, Step
 from gateway.testing.serving import serve
-from tests.a2a_client import A2A, Json, Refused, text_of, user_message
+from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_message, why
 from tests.faults.effects import effects, misdeeds
 from tests.faults.zygote import Forked, Zygote, zygote
 from tests.invariants import unsettled, violations
@@ -238,7 +238,9 @@ async def _every_context_goes_on(night: Night) -> None:
 
 async def _goes_on(night: Night, number: int) -> None:
     agent, context = _context(number)
-    told = text_of(await night.caller(agent).send(f"{number}.last", context)).split(" | ")
+    last = await night.caller(agent).send(f"{number}.last", context)
+    assert why(last) == COMPLETED, f"{agent}: {last}"
+    told = text_of(last).split(" | ")
     listed = [task["history"][0]["parts"][0]["text"] for task in await _tasks(night.caller(agent), context)]
     assert len(told) == len(set(told))
     assert sorted(told) == sorted(listed)

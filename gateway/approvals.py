@@ -36,6 +36,16 @@ def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
     return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
 
 
+def may_fit(pattern: str, source: str) -> bool:
+    """Whether a rule with this pattern can ever fit a tool of the source, whatever tools it has."""
+    begins = f"{source}."
+    # Some beginning of the pattern fits the name of the source, and what is left of it fits the name of a tool.
+    return any(
+        fnmatchcase(begins, pattern[:end]) and (end < len(pattern) or pattern.endswith("*"))
+        for end in range(1, len(pattern) + 1)
+    )
+
+
 def _matches(arguments: Json, path: str, pattern: str) -> bool:
     value = _at(arguments, path)
     if value is _MISSING:

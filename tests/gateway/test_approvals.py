@@ -77,3 +77,10 @@ def test_another_tool_or_other_arguments_have_another_digest(identity: str, argu
 )
 def test_a_pattern_may_fit_a_source_whatever_tools_it_has(pattern: str, expected: bool) -> None:
     assert may_fit(pattern, "github") is expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [(["a", 1], True), ("a[1]", False), ('["a",1]', True), ("a", False)])
+def test_a_bracket_in_a_pattern_is_a_bracket(given: Json, expected: bool) -> None:
+    assert ApprovalRule("f.x", arguments=(("v", '["a",?]'),)).fits("f.x", {"v": given}) is expected
+    assert ApprovalRule("f.[x]").fits("f.[x]", {})
+    assert not ApprovalRule("f.[x]").fits("f.x", {})

@@ -26,7 +26,7 @@ class ApprovalRule:
     arguments: tuple[tuple[str, str], ...] = ()
 
     def fits(self, identity: str, arguments: Json) -> bool:
-        return fnmatchcase(identity, self.tool) and all(
+        return _like(identity, self.tool) and all(
             _matches(arguments, path, pattern) for path, pattern in self.arguments
         )
 
@@ -36,11 +36,26 @@ def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
     return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
 
 
+def may_fit(pattern: str, source: str) -> bool:
+    """Whether a rule with this pattern can ever fit a tool of the source, whatever tools it has."""
+    begins = f"{source}."
+    # Some beginning of the pattern fits the name of the source, and what is left of it fits the name of a tool.
+    return any(
+        _like(begins, pattern[:end]) and (end < len(pattern) or pattern.endswith("*"))
+        for end in range(1, len(pattern) + 1)
+    )
+
+
 def _matches(arguments: Json, path: str, pattern: str) -> bool:
     value = _at(arguments, path)
     if value is _MISSING:
         return False
-    return fnmatchcase(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
+    return _like(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
+
+
+def _like(text: str, pattern: str) -> bool:
+    """`*` and `?` alone have a meaning: a rule with a bracket in it, as of a list in JSON, fits that bracket."""
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _at(value: Json, path: str) -> Json:

@@ -90,7 +90,17 @@ _MediaType = Annotated[
     AfterValidator(matching(_MEDIA_TYPE, "must be a media type such as text/plain")),
     WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
 ]
-_JsonPath = Annotated[str, AfterValidator(lambda text: json_path(text).text)]
+
+
+def _path_of_a_call(text: str) -> str:
+    """Raises: ValueError, also for a path that points at nothing that a call has: it would mask nothing."""
+    first = json_path(text).steps[0]
+    if not first.deep and first.key not in (None, "args", "response"):
+        raise ValueError("must begin with $.args, $.response or $.. to point at something in a call")
+    return text
+
+
+_JsonPath = Annotated[str, AfterValidator(_path_of_a_call)]
 _MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
 _Count = Annotated[int, Field(ge=1)]
 _SQLITE = "sqlite:///"

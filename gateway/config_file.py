@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.approvals import may_fit
 from gateway.config import NAME, AgentConfig, GatewayConfig, GatewaySections, ToolConfig
 from gateway.config_problem import ConfigInvalid, KeyPath, Place, Problem, did_you_mean, path_text, shown
 from gateway.config_words import (
@@ -197,6 +198,10 @@ class _Loading:
             for index, source in enumerate(agent.tools if agent else ()):
                 if not isinstance(tools, dict) or source not in tools:
                     self._complain(("agents", name, "tools", index), _unknown_source(source, tools))
+            for index, rule in enumerate(agent.approvals if agent else ()):
+                # It would leave unasked what it was written for.
+                if not isinstance(tools, dict) or not any(may_fit(rule.tool, source) for source in tools):
+                    self._complain(("agents", name, "approvals", index, "tool"), _fits_nothing(rule.tool, tools))
         return {name: agent for name, agent in found.items() if agent is not None}
 
     def _check_one_default(self, agents: Mapping[str, object]) -> None:
@@ -292,6 +297,11 @@ class _Loading:
             inside = path_text(path[len(known) :])
             name = place.name + (f".{inside}" if inside and not inside.startswith("[") else inside)
         self._document.problems.append(Problem(place.file, line, column, name, message))
+
+
+def _fits_nothing(pattern: str, tools: object) -> str:
+    there = ", ".join(tools) if isinstance(tools, dict) and tools else "nothing"
+    return f"{pattern!r} fits no tool of any source under `tools`: write SOURCE.TOOL, as 'github.*'; There: {there}"
 
 
 def _unknown_source(name: str, tools: object) -> str:

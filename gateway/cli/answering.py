@@ -157,8 +157,8 @@ class Answering:
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip()
             self._screen.note(f"tool: {call['name']} ended with {done.returncode}")
-            return _error(said[-_WORDS:] or f"The tool ended with {done.returncode}.")
-        return {"result": _value(done.stdout.decode(errors="replace"))}
+            return _error(_text(said[-_WORDS:]) or f"The tool ended with {done.returncode}.")
+        return {"result": _sendable(_value(done.stdout.decode(errors="replace")))}
 
 
 def _value(text: str) -> Json:
@@ -168,6 +168,19 @@ def _value(text: str) -> Json:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict | list) else text.removesuffix("\n")
+
+
+def _sendable(value: Json) -> Json:
+    """Without the characters that no message may have: a tool may print anything."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return [_sendable(each) for each in value]
+    return {_text(key): _sendable(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _text(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _error(message: str) -> Json:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.approvals import ApprovalRule, asks, digest
+from gateway.approvals import ApprovalRule, asks, digest, may_fit
 from gateway.model import Json
 
 WRITES = (ApprovalRule("github.list_*", ask=False), ApprovalRule("github.*", ask=True))
@@ -56,3 +56,31 @@ def test_a_digest_is_of_the_meaning_and_not_of_the_spelling() -> None:
 )
 def test_another_tool_or_other_arguments_have_another_digest(identity: str, arguments: str) -> None:
     assert digest(identity, arguments) != digest("a.b", '{"x":1}')
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("github.*", True),
+        ("github.create_issue", True),
+        ("git*", True),
+        ("*", True),
+        ("*.create_*", True),
+        ("gi?hub.x", True),
+        ("github?create", True),
+        ("github.", False),
+        ("github", False),
+        ("create_issue", False),
+        ("githb.*", False),
+        ("GitHub.*", False),
+    ],
+)
+def test_a_pattern_may_fit_a_source_whatever_tools_it_has(pattern: str, expected: bool) -> None:
+    assert may_fit(pattern, "github") is expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [(["a", 1], True), ("a[1]", False), ('["a",1]', True), ("a", False)])
+def test_a_bracket_in_a_pattern_is_a_bracket(given: Json, expected: bool) -> None:
+    assert ApprovalRule("f.x", arguments=(("v", '["a",?]'),)).fits("f.x", {"v": given}) is expected
+    assert ApprovalRule("f.[x]").fits("f.[x]", {})
+    assert not ApprovalRule("f.[x]").fits("f.x", {})

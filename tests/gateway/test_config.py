@@ -22,6 +22,7 @@ from gateway.config import (
     Size,
     StorageConfig,
     TextOrFile,
+    ToolCallsConfig,
     WebUrl,
     refuse_open_listen,
 )
@@ -256,6 +257,17 @@ def test_a_client_tool_stands_there_once() -> None:
     tool = ClientToolConfig(name="camera")
     with pytest.raises(ValidationError, match="client_tools has 'camera' twice"):
         AgentConfig(type="python", name="a", settings=NoSettings(), client_tools=(tool, tool))
+
+
+@pytest.mark.parametrize("path", ["$.args.a", "$['response'].rows[*].email", "$..token", "$.*.token"])
+def test_a_mask_points_into_a_call(path: str) -> None:
+    assert ToolCallsConfig(redact=(path,)).redact == (path,)
+
+
+@pytest.mark.parametrize("path", ["$.password", "$.arg.password", "$[0]", "$.data.args.a"])
+def test_a_mask_that_points_at_nothing_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError, match=r"must begin with \$\.args"):
+        ToolCallsConfig(redact=(path,))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "wetter.heute"])

@@ -506,6 +506,20 @@ WRONG_TOOLS = {
             "there is no 'githb' under `tools`; did you mean 'github'? There: github"
         ),
     ),
+    "an approval for what is not there": (
+        f"{FILE}    tools: [github]\n    approvals: [{{tool: 'git*'}}, {{tool: create_issue}}]\n{TOOLS}",
+        (
+            "gateway.yaml:7:40: agents.support.approvals[1].tool: 'create_issue' fits no tool of any source under "
+            "`tools`: write SOURCE.TOOL, as 'github.*'; There: github"
+        ),
+    ),
+    "an approval without tools": (
+        f"{FILE}    approvals: [{{tool: 'github.*'}}]\n",
+        (
+            "gateway.yaml:6:24: agents.support.approvals[0].tool: 'github.*' fits no tool of any source under "
+            "`tools`: write SOURCE.TOOL, as 'github.*'; There: nothing"
+        ),
+    ),
     "no tools at all": (
         f"{FILE}    tools: [github]\n",
         "gateway.yaml:6:13: agents.support.tools[0]: there is no 'github' under `tools`; There: nothing",

@@ -186,6 +186,17 @@ def test_a_command_that_is_not_there_is_an_error_for_the_agent_and_a_line_for_th
     assert told.getvalue().splitlines()[-1] == "tool: echo cannot be run: No such file or directory"
 
 
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("import sys; sys.stdout.buffer.write(b'a\\0b\\xff')", "a\ufffdb\ufffd"),
+        (r"""print('{"a\\u0000": ["\\ud800", 1, "\\ud83d\\ude00"]}')""", {"a\ufffd": ["\ufffd", 1, "\U0001f600"]}),
+    ],
+)
+def test_what_no_message_may_have_is_replaced(program: str, expected: Json) -> None:
+    assert result(program)[0] == {"result": expected}
+
+
 def test_nothing_runs_that_was_not_named() -> None:
     response, told = result("raise SystemExit('must not run')", name="rm")
     assert response == {"error": {"code": "failed", "message": "There is no tool 'rm' here."}}

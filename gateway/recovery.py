@@ -1,11 +1,12 @@
 """What becomes of a turn whose process died. Law: it ends, with a reason that the caller can act on, and with all that
 its log already showed."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 import structlog
 
-from gateway import ownership, suspended, tools
+from gateway import ownership, suspended, tool_calls, tools
 from gateway.agents import AgentPolicies
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
@@ -36,7 +37,8 @@ from gateway.live import status
 from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger
 from gateway.record import TurnOutput, replay
-from gateway.tool_calls import HIDDEN, Rendering
+from gateway.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update
+from gateway.tool_showing import rendering
 from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.recovery")
@@ -86,7 +88,7 @@ async def settle(
                 state=TaskState.FAILED,
                 message=final.message,
                 events=row,
-                last_event=number + 1,
+                last_event=journal.number + 1,
                 artifacts=output.artifacts_json(),
                 messages=output.messages_json(final.message),
                 visible=True,
@@ -97,6 +99,9 @@ async def settle(
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)
     try:
+        for told in _told(left, leftover, policies, clock):
+            output.apply(told)
+            journal.add(encode_event(_event(told)))
         event = encode_event(StreamResponse(status_update=update))
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
@@ -112,6 +117,26 @@ async def _left_open(
     """The tool calls of the turn that have no outcome; the thread where there are any."""
     left = await ledger.open_tool_calls(leftover.turn)
     return (await ledger.thread(leftover.thread) if left else None), left
+
+
+def _told(
+    left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn, policies: AgentPolicies | None, clock: Clock
+) -> Iterator[Update]:
+    """How the calls ended, for callers: what was told to begin has an end. Of an agent that is gone nothing is shown."""
+    shown = HIDDEN if policies is None else rendering(policies.tool_calls, leftover.caller.principal, frozenset())
+    place = Place(leftover.task.id, leftover.task.context_id, timestamp(clock.now()), clock.new_id)
+    for call in left:
+        settled = tools.unfinished(call.status)
+        facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, None, timestamp(call.at))
+        update = tool_calls.update(facts, tools.PHASES[settled.status], settled.output, shown, place)
+        if update is not None:
+            yield update
+
+
+def _event(update: Update) -> StreamResponse:
+    if isinstance(update, TaskStatusUpdateEvent):
+        return StreamResponse(status_update=update)
+    return StreamResponse(artifact_update=update)
 
 
 def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn) -> tuple[ToolEnds, ...]:
@@ -174,15 +199,15 @@ async def close_task(
     ledger: Ledger,
     fanout: Fanout,
     clock: Clock,
-    rendering: Rendering = HIDDEN,
+    shown: Rendering = HIDDEN,
 ) -> bool:
     """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
 
-    `rendering`: what is shown of its tool calls.
+    `shown`: what its caller sees of its tool calls.
     """
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
-    waiting = await suspended.load(ledger, clock, caller, task, rendering)
+    waiting = await suspended.load(ledger, clock, caller, task, shown)
     journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:

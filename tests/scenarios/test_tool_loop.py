@@ -828,6 +828,20 @@ async def test_103_a_tool_call_is_told_from_request_to_end_under_one_id_live_and
     assert answer(task) == "A1"
 
 
+async def test_103_a_call_that_a_crash_cut_short_has_its_end_in_the_record_too(tmp_path: Path) -> None:
+    path, running = tmp_path / "ledger.db", Pause()
+    async with running_core(path, prefix="one") as one:
+        one.agent(
+            adapter_of(BR, asks("r1", C1, C2)), toolset=ScriptedTools({"one": running, "two": 2}), parallel_tools=1
+        )
+        task = await one.send("1", context="c", at_once=True)
+        await soon(running.reached.wait())
+    async with running_core(path, prefix="two", adapter=ScriptedAdapter(BR), now=START + 10**7) as two:
+        shown = await two.get(task.id)
+    assert shown.status.state is TaskState.FAILED
+    assert [phase for phase in told(shown) if phase[1] != "requested"] == [("one", "interrupted"), ("two", "cancelled")]
+
+
 async def test_tools_that_cannot_be_reached_fail_the_turn_with_a_safe_text(core: Core) -> None:
     box = ScriptedTools({"one": 1})
     box.unreachable = "https://secret@tools is down"

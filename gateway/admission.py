@@ -38,6 +38,7 @@ from gateway.commits import (
 )
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
+from gateway.items import HandleKind
 from gateway.journal import Journal
 from gateway.live import LiveTask, Work, status
 from gateway.model import TERMINAL, SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
@@ -55,6 +56,8 @@ from gateway.tool_port import ToolError
 from gateway.tool_showing import rendering
 from gateway.whole_answers import repeats
 from gateway.wire.v1_0 import encode_event
+
+_MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.STATIC: "stays"}
 
 _ATTEMPTS = 4
 _AT_ONCE = 2
@@ -152,6 +155,8 @@ class Admission:
         ends: Suspended | None = None
         waits = found.context.waiting if found.context is not None else None
         if waits is not None:
+            if found.context is not None and found.context.thread is not None:
+                _check_owner(call, found.context.thread)
             if found.task is None or found.task.id != waits:
                 await self._make_room(call, waits)
                 raise Conflict(f"the turn of task {waits!r} waits no more")
@@ -302,12 +307,8 @@ class Admission:
         return _Plan(accept, number, event, ends=ends)
 
     def _check_thread(self, call: Call, thread: ThreadRecord, others: int) -> None:
-        ownership, policies = call.agent.adapter.ownership, call.agent.policies
-        if not serves(ownership, thread):
-            raise UnsupportedOperation(
-                f"This context's history is kept by the {thread.owner}, and the agent {call.agent.name!r} is now set to "
-                f"have it kept by the {ownership.owner}; start a new context."
-            )
+        policies = call.agent.policies
+        _check_owner(call, thread)
         if is_newer(call.agent.adapter, thread):
             raise UnsupportedOperation(
                 f"A newer version of the agent {call.agent.name!r} has worked on this context; it is left untouched."
@@ -381,3 +382,19 @@ class Admission:
                 leave()
                 self._fanout.release(accept.task)
         return work
+
+
+def _check_owner(call: Call, thread: ThreadRecord) -> None:
+    """Source: state-model, scenario 29. Raises: UnsupportedOperation."""
+    declared = call.agent.adapter.ownership
+    if serves(declared, thread):
+        return
+    if declared.owner is thread.owner:
+        raise UnsupportedOperation(
+            f"This context goes on from an id that {_MOVES[thread.handle_kind]}, and the agent {call.agent.name!r} is now "
+            f"set to go on from one that {_MOVES[declared.handle]}; start a new context."
+        )
+    raise UnsupportedOperation(
+        f"This context's history is kept by the {thread.owner}, and the agent {call.agent.name!r} is now set to "
+        f"have it kept by the {declared.owner}; start a new context."
+    )

@@ -677,11 +677,12 @@ class WaitingTurn(msgspec.Struct, frozen=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True):
-    """A turn that has not ended, wherever it runs or waits."""
+    """A turn that has not ended, wherever it runs or stands in a row. `waits`: for its caller."""
 
     turn: str
     task: str
     thread: str
+    waits: bool = False
 
 
 class MeasuredCall(msgspec.Struct, frozen=True):

@@ -77,7 +77,8 @@ class Contexts:
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
-        await self._elsewhere.cancel(row, lambda _: True)
+        # No process has a turn that waits for its caller: nobody would answer for it.
+        await self._elsewhere.cancel(row, lambda turn: not turn.waits)
         try:
             waiting = await self._ledger.waiting(row)
         except CorruptRecord as error:

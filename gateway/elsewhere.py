@@ -25,7 +25,7 @@ class Elsewhere:
         try:
             async with asyncio.timeout(self._patience):
                 # There is no event: who ends them is another process.
-                while turns & {turn.turn for turn in await self._ledger.open_turns(context)}:  # noqa: ASYNC110
+                while turns & {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
                     await asyncio.sleep(INTERVAL)
         except TimeoutError:
             return False

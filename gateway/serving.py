@@ -35,7 +35,7 @@ from gateway.commits import (
     ThreadRecord,
     Unsync,
 )
-from gateway.failures import INTERNAL, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
+from gateway.failures import INTERNAL, OWNER_CONFLICT, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
 from gateway.invoking import invoke, is_cancelled
 from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
@@ -294,6 +294,7 @@ class Serving:
             raise asyncio.CancelledError
         if self.work.resumed:
             await self._resume()
+            self._check_owner()
             await self._run_tools()
         while not self.machine.ended:
             if self.machine.between_calls:
@@ -500,6 +501,13 @@ class Serving:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
 
         await work.live.journal.commit(lambda row: (replace(point, event=row),), final, stored)
+
+    def _check_owner(self) -> None:
+        """The settings may have changed while the turn waited. Source: state-model, scenario 29. Raises: TurnFailed."""
+        thread, declared = self.lane.thread, self.work.agent.adapter.ownership
+        if not ownership.serves(declared, thread):
+            began, now = f"{thread.owner}, {thread.handle_kind}", f"{declared.owner}, {declared.handle}"
+            raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({began}), the agent is now set to ({now})")
 
     def _working(self) -> tuple[TaskStatus, bytes | None]:
         """The status of the task at work, and the event that tells it where it is new."""

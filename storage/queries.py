@@ -292,7 +292,7 @@ UNFINISHED_TURNS = compiled(
 )
 
 OPEN_TURNS = compiled(
-    select(turn.c.id, turn.c.task, turn.c.thread)
+    select(turn.c.id, turn.c.task, turn.c.thread, turn.c.status == word("waiting"))
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
     .where(turn.c.ended_at.is_(None), thread.c.context == bindparam("context"))
 )

@@ -232,7 +232,7 @@ class Reads(StoredPushes):
 
     async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
         rows = await self._readers.fetch(queries.OPEN_TURNS, {"context": context})
-        return tuple(OpenTurn(*row) for row in rows)
+        return tuple(OpenTurn(row[0], row[1], row[2], bool(row[3])) for row in rows)
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})

@@ -287,6 +287,7 @@ def list_pushes(
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
     output: Listing = Output.text,
 ) -> int:
     """List what is still to be posted, the latest first.
@@ -297,7 +298,7 @@ def list_pushes(
     from gateway.cli.pushing import print_pushes
     from gateway.cli.reaching import reach
 
-    return print_pushes(reach(None, url, None, headers), stopped, output)
+    return print_pushes(reach(None, url, None, headers, key), stopped, output)
 
 
 def replay_pushes(
@@ -310,6 +311,7 @@ def replay_pushes(
     ] = None,
     url: Url = DEFAULT_URL,
     headers: Headers = None,
+    key: ApiKey = None,
 ) -> int:
     """Post again what was given up.
 
@@ -318,7 +320,7 @@ def replay_pushes(
     from gateway.cli.pushing import replay
     from gateway.cli.reaching import reach
 
-    return replay(reach(None, url, None, headers), task, config)
+    return replay(reach(None, url, None, headers, key), task, config)
 
 
 @dataclass(frozen=True, slots=True)

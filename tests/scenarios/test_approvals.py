@@ -37,11 +37,11 @@ from gateway.tool_calls import URI
 from gateway.tool_port import ToolDeclaration
 from gateway.tools import NOT_RUN
 from tests.gateway.core import START, Core, answer, events, frames, logged, query, running_core, said, soon, states
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 from tests.invariants import violations
 from tests.scenarios.test_golden_traces import OWNERS, Sent
-from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, told
+from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, failure, told
 
 GATED = (ApprovalRule("box.pay*"),)
 PAY = call("c2", "pay", '{"to": "ada", "sum": 3}')
@@ -629,7 +629,8 @@ async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
     setup(core, G, asks("r1", PAY))
     task = await start(core)
     contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
-    await contexts.delete(core.call().caller, "c")
+    async with asyncio.timeout(core.runner.patience / 2):  # No other process has it: none is waited for.
+        await contexts.delete(core.call().caller, "c")
     with pytest.raises(TaskNotFound):
         await reply(core, task.id, yes(one(task)))
 
@@ -637,7 +638,50 @@ async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
 def patience(core: Core) -> Patience:
     ledger: Any = core.ledger
     answering = Answering(ledger, core.runner, core.fanout, core.time.clock)
-    return Patience(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(core.agents)))
+    latest = {agent.name: agent for agent in core.agents}
+    return Patience(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
+
+
+# --- 29: the settings change while a turn waits
+
+
+FLIPPED = pytest.mark.parametrize(
+    ("old", "new"), [(BR, BS), (BS, BR), (G, BR)], ids=["BR to BS", "BS to BR", "G to BR"]
+)
+
+
+@FLIPPED
+async def test_29_a_decision_is_refused_where_the_agent_keeps_conversations_in_another_way(
+    core: Core, old: Ownership, new: Ownership
+) -> None:
+    setup(core, old, asks("r1", PAY))
+    task = await start(core)
+    flipped, tools = setup(core, new, says("wrong", "r2"))
+    for said_ in (yes(one(task)), "never mind"):
+        with pytest.raises(UnsupportedOperation, match="is now set to"):
+            await reply(core, task.id, said_)
+    assert (flipped.requests, tools.ran, await core.get(task.id)) == ([], [], task)
+    _, tools = setup(core, old, says("done", "r1" if old is BS else "r2"))
+    done = await reply(core, task.id, yes(one(task)))
+    assert (done.status.state, answer(done), tools.ran) == (TaskState.COMPLETED, "done", ["pay"])
+    settled(core)
+
+
+@FLIPPED
+async def test_29_a_turn_that_waited_too_long_ends_and_its_thread_is_left_as_it_was(
+    core: Core, old: Ownership, new: Ownership
+) -> None:
+    setup(core, old, asks("r1", PAY), approval_timeout=60.0)
+    task = await start(core)
+    flipped, _ = setup(core, new, says("wrong", "r2"))
+    core.time.now += 61_000
+    await patience(core).sweep()
+    await soon(core.runner.idle())
+    assert (failure(await core.get(task.id)), flipped.requests) == ("owner-conflict", [])
+    adapter, _ = setup(core, old, says("back", "r1" if old is BS else "r2"))
+    assert (await start(core, "2")).status.state is TaskState.COMPLETED
+    assert adapter.sent[0][1][-2:] == [f"O c2 {EXPIRED}", "U 2"]
+    settled(core)
 
 
 # --- 120: restart

@@ -119,6 +119,9 @@ async def test_a_gateway_that_runs_takes_a_new_key_at_once_and_refuses_a_revoked
     assert (await command_line("card", "-u", gateway.url)).code == 0
     refused = await command_line("contexts", "export", "any", "-u", gateway.url)
     assert (refused.code, "the admin API needs an admin key" in refused.err) == (77, True)
+    for words in (("push", "list"), ("push", "replay", "any")):
+        refused = await command_line(*words, "-u", gateway.url)
+        assert (refused.code, "the admin API needs an admin key" in refused.err) == (77, True)
     await command_line("keys", "revoke", "bot", "-c", file)
     async with a2a_http(gateway.url) as http:
         headers = {"X-API-Key": key}

@@ -690,8 +690,6 @@ class Serving:
         prepare = means.prepare(thread, work.turn, work.live.id, round_=self.machine.round, attempt=self.attempt)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            if final is None:
-                return (*_appended(row), *before, prepare)
             return (*before, replace(prepare, event=row))
 
         def stored() -> None:

@@ -1,11 +1,22 @@
 """The core on a database of its own."""
 
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from structlog._config import BoundLoggerLazyProxy
 
 from tests.gateway.core import Core, running_core
+
+
+@pytest.fixture(autouse=True)
+def _fresh_loggers() -> None:
+    """A logger keeps the settings of its first use: what a command set up in this process must not hold for later tests."""
+    for name, module in list(sys.modules.items()):
+        logger = vars(module).get("log") if name.startswith("gateway") else None
+        if isinstance(logger, BoundLoggerLazyProxy):
+            vars(logger).pop("bind", None)
 
 
 @pytest.fixture

@@ -11,7 +11,32 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pydantic import Field, PrivateAttr, field_validator
+
+from gateway.config import Settings
+
 AgentFunction = Callable[[Any], Any]
+
+
+class RefSettings(Settings):
+    """What names a function, and the folder from which it is found."""
+
+    ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
+    _base_dir: Path = PrivateAttr(default=Path())
+
+    def model_post_init(self, context: Any) -> None:
+        if isinstance(context, dict) and "base_dir" in context:
+            self._base_dir = Path(context["base_dir"])
+
+    @field_validator("ref")
+    @classmethod
+    def _has_two_halves(cls, ref: str) -> str:
+        return checked_ref(ref)
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder of the configuration file, the working directory where there is none."""
+        return self._base_dir
 
 
 def load(ref: str, base_dir: Path) -> AgentFunction:

@@ -5,17 +5,15 @@ The adapter to copy: settings, a class with `ownership`, `call` and `aclose`, th
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field
 
-from adapters._python_loading import checked_ref, load, takes_text
+from adapters._python_loading import RefSettings, load, takes_text
 from adapters._python_running import Run
 from gateway import agent, model
 from gateway.clock import Clock
-from gateway.config import Settings
 from gateway.items import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
 from gateway.model import Json
 from gateway.ports import (
@@ -46,26 +44,10 @@ _ENDINGS: dict[type[agent.TurnEnding], Ending] = {
 _IDENTIFIER = 256
 
 
-class PythonSettings(Settings):
+class PythonSettings(RefSettings):
     """An agent of type `python`."""
 
-    ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
     direct_replies: bool = Field(False, description="Let it answer with a bare message instead of a task.")
-    _base_dir: Path = PrivateAttr(default=Path())
-
-    def model_post_init(self, context: Any) -> None:
-        if isinstance(context, dict) and "base_dir" in context:
-            self._base_dir = Path(context["base_dir"])
-
-    @field_validator("ref")
-    @classmethod
-    def _has_two_halves(cls, ref: str) -> str:
-        return checked_ref(ref)
-
-    @property
-    def base_dir(self) -> Path:
-        """The folder of the configuration file, the working directory where there is none."""
-        return self._base_dir
 
 
 class PythonFunction:

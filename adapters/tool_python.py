@@ -3,54 +3,34 @@
 import inspect
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PrivateAttr,
     PydanticSchemaGenerationError,
     ValidationError,
     create_model,
-    field_validator,
 )
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from adapters._python_loading import checked_ref, find
+from adapters._python_loading import RefSettings, find
 from adapters._python_running import OwnThread
-from gateway.config import Settings
 from gateway.model import Json
 from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
-class PythonToolSettings(Settings):
+class PythonToolSettings(RefSettings):
     """A tool of type `python`: one function."""
 
-    ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
     idempotent: bool = Field(
         False, description="Running it twice does what once does, so it may run again after a restart."
     )
-    _base_dir: Path = PrivateAttr(default=Path())
-
-    def model_post_init(self, context: Any) -> None:
-        if isinstance(context, dict) and "base_dir" in context:
-            self._base_dir = Path(context["base_dir"])
-
-    @field_validator("ref")
-    @classmethod
-    def _has_two_halves(cls, ref: str) -> str:
-        return checked_ref(ref)
-
-    @property
-    def base_dir(self) -> Path:
-        """The folder of the configuration file, the working directory where there is none."""
-        return self._base_dir
 
 
 class PythonTool:

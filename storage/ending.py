@@ -20,6 +20,7 @@ from storage.sql import (
     compiled,
     context,
     delete_job,
+    equals,
     event,
     history_item,
     input_,
@@ -33,13 +34,8 @@ from storage.sql import (
 from storage.statement import Statement
 from storage.tables import ENDED, GOING
 
-
-def _is(column: Column[object], parameter: str) -> ColumnElement[bool]:
-    return column == bindparam(parameter)
-
-
 _ONE: ColumnElement[int] = literal_column("1")
-_IN_CONTEXT = _is(thread.c.context, "context")
+_IN_CONTEXT = equals(thread.c.context, "context")
 _THREAD_OF_TURN = turn.c.thread == thread.c.id
 _CALL_OF_TURN = service_call.c.turn == turn.c.id
 
@@ -62,14 +58,14 @@ MOVE_DELETION = Statement(
     "move a deletion on from when it was due",
     compiled(
         update(delete_job)
-        .where(_is(delete_job.c.id, "job"), _is(delete_job.c.due_at, "due_at"))
+        .where(equals(delete_job.c.id, "job"), equals(delete_job.c.due_at, "due_at"))
         .values(due_at=bindparam("until"), attempts=bindparam("attempts"))
     ),
 )
 
 END_DELETION = Statement(
     "end a deletion that was due",
-    compiled(delete(delete_job).where(_is(delete_job.c.id, "job"), _is(delete_job.c.due_at, "due_at"))),
+    compiled(delete(delete_job).where(equals(delete_job.c.id, "job"), equals(delete_job.c.due_at, "due_at"))),
 )
 
 # --- a context is deleted, or expires ---------------------------------------------------------------------------------
@@ -79,8 +75,8 @@ BURY_CONTEXT = Statement(
     compiled(
         update(context)
         .where(
-            _is(context.c.id, "context"),
-            *(_is(context.c[name], name) for name in ("tenant", "principal")),
+            equals(context.c.id, "context"),
+            *(equals(context.c[name], name) for name in ("tenant", "principal")),
             context.c.state != word("deleted"),
         )
         .values(state=word("deleted"), last_used_at=bindparam("now"))
@@ -92,7 +88,7 @@ EXPIRE_CONTEXT = Statement(
     compiled(
         update(context)
         .where(
-            _is(context.c.id, "context"),
+            equals(context.c.id, "context"),
             context.c.state == word("open"),
             context.c.last_used_at < bindparam("idle_before"),
         )
@@ -193,7 +189,7 @@ PURGE_TURNS = Statement("purge the turns", compiled(delete(turn).where(turn.c.id
 _TASKS = (
     select(task.c.id)
     .where(
-        _is(task.c.context, "context"),
+        equals(task.c.context, "context"),
         task.c.visible == _ONE,
         ~exists(select(_ONE).select_from(thread.join(turn, _THREAD_OF_TURN)).where(_IN_CONTEXT)),
     )
@@ -212,8 +208,8 @@ DROP_EVENTS = Statement(
     "drop the events of a task that has ended",
     compiled(
         delete(event).where(
-            _is(event.c.task, "task"),
-            ~exists(select(_ONE).select_from(task).where(_is(task.c.id, "task"), text(GOING))),
+            equals(event.c.task, "task"),
+            ~exists(select(_ONE).select_from(task).where(equals(task.c.id, "task"), text(GOING))),
         )
     ),
     rows=None,
@@ -223,7 +219,7 @@ HIDE_TASK = Statement(
     "hide a task that has ended",
     compiled(
         update(task)
-        .where(_is(task.c.id, "task"), task.c.visible == _ONE, text(ENDED))
+        .where(equals(task.c.id, "task"), task.c.visible == _ONE, text(ENDED))
         .values(visible=literal_column("0"), status_message=null())
     ),
     rows=None,
@@ -233,7 +229,7 @@ CLEAR_TURNS = Statement(
     "clear the record of its turns",
     compiled(
         update(turn)
-        .where(_is(turn.c.task, "task"), turn.c.ended_at.is_not(None))
+        .where(equals(turn.c.task, "task"), turn.c.ended_at.is_not(None))
         .values(messages=word("[]"), artifacts=word("[]"))
     ),
     rows=None,
@@ -243,7 +239,7 @@ FREE_KEYS = Statement(
     "free the idempotency keys of its messages",
     compiled(
         update(input_)
-        .where(input_.c.turn.in_(select(turn.c.id).where(_is(turn.c.task, "task"))), input_.c.key.is_not(None))
+        .where(input_.c.turn.in_(select(turn.c.id).where(equals(turn.c.task, "task"))), input_.c.key.is_not(None))
         .values(key=null(), key_kind=null())
     ),
     rows=None,

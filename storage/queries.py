@@ -31,6 +31,7 @@ from storage.sql import (
     task,
     thread,
     tool_call,
+    tool_call_columns,
     turn,
     word,
 )
@@ -299,16 +300,7 @@ OPEN_TURNS = compiled(
 
 OPEN_TOOL_CALLS = compiled(
     select(
-        tool_call.c.id,
-        tool_call.c.service_call,
-        service_call.c.round,
-        service_call.c.ended_at,
-        tool_call.c.sequence,
-        tool_call.c.external_id,
-        tool_call.c.name,
-        tool_call.c.arguments,
-        tool_call.c.executor,
-        tool_call.c.status,
+        *tool_call_columns,
     )
     .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))

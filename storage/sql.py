@@ -1,7 +1,7 @@
 """What statements and queries are made of. Law: only `storage.compile`, migrations and tests come here; who runs them
 reads the text in `storage.compiled`."""
 
-from sqlalchemy import bindparam, literal_column
+from sqlalchemy import Column, bindparam, exists, literal_column, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
@@ -45,3 +45,30 @@ def given(*names: str) -> dict[str, ColumnElement[object]]:
 def word(value: str) -> ColumnElement[str]:
     """A constant in the SQL itself: an index with a condition is only used where the planner sees the value."""
     return literal_column(f"'{value}'")
+
+
+tool_call_columns = (
+    tool_call.c.id,
+    tool_call.c.service_call,
+    service_call.c.round,
+    service_call.c.ended_at,
+    tool_call.c.sequence,
+    tool_call.c.external_id,
+    tool_call.c.name,
+    tool_call.c.arguments,
+    tool_call.c.executor,
+    tool_call.c.status,
+)
+"""In the order of ToolCallRecord."""
+
+
+def equals(column: Column[object], parameter: str) -> ColumnElement[bool]:
+    return column == bindparam(parameter)
+
+
+thread_in_generation = exists(
+    select(literal_column("1"))
+    .select_from(thread)
+    .where(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
+)
+"""Nobody has moved the thread on since it was read."""

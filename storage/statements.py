@@ -26,6 +26,7 @@ from storage.sql import (
     compiled,
     context,
     delete_job,
+    equals,
     event,
     given,
     history_item,
@@ -35,6 +36,7 @@ from storage.sql import (
     service_call,
     task,
     thread,
+    thread_in_generation,
     tool_call,
     turn,
     word,
@@ -44,10 +46,6 @@ from storage.tables import GOING, LIVE, SETTLED, UNDER_WAY, UNFINISHED, WAITING
 
 _UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
 """Of a service call: 'unknown' is not final, evidence may still come."""
-
-
-def _is(column: Column[object], parameter: str) -> ColumnElement[bool]:
-    return column == bindparam(parameter)
 
 
 def _next(column: Column[object], of: ColumnElement[bool]) -> ColumnElement[object]:
@@ -77,8 +75,8 @@ USE_CONTEXT = Statement(
     compiled(
         update(context)
         .where(
-            _is(context.c.id, "context"),
-            *(_is(context.c[name], name) for name in _OWNED),
+            equals(context.c.id, "context"),
+            *(equals(context.c[name], name) for name in _OWNED),
             context.c.state == word("open"),
         )
         .values(last_used_at=bindparam("now"))
@@ -116,9 +114,9 @@ CONTINUE_TASK = Statement(
     compiled(
         update(task)
         .where(
-            _is(task.c.id, "task"),
-            _is(task.c.context, "context"),
-            *(_is(task.c[name], name) for name in (*_OWNED, "agent")),
+            equals(task.c.id, "task"),
+            equals(task.c.context, "context"),
+            *(equals(task.c[name], name) for name in (*_OWNED, "agent")),
             text(GOING),
         )
         .values(
@@ -139,14 +137,17 @@ NEW_TURN = Statement(
                 bindparam("turn"),
                 bindparam("task"),
                 thread.c.id,
-                _next(turn.c.number, _is(turn.c.thread, "thread")),
+                _next(turn.c.number, equals(turn.c.thread, "thread")),
                 bindparam("turn_status"),
                 bindparam("base_generation"),
                 bindparam("process"),
                 literal_column("0"),
                 bindparam("now"),
             ).where(
-                _is(thread.c.id, "thread"), _is(thread.c.context, "context"), _is(thread.c.agent, "agent"), text(LIVE)
+                equals(thread.c.id, "thread"),
+                equals(thread.c.context, "context"),
+                equals(thread.c.agent, "agent"),
+                text(LIVE),
             ),
         )
     ),
@@ -167,7 +168,7 @@ NEW_INPUT = Statement(
     ),
 )
 
-_POSITION = _next(history_item.c.position, _is(history_item.c.thread, "thread"))
+_POSITION = _next(history_item.c.position, equals(history_item.c.thread, "thread"))
 
 NEW_USER_ITEM = Statement(
     "put the message into the thread",
@@ -192,11 +193,11 @@ TAKE_LEASE = Statement(
     compiled(
         update(thread)
         .where(
-            _is(thread.c.id, "thread"),
-            _is(thread.c.generation, "generation"),
+            equals(thread.c.id, "thread"),
+            equals(thread.c.generation, "generation"),
             or_(
                 thread.c.lease_holder.is_(None),
-                _is(thread.c.lease_holder, "holder"),
+                equals(thread.c.lease_holder, "holder"),
                 thread.c.lease_until < bindparam("now"),
             ),
         )
@@ -213,9 +214,9 @@ KEEP_LEASE = Statement(
     compiled(
         update(thread)
         .where(
-            _is(thread.c.id, "thread"),
-            _is(thread.c.generation, "generation"),
-            _is(thread.c.lease_holder, "holder"),
+            equals(thread.c.id, "thread"),
+            equals(thread.c.generation, "generation"),
+            equals(thread.c.lease_holder, "holder"),
         )
         .values(lease_until=bindparam("lease_until"))
     ),
@@ -228,15 +229,15 @@ RUN_TURN = Statement(
     compiled(
         update(turn)
         .where(
-            _is(turn.c.id, "turn"),
-            _is(turn.c.task, "task"),
-            _is(turn.c.thread, "thread"),
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
             text(UNFINISHED),
             ~exists(
                 select(literal_column("1"))
                 .select_from(_earlier)
                 .where(
-                    _is(_earlier.c.thread, "thread"),
+                    equals(_earlier.c.thread, "thread"),
                     _earlier.c.ended_at.is_(None),
                     _earlier.c.number < turn.c.number,
                 )
@@ -250,7 +251,7 @@ START_TASK = Statement(
     "set a task to work that has not ended",
     compiled(
         update(task)
-        .where(_is(task.c.id, "task"), text(GOING))
+        .where(equals(task.c.id, "task"), text(GOING))
         .values(state=word("TASK_STATE_WORKING"), status_message=null(), status_at=bindparam("now"))
     ),
 )
@@ -271,7 +272,7 @@ CALL_STARTED = Statement(
     "note the pending handle of a service call under way",
     compiled(
         update(service_call)
-        .where(_is(service_call.c.id, "service_call"), text(UNDER_WAY))
+        .where(equals(service_call.c.id, "service_call"), text(UNDER_WAY))
         .values(status=word("started"), pending_handle=bindparam("pending_handle"))
     ),
 )
@@ -281,8 +282,8 @@ MOVE_HANDLE = Statement(
     compiled(
         update(thread)
         .where(
-            _is(thread.c.id, "thread"),
-            _is(thread.c.generation, "generation"),
+            equals(thread.c.id, "thread"),
+            equals(thread.c.generation, "generation"),
             thread.c.handle.is_not_distinct_from(bindparam("handle_in")),
         )
         .values(
@@ -303,7 +304,7 @@ _PENDING: dict[str, ColumnElement[object]] = {
     "pending_handle": func.coalesce(bindparam("pending_handle"), service_call.c.pending_handle)
 }
 
-_THE_CALL = and_(_is(service_call.c.id, "service_call"), _is(service_call.c.turn, "turn"), text(_UNSETTLED))
+_THE_CALL = and_(equals(service_call.c.id, "service_call"), equals(service_call.c.turn, "turn"), text(_UNSETTLED))
 
 CALL_COMPLETED = Statement(
     "complete the service call",
@@ -316,17 +317,11 @@ CALL_COMPLETED = Statement(
     ),
 )
 
-_THREAD_IN_GENERATION = exists(
-    select(literal_column("1"))
-    .select_from(thread)
-    .where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
-)
-
 CALL_FAILED = Statement(
     "fail the service call, in the thread's generation",
     compiled(
         update(service_call)
-        .where(_THE_CALL, _THREAD_IN_GENERATION)
+        .where(_THE_CALL, thread_in_generation)
         .values(ended_at=bindparam("now"), **given("status", "error_class"), **_PENDING)
     ),
 )
@@ -382,7 +377,7 @@ ITEMS_SENT = Statement(
     compiled(
         update(history_item)
         .where(
-            _is(history_item.c.thread, "thread"),
+            equals(history_item.c.thread, "thread"),
             history_item.c.sent_in.is_(None),
             history_item.c.position.in_(
                 select(func.json_each(bindparam("sent")).table_valued("value", name="positions").c.value)
@@ -400,9 +395,9 @@ START_TOOL = Statement(
     compiled(
         update(tool_call)
         .where(
-            _is(tool_call.c.id, "tool_call"),
+            equals(tool_call.c.id, "tool_call"),
             tool_call.c.status.in_([word("announced"), word("approved")]),
-            _THREAD_IN_GENERATION,
+            thread_in_generation,
         )
         .values(
             status=word("running"),
@@ -416,10 +411,10 @@ END_TOOL = Statement(
     compiled(
         update(tool_call)
         .where(
-            _is(tool_call.c.id, "tool_call"),
-            _is(tool_call.c.service_call, "service_call"),
+            equals(tool_call.c.id, "tool_call"),
+            equals(tool_call.c.service_call, "service_call"),
             text(f"NOT ({SETTLED})"),
-            _THREAD_IN_GENERATION,
+            thread_in_generation,
         )
         .values(**given("status", "outcome"))
     ),
@@ -429,7 +424,7 @@ SUSPEND_TURN = Statement(
     "let a turn wait that runs",
     compiled(
         update(turn)
-        .where(_is(turn.c.id, "turn"), _is(turn.c.task, "task"), turn.c.status == word("running"))
+        .where(equals(turn.c.id, "turn"), equals(turn.c.task, "task"), turn.c.status == word("running"))
         .values(status=word("waiting"))
     ),
 )
@@ -438,7 +433,7 @@ ASK_CALLER = Statement(
     "let a task wait for its caller that has not ended",
     compiled(
         update(task)
-        .where(_is(task.c.id, "task"), text(GOING))
+        .where(equals(task.c.id, "task"), text(GOING))
         .values(status_at=bindparam("now"), visible=literal_column("1"), **given("state", "status_message"))
     ),
 )
@@ -447,7 +442,7 @@ TAKE_TURN = Statement(
     "take over a turn that runs",
     compiled(
         update(turn)
-        .where(_is(turn.c.id, "turn"), _is(turn.c.thread, "thread"), turn.c.status == word("running"))
+        .where(equals(turn.c.id, "turn"), equals(turn.c.thread, "thread"), turn.c.status == word("running"))
         .values(process=bindparam("holder"), base_generation=bindparam("base_generation"))
     ),
 )
@@ -457,9 +452,9 @@ RESUME_TURN = Statement(
     compiled(
         update(turn)
         .where(
-            _is(turn.c.id, "turn"),
-            _is(turn.c.task, "task"),
-            _is(turn.c.thread, "thread"),
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
             turn.c.status == word("waiting"),
         )
         .values(status=word("running"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
@@ -473,7 +468,10 @@ END_TURN = Statement(
     compiled(
         update(turn)
         .where(
-            _is(turn.c.id, "turn"), _is(turn.c.task, "task"), _is(turn.c.thread, "thread"), turn.c.ended_at.is_(None)
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
+            turn.c.ended_at.is_(None),
         )
         .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
     ),
@@ -483,7 +481,7 @@ FORGET_CALLS = Statement(
     "leave no service call of an ended turn under way",
     compiled(
         update(service_call)
-        .where(_is(service_call.c.turn, "turn"), text(UNDER_WAY))
+        .where(equals(service_call.c.turn, "turn"), text(UNDER_WAY))
         .values(status=word("unknown"), ended_at=bindparam("now"))
     ),
     rows=None,
@@ -493,7 +491,7 @@ CANCEL_TURNS = Statement(
     "end the other turns of the task",
     compiled(
         update(turn)
-        .where(_is(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+        .where(equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
         .values(
             status=word("cancelled"),
             ended_at=bindparam("now"),
@@ -509,7 +507,7 @@ _STATUS = given("state", "status_message", "last_event", "visible")
 
 END_TASK = Statement(
     "set the state of a task that has not ended",
-    compiled(update(task).where(_is(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS)),
+    compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS)),
 )
 
 SETTLE_TASK = Statement(
@@ -517,12 +515,12 @@ SETTLE_TASK = Statement(
     compiled(
         update(task)
         .where(
-            _is(task.c.id, "task"),
+            equals(task.c.id, "task"),
             text(GOING),
             ~exists(
                 select(literal_column("1"))
                 .select_from(turn)
-                .where(_is(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+                .where(equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
             ),
         )
         .values(status_at=bindparam("now"), **_STATUS)
@@ -531,21 +529,21 @@ SETTLE_TASK = Statement(
 
 PASS_TASK = Statement(
     "hand a task that has not ended to its next turn",
-    compiled(update(task).where(_is(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event"))),
+    compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event"))),
 )
 
 CLOSE_TASK = Statement(
     "end a task that waits",
     compiled(
         update(task)
-        .where(_is(task.c.id, "task"), text(WAITING))
+        .where(equals(task.c.id, "task"), text(WAITING))
         .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event"))
     ),
 )
 
 # --- a thread that cannot simply go on --------------------------------------------------------------------------------
 
-_IN_GENERATION = and_(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
+_IN_GENERATION = and_(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
 
 LOSE_HANDLE = Statement(
     "note that the thread's handle is lost",
@@ -557,14 +555,14 @@ UNSYNC = Statement(
     compiled(
         update(thread)
         .where(
-            _is(thread.c.id, "thread"),
+            equals(thread.c.id, "thread"),
             thread.c.storage_owner == word("backend"),
             thread.c.state == word("open"),
             exists(
                 select(literal_column("1"))
                 .select_from(service_call)
                 .where(
-                    _is(service_call.c.turn, "turn"),
+                    equals(service_call.c.turn, "turn"),
                     service_call.c.status == word("unknown"),
                     or_(
                         service_call.c.pending_handle.is_not(None),
@@ -614,7 +612,7 @@ KEEP_EPOCH = Statement(
                 thread.c.epoch - literal_column("1"),
                 word("closed"),
                 *(thread.c[name] for name in _KEPT),
-            ).where(_is(thread.c.id, "thread")),
+            ).where(equals(thread.c.id, "thread")),
         )
     ),
 )
@@ -623,7 +621,7 @@ BEGIN_EPOCH = Statement(
     "begin the thread's epoch",
     compiled(
         update(thread)
-        .where(_is(thread.c.id, "thread"))
+        .where(equals(thread.c.id, "thread"))
         .values(
             **given("storage_owner", "handle_kind", "handle"),
             clean_handle=bindparam("handle"),
@@ -647,8 +645,8 @@ LEAVE_BRANCH = Statement(
                 bindparam("now"),
                 literal_column("0"),
             )
-            .select_from(service_call.join(thread, _is(thread.c.id, "thread")))
-            .where(_is(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
+            .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
+            .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
             .where(service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
         )
         .on_conflict_do_nothing()
@@ -660,7 +658,7 @@ WAY_BACK = Statement(
     "take the thread's handle back to where the turn began",
     compiled(
         update(thread)
-        .where(_is(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
+        .where(equals(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
         .values(
             handle=bindparam("handle"),
             clean_handle=bindparam("handle"),
@@ -683,7 +681,7 @@ NEW_ORPHAN = Statement(
                 ~exists(
                     select(literal_column("1"))
                     .select_from(service_call.join(turn, turn.c.id == service_call.c.turn))
-                    .where(_is(turn.c.thread, "thread"), _is(service_call.c.handle_out, "handle"))
+                    .where(equals(turn.c.thread, "thread"), equals(service_call.c.handle_out, "handle"))
                 )
             ),
         )
@@ -705,7 +703,7 @@ NEW_EVENTS = Statement(
             ["task", "first", "last", "payload"],
             select(*(bindparam(f"event_{name}") for name in ("task", "first", "last", "payload"))).where(
                 # A group that was lost leaves no gap: what follows it is lost as well.
-                _next(event.c.last, _is(event.c.task, "event_task")) == bindparam("event_first")
+                _next(event.c.last, equals(event.c.task, "event_task")) == bindparam("event_first")
             ),
         )
     ),
@@ -715,7 +713,7 @@ RENEW_LEASE = Statement(
     "renew the holder's lease",
     compiled(
         update(thread)
-        .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
+        .where(equals(thread.c.id, "thread"), equals(thread.c.lease_holder, "holder"))
         .values(lease_until=bindparam("lease_until"))
     ),
     rows=None,
@@ -725,7 +723,7 @@ RELEASE_LEASE = Statement(
     "give up the lease",
     compiled(
         update(thread)
-        .where(_is(thread.c.id, "thread"), _is(thread.c.lease_holder, "holder"))
+        .where(equals(thread.c.id, "thread"), equals(thread.c.lease_holder, "holder"))
         .values(lease_holder=null(), lease_until=null())
     ),
     rows=None,
@@ -736,8 +734,8 @@ FENCE_OFF = Statement(
     compiled(
         update(thread)
         .where(
-            _is(thread.c.id, "thread"),
-            _is(thread.c.generation, "generation"),
+            equals(thread.c.id, "thread"),
+            equals(thread.c.generation, "generation"),
             or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now")),
         )
         .values(lease_holder=null(), lease_until=null(), generation=thread.c.generation + literal_column("1"))
@@ -760,7 +758,9 @@ FORGET_PROCESSES = Statement(
 ASK_CANCEL = Statement(
     "ask the process that runs the turn to cancel it",
     compiled(
-        update(turn).where(_is(turn.c.id, "turn"), turn.c.ended_at.is_(None)).values(cancel_asked=literal_column("1"))
+        update(turn)
+        .where(equals(turn.c.id, "turn"), turn.c.ended_at.is_(None))
+        .values(cancel_asked=literal_column("1"))
     ),
     rows=None,
 )

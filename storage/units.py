@@ -46,6 +46,7 @@ from gateway.commits import (
 from gateway.model import Json, TaskState
 from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight
+from gateway.tools import OPEN
 from storage import compiled as do
 from storage.ending_units import Ending, ending
 from storage.importing import bring
@@ -58,8 +59,6 @@ from storage.waiting_units import decided
 _encoder = msgspec.json.Encoder()
 
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
-
-_OPEN_TOOL_CALL = frozenset({"announced", "pending_approval", "approved", "running"})
 
 
 def unit(points: Iterable[CommitPoint]) -> list[Step]:
@@ -276,7 +275,7 @@ def _complete(point: Complete) -> list[Step]:
         "service_call": point.service_call,
         "handle_in": point.handle_in,
         "handle_out": point.handle_out,
-        "clean": int(not any(call.status in _OPEN_TOOL_CALL for call in point.tool_calls)),
+        "clean": int(not any(call.status in OPEN for call in point.tool_calls)),
         "adapter_state": _json_or_null(point.state),
         "state_version": None if point.state is None else _later_version(point.state_version),
         "usage": _json_or_null(point.usage),
@@ -318,7 +317,7 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         "executor": call.executor,
         "status": call.status,
         # A settled call has an outcome even where that is null.
-        "outcome": _json_or_null(call.outcome) if call.status in _OPEN_TOOL_CALL else _json(call.outcome),
+        "outcome": _json_or_null(call.outcome) if call.status in OPEN else _json(call.outcome),
         "approval_required": int(call.asked),
         "digest": call.digest,
         "approval_expires_at": call.expires_at,

@@ -1,40 +1,46 @@
 """The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
 indexes of the few rows that do."""
 
-from sqlalchemy import Column, and_, bindparam, case, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, or_, select, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.sql import compiled, given, input_, service_call, task, thread, tool_call, turn, word
+from storage.sql import (
+    compiled,
+    equals,
+    given,
+    input_,
+    service_call,
+    task,
+    thread_in_generation,
+    tool_call,
+    tool_call_columns,
+    turn,
+    word,
+)
 from storage.statement import Statement
-
-
-def _is(column: Column[object], parameter: str) -> ColumnElement[bool]:
-    return column == bindparam(parameter)
-
 
 _ONE: ColumnElement[int] = literal_column("1")
 
-_IN_GENERATION = exists(
-    select(_ONE).select_from(thread).where(_is(thread.c.id, "thread"), _is(thread.c.generation, "generation"))
-)
-
-_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(_is(service_call.c.turn, "turn")))
+_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn")))
 
 ANSWER_TURN = Statement(
     "answer a turn of the caller's that waits, in the thread's generation",
     compiled(
         update(turn)
         .where(
-            _is(turn.c.id, "turn"),
-            _is(turn.c.task, "task"),
-            _is(turn.c.thread, "thread"),
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
             turn.c.status == word("waiting"),
             exists(
                 select(_ONE)
                 .select_from(task)
-                .where(_is(task.c.id, "task"), *(_is(task.c[name], name) for name in ("tenant", "principal", "agent")))
+                .where(
+                    equals(task.c.id, "task"),
+                    *(equals(task.c[name], name) for name in ("tenant", "principal", "agent")),
+                )
             ),
-            _IN_GENERATION,
+            thread_in_generation,
         )
         .values(status=word("waiting"))
     ),
@@ -59,7 +65,7 @@ DECIDE_TOOL = Statement(
     compiled(
         update(tool_call)
         .where(
-            _is(tool_call.c.id, "tool_call"),
+            equals(tool_call.c.id, "tool_call"),
             tool_call.c.status == word("pending_approval"),
             tool_call.c.approval_decision.is_(None),
             tool_call.c.digest.is_not_distinct_from(bindparam("call_digest")),
@@ -78,7 +84,7 @@ ASK_AGAIN = Statement(
     "ask the caller for the rest",
     compiled(
         update(task)
-        .where(_is(task.c.id, "task"), task.c.state == word("TASK_STATE_INPUT_REQUIRED"))
+        .where(equals(task.c.id, "task"), task.c.state == word("TASK_STATE_INPUT_REQUIRED"))
         .values(status_message=bindparam("question"), status_at=bindparam("now"))
     ),
 )
@@ -96,24 +102,17 @@ WAITING_TURN = compiled(
         .limit(literal_column("1"))
         .offset(literal_column("0"))
         .scalar_subquery(),
-    ).where(_is(turn.c.task, "task"), turn.c.status == word("waiting"))
+    ).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
 )
 
 WAITING_TASK = compiled(
-    select(turn.c.task).where(_is(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting"))
+    select(turn.c.task).where(
+        equals(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
+    )
 )
 
 _ASKED = (
-    tool_call.c.id,
-    tool_call.c.service_call,
-    service_call.c.round,
-    service_call.c.ended_at,
-    tool_call.c.sequence,
-    tool_call.c.external_id,
-    tool_call.c.name,
-    tool_call.c.arguments,
-    tool_call.c.executor,
-    tool_call.c.status,
+    *tool_call_columns,
     tool_call.c.digest,
     tool_call.c.approval_decision,
     tool_call.c.approval_expires_at,
@@ -125,7 +124,7 @@ _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c
 
 _LAST_CALL = (
     select(service_call.c.id)
-    .where(_is(service_call.c.turn, "turn"))
+    .where(equals(service_call.c.turn, "turn"))
     .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
     .limit(literal_column("1"))
     .offset(literal_column("0"))
@@ -146,7 +145,7 @@ CALLS_OF_CALLER = compiled(
         )
     )
     .where(
-        _is(turn.c.task, "task"),
+        equals(turn.c.task, "task"),
         or_(tool_call.c.approval_decision.is_not(None), tool_call.c.executor == word("client")),
     )
 )

@@ -58,6 +58,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/testing/responses_chain.py": "tests/gateway/testing/test_responses_server.py",
     "gateway/testing/responses_dialects.py": "tests/gateway/testing/test_responses_server.py",
     "gateway/testing/scripts.py": "tests/gateway/testing/test_responses_server.py",
+    "gateway/telling.py": "tests/gateway/test_turn.py",
+    "gateway/told_calls.py": "tests/gateway/test_turn.py",
     "gateway/tool_port.py": "tests/gateway/test_invoking.py",
     "gateway/turn_commands.py": "tests/gateway/test_turn.py",
     "gateway/tool_rounds.py": "tests/scenarios/test_tool_loop.py",

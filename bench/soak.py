@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -21,11 +22,13 @@ import tempfile
 import time
 
 from bench import Backend, Target, machine_cpu
-from soak_load import Load
+from soak_load import KEPT_OPEN, Load
 from targets import HERE
 
+sys.path.insert(0, str(HERE.parent))
+
 MIB = 1 << 20
-GATES = {"rss_slope_mib_per_min": 1.0, "fds_grown": 5, "threads_grown": 2, "wal_max_mib": 32, "failed": 0}
+GATES = {"rss_slope_mib_per_min": 1.0, "fds_grown": 5, "threads_grown": 2, "wal_max_mib": 32, "failed": 0, "broken": 0}
 
 COLUMNS = [("s", "at"), ("turns/s", "rate"), ("ok", "ok"), ("failed", "failed"), ("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("CPU", "cpu"), ("other", "other_cpu"),
            ("RSS MiB", "rss_mib"), ("fds", "fds"), ("threads", "threads"), ("tasks", "tasks"), ("blocks k", "kblocks"),
@@ -93,7 +96,7 @@ def slope(points):
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / over if over else 0.0
 
 
-def verdict(samples, settle, gates):
+def verdict(samples, settle, wrong):
     """Each gate with what was found and whether it holds. What is before `settle` seconds fills caches and does not count."""
     settled = [each for each in samples if each["at"] >= settle]
     third = max(1, len(settled) // 3)
@@ -107,8 +110,9 @@ def verdict(samples, settle, gates):
         "threads_grown": grown("threads"),
         "wal_max_mib": max(each["wal_mib"] for each in samples),
         "failed": samples[-1]["failed"],
+        "broken": len(wrong),
     }
-    return [(name, found[name], gates[name], found[name] <= gates[name]) for name in found]
+    return [(name, found[name], limit, found[name] <= limit) for name, limit in GATES.items()]
 
 
 def log_of(file):
@@ -123,6 +127,19 @@ def log_of(file):
         if line.get("level") in ("error", "critical"):
             errors.append(text)
     return events, errors
+
+
+def broken(db):
+    """What the database must never hold, but for logs that retention has dropped."""
+    from tests.invariants import violations
+
+    swept = re.compile("has 0 events and says|its log ends with \\[\\]$")
+    return [each for each in violations(pathlib.Path(db)) if not swept.search(each)]
+
+
+def lives(minutes, rate):
+    """Seconds in proportion to the run, for soak_gateway.py; no conversation may expire that is only waiting for its next turn."""
+    return [max(5, 2 * minutes), max(10, 4 * minutes), max(20, 8 * minutes), max(30, 12 * minutes, 5 * KEPT_OPEN / rate)]
 
 
 def free_port():
@@ -173,12 +190,12 @@ def main():
     o = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the gateway is stopped
     settle = 60 * (o.settle if o.settle is not None else min(10, o.minutes / 3))
-    times = [float(each) for each in o.retention.split(",")] if o.retention else [share * o.minutes for share in (2, 4, 8, 12)]
+    times = [float(each) for each in o.retention.split(",")] if o.retention else lives(o.minutes, o.rate)
     tmp = tempfile.mkdtemp(prefix="soak-")
     inside = f"{tmp}/inside"
     spec = {
         "name": "soak", "port": free_port(), "path": "/a2a/backend", "caps": {"send"},
-        "cmd": "{root}/.venv/bin/python {here}/soak_gateway.py serve -c {here}/soak.yaml",
+        "cmd": sys.executable + " {here}/soak_gateway.py serve -c {here}/soak.yaml",
         "env": {"BENCH_DB": "{db}", "SOAK_RETENTION": ",".join(map(str, times)), "SOAK_INSIDE": inside,
                 "SOAK_EVERY": str(o.every), "SOAK_SETTLE": str(settle), "SOAK_TRACE": str(o.trace)},
     }  # fmt: skip
@@ -192,8 +209,8 @@ def main():
             load, samples, rest = asyncio.run(drive(target, o, settle, inside))
         finally:
             target.stop()
-    gates = {**GATES}
-    judged = verdict(samples, settle, gates)
+    wrong = broken(target.db)
+    judged = verdict(samples, settle, wrong)
     events, errors = log_of(target.log.name)
     seconds = samples[-1]["at"]
     full = unpurged(samples, times[1])
@@ -201,7 +218,7 @@ def main():
         "minutes": o.minutes, "rate_asked": o.rate, "rate_reached": round(samples[-1]["ok"] / seconds, 1), "not_started": load.late, "settle_s": settle, "retention_s": times,
         "turns_ok": load.ok, "turns_failed": load.failed, "reasons": dict(load.reasons), "kinds": dict(load.kinds), "other_requests": load.others,
         "db_bytes_per_turn": round(full["db_used_mib"] * MIB / full["ok"]) if full else None,
-        "log": dict(events), "errors": errors[:20], "verdict": {name: {"found": found, "limit": limit, "holds": holds} for name, found, limit, holds in judged},
+        "log": dict(events), "errors": errors[:20], "broken": wrong[:20], "verdict": {name: {"found": found, "limit": limit, "holds": holds} for name, found, limit, holds in judged},
         "at_rest": rest, "samples": samples,
     }  # fmt: skip
     lines = pathlib.Path(inside).read_text().splitlines() if pathlib.Path(inside).exists() else []
@@ -216,7 +233,7 @@ def main():
     for reason, count in load.reasons.most_common(20):
         print(f"  {count} x {reason}")
     print("log:", ", ".join(f"{name} {count}" for name, count in events.most_common(20)))
-    for text in errors[:10]:
+    for text in [*errors[:10], *wrong[:10]]:
         print(" ", text[:1000])
     for size, count, frames in report.get("grown", {}).get("grown", []):
         print(f"  {size:+} bytes in {count:+} blocks\n    " + "\n    ".join(frames))

@@ -12,19 +12,24 @@ import uuid
 
 FINAL = re.compile(rb'"state":"TASK_STATE_(COMPLETED|FAILED|CANCELED|REJECTED)"')
 TASK = re.compile(rb'"task":\{"id":"([^"]+)"')
+POSTED = re.compile(rb'"taskId":"([^"]+)"')
 NUMBER = re.compile(rb"^id: (\d+)$", re.M)
 IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d\d\d\d-\d\d-\d\dT[\d:.]+Z")
 
 AT_ONCE = 300
 """Turns under way; more are not started, and the rate falls instead."""
 
+KEPT_OPEN = 100
+"""Conversations that wait for their next turn, one after the other."""
+
 TURNS = {  # what a message asks of the mock, how often of 100, how its task has to end
-    "send": (45, "n=10 gap=0", "COMPLETED"),
+    "send": (41, "n=10 gap=0", "COMPLETED"),
     "stream": (33, "n=20 gap=2000", "COMPLETED"),
     "resume": (7, "n=20 gap=5000", "COMPLETED"),
     "leave": (3, "n=20 gap=5000", "COMPLETED"),
     "cancel": (4, "n=100 gap=20000", "CANCELED"),
     "big": (3, "n=20 gap=0 bytes=4096", "COMPLETED"),
+    "pushed": (4, "n=4 gap=0", "COMPLETED"),
     "cut": (3, "n=20 gap=0 cut=5", "FAILED"),
     "refused": (2, "status=500", "FAILED"),
 }
@@ -136,6 +141,29 @@ class Client:
             await source.aclose()
 
 
+class Receiver(asyncio.Protocol):
+    """Takes notifications. `waited` has a future for each task whose end is to come."""
+
+    waited = {}
+
+    def connection_made(self, transport):
+        self.transport, self.buffer = transport, b""
+
+    def data_received(self, data):
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            head = self.buffer[:end].lower()
+            size = int(head[head.find(b"content-length:") + 15 :].split(b"\r\n", 1)[0])
+            if len(self.buffer) < end + 4 + size:
+                return
+            body, self.buffer = self.buffer[end + 4 : end + 4 + size], self.buffer[end + 4 + size :]
+            if (state := state_of(body)) and (found := POSTED.search(body)):
+                future = self.waited.setdefault(found[1].decode(), asyncio.get_running_loop().create_future())
+                if not future.done():
+                    future.set_result(state)
+            self.transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
 def rpc(method, params):
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
 
@@ -150,16 +178,25 @@ class Conversation:
 class Load:
     """`run` for as long as it goes; the counters are read meanwhile."""
 
-    def __init__(self, port, rate, conversations=100):
-        self.client, self.rate, self.keep = Client(port), rate, conversations
+    def __init__(self, port, rate):
+        self.client, self.rate = Client(port), rate
         self.open = collections.deque()
         self.under_way = set()
         self.ok = self.failed = self.late = self.others = 0
+        """`late`: turns that were due and not started. `others`: requests beside them."""
         self.kinds, self.reasons = collections.Counter(), collections.Counter()
         self.latencies = []
         """Seconds of each blocking send, from when it was due."""
 
     async def run(self, seconds):
+        receiver = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", 0)
+        self.receiver = f"http://127.0.0.1:{receiver.sockets[0].getsockname()[1]}/"
+        try:
+            await self.start(seconds)
+        finally:
+            receiver.close()
+
+    async def start(self, seconds):
         due = time.monotonic()
         end = due + seconds
         while due < end:
@@ -179,7 +216,7 @@ class Load:
             await asyncio.wait(self.under_way, timeout=60)
 
     async def turn(self, due):
-        conversation = self.open.popleft() if len(self.open) >= self.keep else Conversation()
+        conversation = self.open.popleft() if len(self.open) >= KEPT_OPEN else Conversation()
         kinds = list(TURNS) if conversation.agent != "tools" else ["send", "stream", "resume", "leave"]
         kind = random.choices(kinds, [TURNS[each][0] for each in kinds])[0]
         self.kinds[f"{conversation.agent} {kind}"] += 1
@@ -200,7 +237,7 @@ class Load:
         plan = TOOLS if conversation.agent == "tools" else plan
         message = {"messageId": str(uuid.uuid4()), "contextId": conversation.id, "role": "ROLE_USER", "parts": [{"text": f"soak [[mock {plan}]]"}]}
         agent, params = conversation.agent, {"message": message}
-        if kind in ("stream", "resume", "leave", "cancel"):
+        if kind in ("stream", "resume", "leave", "cancel", "pushed"):
             task, state = await getattr(self, kind)(agent, params)
         else:
             answer = await self.client.call(agent, "SendMessage", params)
@@ -218,6 +255,16 @@ class Load:
             expected = follow(event, expected)
             state = state_of(event) or state
         return task, state
+
+    async def pushed(self, agent, params):
+        """Waits for the notification of the end."""
+        configuration = {"taskPushNotificationConfig": {"url": self.receiver, "token": "a token"}}
+        task = task_of(await self.client.call(agent, "SendMessage", params | {"configuration": configuration}))
+        future = Receiver.waited.setdefault(task, asyncio.get_running_loop().create_future())
+        try:
+            return task, await asyncio.wait_for(future, 30)
+        finally:
+            del Receiver.waited[task]
 
     async def begin(self, agent, params, events):
         """Leaves a stream after so many events. Returns the task."""

@@ -42,7 +42,7 @@ class Sampler:
         self.pid, self.db, self.inside, self.load = pid, pathlib.Path(db), pathlib.Path(inside), load
         self.began = self.last = time.monotonic()
         self.ok, self.cpu, self.machine, self.own = 0, self.cpu_s(), machine_cpu(), time.process_time()
-        self.samples = []
+        self.samples, self.told = [], set()
         self.pages = sqlite3.connect(f"file:{db}?mode=ro", uri=True, isolation_level=None)
 
     def cpu_s(self):
@@ -79,6 +79,9 @@ class Sampler:
             sample |= {"tasks": inside["tasks"], "kblocks": inside["blocks"] // 1000}
             if inside["malloc_used"] is not None:
                 sample |= {"malloc_used_mib": round(inside["malloc_used"] / MIB, 1), "malloc_kept_mib": round(inside["malloc_kept"] / MIB, 1)}
+        for reason in load.reasons.keys() - self.told:
+            self.told.add(reason)
+            print("  ", reason, flush=True)
         self.last, self.ok, self.cpu, self.machine, self.own = now, done, cpu, machine, own
         self.samples.append(sample)
         print("  ".join(f"{'' if (v := sample.get(key)) is None else v:>{max(len(title), 6)}}" for title, key in COLUMNS), flush=True)

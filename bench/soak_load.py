@@ -19,6 +19,9 @@ IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d\d\d\d-\d\d-\d\dT[\d:.]+Z")
 AT_ONCE = 300
 """Turns under way; more are not started, and the rate falls instead."""
 
+STALE = 2
+"""Seconds after which an idle connection is not used again: the gateway closes it after 5."""
+
 KEPT_OPEN = 100
 """Conversations that wait for their next turn, one after the other."""
 
@@ -75,8 +78,10 @@ class Client:
 
     async def open(self):
         while self.idle:
-            if not (c := self.idle.pop()).closed:
+            c, since = self.idle.pop()
+            if not c.closed and time.monotonic() - since < STALE:
                 return c
+            c.transport.close()
         return (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self.port))[1]
 
     async def parts(self, method, path, body=b"", headers=()):
@@ -114,7 +119,7 @@ class Client:
                 yield data
         finally:
             if done and not c.closed:
-                self.idle.append(c)
+                self.idle.append((c, time.monotonic()))
             else:
                 c.transport.close()
 

@@ -224,9 +224,9 @@ def main():
         "log": dict(events), "errors": errors[:20], "broken": wrong[:20], "verdict": {name: {"found": found, "limit": limit, "holds": holds} for name, found, limit, holds in judged},
         "at_rest": rest, "samples": samples,
     }  # fmt: skip
-    lines = pathlib.Path(inside).read_text().splitlines() if pathlib.Path(inside).exists() else []
-    if o.trace and lines:
-        report["grown"] = json.loads(lines[-1])
+    traced = [text for text in pathlib.Path(inside).read_text().splitlines() if '"grown"' in text]
+    if traced:
+        report["grown"] = json.loads(traced[-1])
     out.write_text(json.dumps(report, indent=1))
     if not o.keep:
         for folder in (tmp, target.tmp):
@@ -238,9 +238,11 @@ def main():
     print("log:", ", ".join(f"{name} {count}" for name, count in events.most_common(20)))
     for text in [*errors[:10], *wrong[:10]]:
         print(" ", text[:1000])
-    for size, count, frames in report.get("grown", {}).get("grown", []):
-        print(f"  {size:+} bytes in {count:+} blocks\n    " + "\n    ".join(frames))
-    print(report.get("grown", {}).get("kinds", ""))
+    if o.trace:
+        for size, count, frames in report.get("grown", {}).get("grown", []):
+            print(f"  {size:+} bytes in {count:+} blocks\n    " + "\n    ".join(frames))
+        print(f"objects: {report.get('grown', {}).get('kinds')}\nwrote {out}")
+        return
     if report["rate_reached"] < 0.95 * o.rate:
         print(f"NOTE: {o.rate:g} turns/s were not reached; what follows is of {report['rate_reached']}")
     for name, found, limit, holds in judged:

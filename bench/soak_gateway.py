@@ -3,13 +3,14 @@
 
     SOAK_RETENTION   seconds: between sweeps, and the lives of events, tasks and idle contexts, as 60,120,240,360
     SOAK_INSIDE      a file that gets a JSON line every SOAK_EVERY seconds: asyncio tasks, memory blocks, what malloc holds
-    SOAK_TRACE       frames that tracemalloc keeps of each allocation; then the lines also say what has grown since
-                     SOAK_SETTLE seconds. It doubles the memory and the CPU time: figures of such a run count for nothing else.
+    SOAK_TRACE       frames that tracemalloc keeps of each allocation; then every third line also says what has grown since
+                     SOAK_SETTLE seconds. Memory and CPU time of such a run are several times as much.
 """
 import asyncio
 import collections
 import ctypes
 import gc
+import itertools
 import json
 import os
 import pathlib
@@ -47,7 +48,7 @@ def malloced():
 
 def look(file, every, settle, trace):
     began, first, kinds = time.monotonic(), None, None
-    while True:
+    for number in itertools.count():
         time.sleep(every)
         used, kept = malloced()
         line = {
@@ -57,7 +58,7 @@ def look(file, every, settle, trace):
             "malloc_used": used,
             "malloc_kept": kept,
         }
-        if trace and line["at"] >= settle:
+        if trace and line["at"] >= settle and number % 3 == 0:
             gc.collect()
             now = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, tracemalloc.__file__)])
             counts = collections.Counter(type(each).__name__ for each in gc.get_objects())

@@ -147,12 +147,16 @@ class Client:
 
 
 class Receiver(asyncio.Protocol):
-    """Takes notifications. `waited` has a future for each task whose end is to come."""
+    """Takes notifications. `waited` has a future for each task whose end is to come, `transports` what is open."""
 
-    waited = {}
+    waited, transports = {}, set()
 
     def connection_made(self, transport):
         self.transport, self.buffer = transport, b""
+        self.transports.add(transport)
+
+    def connection_lost(self, _):
+        self.transports.discard(self.transport)
 
     def data_received(self, data):
         self.buffer += data
@@ -200,6 +204,8 @@ class Load:
             await self.start(seconds)
         finally:
             receiver.close()
+            for transport in list(Receiver.transports):
+                transport.close()
 
     async def start(self, seconds):
         due = time.monotonic()

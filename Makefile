@@ -7,6 +7,8 @@ VENV ?= .venv
 CONFIG ?= gateway.yaml
 TESTS ?= tests
 ROUNDS ?= 2
+MINUTES ?= 30
+RATE ?= 50
 
 UV_VERSION := 0.13.8
 PRIVATE_UV := .uv/bin/uv
@@ -32,7 +34,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint coverage fmt bench
+.PHONY: help setup demo serve test check lint coverage fmt bench soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -83,3 +85,6 @@ bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the
 	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
 	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,floor,a2a-sdk,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio \
 	  --scenarios all --rounds $(ROUNDS) --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json
+
+soak: $(STAMP) ## look for growth under RATE=50 turns/s for MINUTES=30 (needs a C compiler)
+	@cd bench && $(abspath $(BIN))/python soak.py --minutes $(MINUTES) --rate $(RATE)

@@ -15,6 +15,10 @@ from gateway.ports import Ledger
 log = structlog.get_logger("gateway.retention")
 
 _EVERY = 3600.0
+_REVIEW = 24
+"""Sweeps from one that looks at all tasks to the next: the others pass over those that ended before the last sweep, and with
+them what was imported since, or had still to be delivered then."""
+
 _TASKS = 50
 _CONTEXTS = 500
 """Tasks in one commit, and contexts in one read."""
@@ -38,7 +42,8 @@ class Retention:
         self._clock = clock
         self.lifetimes = lifetimes
         self._swept = -1
-        """Tasks that ended before have no events any more."""
+        """Tasks that ended before had no events any more."""
+        self._sweeps = 0
 
     async def run(self) -> None:
         """Never returns."""
@@ -56,11 +61,13 @@ class Retention:
         now, lifetimes = self._clock.now(), self.lifetimes
         unlogged = now - int(lifetimes.events * 1000)
         unrecorded = now - int(lifetimes.tasks * 1000)
+        since = self._swept if self._sweeps % _REVIEW else -1
         events = tasks = contexts = 0
         async for owner in self._owners():
             tasks += await self._expire(owner, -1, unrecorded, records=True)
-            events += await self._expire(owner, self._swept, unlogged, records=False)
+            events += await self._expire(owner, since, unlogged, records=False)
         self._swept = max(self._swept, unlogged - 1)
+        self._sweeps += 1
         contexts = await self._expire_contexts(now - int(lifetimes.contexts_idle * 1000))
         if events or tasks or contexts:
             log.info("retention.swept", logs=events, tasks=tasks, contexts=contexts)

@@ -66,7 +66,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/toolset.py": "tests/gateway/test_offering.py",
     "gateway/wire/proto_json.py": "tests/gateway/wire/test_v1_0.py",
     "storage/compiled.py": "tests/storage/test_compile.py",
-    "storage/connection.py": "tests/storage/test_writer.py",
     "storage/due.py": "tests/storage/test_ending.py",
     "storage/ending_units.py": "tests/storage/test_ending.py",
     "storage/exporting.py": "tests/storage/test_portable.py",

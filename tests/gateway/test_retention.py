@@ -9,6 +9,7 @@ from gateway.commits import Conflict, ExpireContext, ExpireTasks, LedgerUnavaila
 from gateway.retention import Lifetimes
 from tests.gateway.core import Core, query, running_core, soon, until
 from tests.gateway.forgetful import DAY, retention
+from tests.gateway.pushing import Pushing
 from tests.gateway.scripted import G, ScriptedAdapter, says
 
 
@@ -55,6 +56,20 @@ async def test_the_events_of_a_task_are_looked_for_once(core: Core) -> None:
     await sweeper.sweep()
     await sweeper.sweep()
     assert [len(point.tasks) for point in core.ledger.stored(ExpireTasks)] == [1, 1]
+
+
+async def test_events_that_had_still_to_be_posted_when_they_were_over_their_time_go_within_a_day(core: Core) -> None:
+    anything(core)
+    pushing = Pushing(core)
+    await pushing.send("1")
+    sweeper = retention(core)
+    core.time.now += 8 * DAY
+    await sweeper.sweep()
+    assert await pushing.deliver() == 1
+    for _ in range(24):
+        core.time.now += DAY // 24
+        await sweeper.sweep()
+    assert query(core.path, "SELECT count(*) FROM event") == [(0,)]
 
 
 async def test_other_lifetimes_count_from_the_next_sweep(core: Core) -> None:

@@ -47,6 +47,7 @@ async def test_contexts_are_listed_with_the_latest_first(gateway: Local, mine: A
                 "lastTask": three["id"],
                 "lastState": COMPLETED,
                 "lastTimestamp": three["status"]["timestamp"],
+                "beganWith": "one",
             }
         ]
     }

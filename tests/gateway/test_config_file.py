@@ -214,7 +214,15 @@ WRONG = {
     ),
     "limit of nothing": (
         f"{FILE}limits: {{turn_timeout: 0s}}",
-        "gateway.yaml:6:24: limits.turn_timeout: must be more than 0, not '0s'",
+        "gateway.yaml:6:24: limits.turn_timeout: must be more than 0s, not '0s'; the units are ms, s, m, h, d",
+    ),
+    "durations that are too short and too long": (
+        f"{FILE}retention: {{tasks: 1s, contexts_idle: 23h}}\npush: {{timeout: 10m}}\n",
+        (
+            "gateway.yaml:6:20: retention.tasks: must be at least 1d, not '1s'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:6:39: retention.contexts_idle: must be at least 1d, not '23h'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:7:17: push.timeout: must be at most 5m, not '10m'; the units are ms, s, m, h, d"
+        ),
     ),
     "unknown choice": (
         f"{FILE}    history: {{owner: bakend}}",
@@ -548,7 +556,8 @@ WRONG_TOOLS = {
         f"{FILE}{TOOLS}    timeout: 5\n    max_result: 0B\n",
         (
             "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
-            "gateway.yaml:11:17: tools.github.max_result: must be more than 0, not '0B'"
+            "gateway.yaml:11:17: tools.github.max_result: must be more than 0B, not '0B'; "
+            "the units are B, kB, KiB, MB, MiB, GB, GiB"
         ),
     ),
     "a bad name": (

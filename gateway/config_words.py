@@ -26,6 +26,10 @@ class SettingsResolver(Protocol):
 
     def known_types(self) -> Sequence[str]: ...
 
+    def takes_tools(self, adapter_type: str) -> bool:
+        """Does something of this type learn of the tools that an agent may call?"""
+        ...
+
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
         """As `settings_model`, of a source of tools."""
         ...

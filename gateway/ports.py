@@ -418,7 +418,8 @@ class AdapterFactory(Generic[S]):
     `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys; `build` makes the adapter
     without touching the network and raises ValueError for settings that contradict each other. `input_modes` and
     `output_modes` are the media types of a card that says nothing itself. `direct_replies` tells whether these settings
-    let the agent answer with a bare message.
+    let the agent answer with a bare message. `tools` False: the adapter ignores the tools of a request, so that to give
+    an agent of this type some is an error of the configuration.
     """
 
     settings: type[S]
@@ -426,6 +427,7 @@ class AdapterFactory(Generic[S]):
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)
+    tools: bool = True
 
 
 # --- the ledger ---

@@ -69,6 +69,9 @@ class Types:
     def known_types(self) -> Sequence[str]:
         return tuple(self._models)
 
+    def takes_tools(self, adapter_type: str) -> bool:
+        return adapter_type != "python"
+
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
         return {"mcp": McpSettings}.get(tool_type)
 
@@ -558,6 +561,17 @@ WRONG_TOOLS = {
             "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
             "gateway.yaml:11:17: tools.github.max_result: must be more than 0B, not '0B'; "
             "the units are B, kB, KiB, MB, MiB, GB, GiB"
+        ),
+    ),
+    "tools of a type that takes none": (
+        (
+            f"{HEAD}agents:\n  mine:\n    type: python\n    ref: a\n    tools: [github]\n    client_tools: [{{name: camera}}]\n"
+            "    approvals: [{tool: 'github.*'}]\ntools: {github: {type: mcp, url: u}}\n"
+        ),
+        "\n".join(
+            f"gateway.yaml:{line}:5: agents.mine.{key}: an agent of type 'python' never learns of tools of the gateway or of "
+            "its clients, so nothing would call them; remove this key, and let the agent itself call what it needs"
+            for line, key in ((6, "tools"), (7, "client_tools"), (8, "approvals"))
         ),
     ),
     "a bad name": (

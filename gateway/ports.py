@@ -334,6 +334,15 @@ class HandleNaming(Protocol):
     def named_handle(self, message: Message) -> str | None: ...
 
 
+@runtime_checkable
+class HandleChecking(Protocol):
+    """An ability: to tell from its form that a text cannot be a handle of these settings."""
+
+    def check_handle(self, handle: str) -> None:
+        """Asks nobody. Raises: ValueError that says what it is instead, and what the settings need."""
+        ...
+
+
 class Fate(StrEnum):
     """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
 

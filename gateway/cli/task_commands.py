@@ -269,7 +269,9 @@ def adopt_handle(
     handle: Annotated[
         str,
         typer.Argument(
-            metavar="HANDLE", show_default=False, help="The id that its backend continues from, as resp_..."
+            metavar="HANDLE",
+            show_default=False,
+            help="The id that its backend continues from: resp_..., or conv_... with `conversation: true`.",
         ),
     ],
     context: Annotated[

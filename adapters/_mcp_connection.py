@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import math
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -93,8 +93,10 @@ async def _note(response: httpx2.Response) -> None:
 class Connection:
     """Opens at once, and is `over` for good when it was closed, lost, or could not be opened."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, refusal: Callable[[str], ToolError] = ToolError) -> None:
+        """`refusal` makes the error of a connection that could not be opened from what is known of the reason."""
         self._transport = transport
+        self._refusal = refusal
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._ending = asyncio.Event()
         self._scope = anyio.CancelScope()
@@ -159,7 +161,7 @@ class Connection:
     async def _live(self) -> None:
         answers: list[_Answer] = []
         _answers.set(answers)
-        why = "it was closed"
+        failed = ToolError("it was closed")
         try:
             with self._scope:
                 self._scope.deadline = anyio.current_time() + _OPEN_SECONDS
@@ -172,13 +174,13 @@ class Connection:
                     await self._lasting(client)
                     self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
             if self._scope.cancelled_caught and not self._ending.is_set():
-                why = f"it did not open within {_OPEN_SECONDS} s"
+                failed = self._refusal(f"it did not open within {_OPEN_SECONDS} s")
         except Exception as error:  # noqa: BLE001  # a library's, a server's: told to whoever waits
-            why = _told(error, answers)
+            failed = self._refusal(_told(error, answers))
         finally:
             self._ending.set()
             if not self._opened.done():
-                self._opened.set_exception(ToolError(why))
+                self._opened.set_exception(failed)
                 self._opened.exception()  # asked for, or asyncio reports it as forgotten
 
     async def _lasting(self, client: Client) -> None:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validat
 
 from adapters._failures import Failures
 from adapters._responses_continuing import Chain, InConversation
+from adapters._responses_handles import refuse_for_chain, refuse_for_conversation
 from adapters._responses_service import CONVERSATIONS, RESPONSES, ResponsesService
 from adapters._settings import OpenAISettings, refuse_fields
 from gateway.config import HistoryConfig, refuse_window
@@ -171,6 +172,9 @@ class ResponsesAdapter:
     async def forget(self, handle: str) -> None:
         await self._service.forget(handle, in_doubt=RESPONSES)
 
+    def check_handle(self, handle: str) -> None:
+        refuse_for_chain(handle)
+
     def named_handle(self, message: Message) -> str | None:
         """In the words of this API: a caller who knows it might believe that they are heard."""
         metadata = message.metadata or {}
@@ -232,6 +236,9 @@ class ConversationAdapter:
 
     async def forget(self, handle: str) -> None:
         await self._service.forget(handle, in_doubt=CONVERSATIONS)
+
+    def check_handle(self, handle: str) -> None:
+        refuse_for_conversation(handle)
 
     async def probe(self) -> ProbeReport:
         service = self._service

@@ -91,6 +91,7 @@ factory = AdapterFactory(
     settings=PythonSettings,
     build=PythonFunction,
     direct_replies=lambda settings: settings.direct_replies,
+    tools=False,
 )
 
 

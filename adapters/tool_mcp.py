@@ -3,12 +3,14 @@
 Law: one session for all turns, opened when it is first needed, and again after it was lost.
 """
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from adapters._mcp_session import SessionForgotten
+from adapters._mcp_starting import not_started
 from adapters._tool_headers import SecretHeaders, plain
 from gateway.config import LocalPath, Settings, WebUrl
 from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
@@ -90,7 +92,8 @@ def _connection(settings: McpSettings) -> "Connection":
     if settings.url is not None:
         return Connection(over_http(settings.url, plain(settings.headers)))
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
-    return Connection(over_stdio(list(settings.command or ()), env, settings.cwd))
+    command = list(settings.command or ())
+    return Connection(over_stdio(command, env, settings.cwd), partial(not_started, command, env, settings.cwd))
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -74,14 +74,15 @@ class Gateway:
 
 def build_agents(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
     """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
-    agents = tuple(_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
+    agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)
 
 
-def _agent(
+def build_agent(
     name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached]
 ) -> Agent:
+    """Raises: ValueError as `build_agents`."""
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)

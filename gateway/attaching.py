@@ -7,10 +7,11 @@ from gateway.registry import Registry
 
 def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, Attached]:
     """One for each entry of `tools`, shared by the agents. Raises: ValueError for one that cannot work, naming it."""
-    return {name: _attached(name, tool, registry) for name, tool in config.tools.items()}
+    return {name: build_source(name, tool, registry) for name, tool in config.tools.items()}
 
 
-def _attached(name: str, tool: ToolConfig, registry: Registry) -> Attached:
+def build_source(name: str, tool: ToolConfig, registry: Registry) -> Attached:
+    """Raises: ValueError as `build_sources`."""
     try:
         source = registry.tool_source(tool.type, tool.settings)
     except ValueError as error:

@@ -162,6 +162,28 @@ class Client:
         seen = _Seen(follows=True, task=task, last_id=last_id, since=since)
         return self._resuming(_subscribe(task, last_id), seen)
 
+    async def said(self, message: Json) -> AsyncGenerator[Json, None]:
+        """What comes of a message, as `stream`, also from an agent that does not stream. Raises: as `stream`."""
+        if self.endpoint.streaming:
+            async with aclosing(self.stream({"message": message})) as events:
+                async for event in events:
+                    yield event
+            return
+        result = await self.send({"message": message, "configuration": {"returnImmediately": True}})
+        yield result
+        task = text_at(result, "task", "id")
+        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
+            yield {"task": await self.wait(task)}
+
+    async def seen(self, task: str) -> AsyncGenerator[Json, None]:
+        """The Task as it stands, and what follows, also of an agent that does not stream. Raises: as `stream`."""
+        if not self.endpoint.streaming:
+            yield {"task": await self.wait(task)}
+            return
+        async with aclosing(self.follow(task)) as events:
+            async for event in events:
+                yield event
+
     async def wait(self, task: str, poll: float = 1.0) -> Json:
         """The Task once it has ended or waits for somebody. Raises: as `stream`."""
         if self.endpoint.streaming:

@@ -195,6 +195,7 @@ class _Loading:
         tools = data.get("tools")
         found = {name: self._entry(AGENTS, AgentConfig, name, value) for name, value in agents.items()}
         for name, agent in found.items():
+            self._check_tools(name, agent)
             for index, source in enumerate(agent.tools if agent else ()):
                 if not isinstance(tools, dict) or source not in tools:
                     self._complain(("agents", name, "tools", index), _unknown_source(source, tools))
@@ -203,6 +204,14 @@ class _Loading:
                 if not isinstance(tools, dict) or not any(may_fit(rule.tool, source) for source in tools):
                     self._complain(("agents", name, "approvals", index, "tool"), _fits_nothing(rule.tool, tools))
         return {name: agent for name, agent in found.items() if agent is not None}
+
+    def _check_tools(self, name: str, agent: AgentConfig | None) -> None:
+        """What would never be called, and never asked about, is not accepted in silence."""
+        if agent is None or self._resolver.takes_tools(agent.type):
+            return
+        for key in ("tools", "client_tools", "approvals"):
+            if getattr(agent, key):
+                self._complain(("agents", name, key), _unused(agent.type), at_key=True)
 
     def _check_one_default(self, agents: Mapping[str, object]) -> None:
         marked = [name for name, agent in agents.items() if isinstance(agent, dict) and agent.get("default") is True]
@@ -302,6 +311,13 @@ class _Loading:
 def _fits_nothing(pattern: str, tools: object) -> str:
     there = ", ".join(tools) if isinstance(tools, dict) and tools else "nothing"
     return f"{pattern!r} fits no tool of any source under `tools`: write SOURCE.TOOL, as 'github.*'; There: {there}"
+
+
+def _unused(kind: str) -> str:
+    return (
+        f"an agent of type {kind!r} never learns of tools of the gateway or of its clients, so nothing would call them; "
+        "remove this key, and let the agent itself call what it needs"
+    )
 
 
 def _unknown_source(name: str, tools: object) -> str:

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.config import AgentCommon, GatewayConfig, ToolCommon
 from gateway.config_problem import KeyPath, Place, did_you_mean, shown
-from gateway.config_text import EXPECTED
+from gateway.config_text import EXPECTED, duration, duration_text, size, size_text
 from gateway.config_yaml import typed
 
 
@@ -25,6 +25,10 @@ class SettingsResolver(Protocol):
         ...
 
     def known_types(self) -> Sequence[str]: ...
+
+    def takes_tools(self, adapter_type: str) -> bool:
+        """Does something of this type learn of the tools that an agent may call?"""
+        ...
 
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
         """As `settings_model`, of a source of tools."""
@@ -166,6 +170,7 @@ def explain(misfit: Misfit, shape: Shape) -> str:
             return _unknown_key(misfit.path, shape)
         case "value_error" | "assertion_error":
             return _own_words(misfit, shape, str(context.get("error", misfit.error["msg"]))) + _origin(misfit)
+    context = _limits(context, misfit.value)
     requirement = _requirement(kind, context, misfit.error["msg"])
     found, remedy = _found(misfit, shape), _remedy(misfit, kind, context)
     return requirement + found + _origin(misfit) + remedy
@@ -211,10 +216,10 @@ _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
     "dict_type": "must be a mapping (lines of `key: value`)",
     "model_type": "must be a mapping (lines of `key: value`)",
     "model_attributes_type": "must be a mapping (lines of `key: value`)",
-    "greater_than": lambda limit: f"must be more than {limit['gt']:g}",
-    "greater_than_equal": lambda limit: f"must be at least {limit['ge']:g}",
-    "less_than": lambda limit: f"must be less than {limit['lt']:g}",
-    "less_than_equal": lambda limit: f"must be at most {limit['le']:g}",
+    "greater_than": lambda limit: f"must be more than {limit['gt']}",
+    "greater_than_equal": lambda limit: f"must be at least {limit['ge']}",
+    "less_than": lambda limit: f"must be less than {limit['lt']}",
+    "less_than_equal": lambda limit: f"must be at most {limit['le']}",
     "too_short": lambda limit: (
         f"must have at least {limit['min_length']} entr{'y' if limit['min_length'] == 1 else 'ies'}"
     ),
@@ -227,6 +232,41 @@ _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
     "literal_error": lambda limit: f"must be {_choices_text(limit)}",
     "enum": lambda limit: f"must be {_choices_text(limit)}",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A quantity that the file has as text, and only the models as a number."""
+
+    read: Callable[[str], float]
+    written: Callable[[float], str]
+    units: str
+
+
+_UNITS = (
+    _Unit(duration, duration_text, "ms, s, m, h, d"),
+    _Unit(size, lambda limit: size_text(int(limit)), "B, kB, KiB, MB, MiB, GB, GiB"),
+)
+_LIMITS = frozenset({"gt", "ge", "lt", "le"})
+
+
+def _unit(value: object) -> _Unit | None:
+    for unit in _UNITS if isinstance(value, str) else ():
+        try:
+            unit.read(str(value))
+        except ValueError:
+            continue
+        return unit
+    return None
+
+
+def _limits(context: dict[str, Any], value: object) -> dict[str, Any]:
+    """The same with limits written as the file would write them."""
+    unit = _unit(value)
+    return {
+        name: limit if name not in _LIMITS else f"{limit:g}" if unit is None else unit.written(limit)
+        for name, limit in context.items()
+    }
 
 
 def _requirement(kind: str, context: dict[str, Any], message: str) -> str:
@@ -248,6 +288,8 @@ def _found(misfit: Misfit, shape: Shape) -> str:
 
 def _remedy(misfit: Misfit, kind: str, context: dict[str, Any]) -> str:
     value, place = misfit.value, misfit.place
+    if _LIMITS & context.keys() and (unit := _unit(value)) is not None:
+        return f"; the units are {unit.units}"
     match kind:
         case "literal_error" | "enum" if isinstance(value, str):
             meant = did_you_mean(value, re.findall(r"'([^']*)'", str(context["expected"])))

@@ -334,6 +334,15 @@ class HandleNaming(Protocol):
     def named_handle(self, message: Message) -> str | None: ...
 
 
+@runtime_checkable
+class HandleChecking(Protocol):
+    """An ability: to tell from its form that a text cannot be a handle of these settings."""
+
+    def check_handle(self, handle: str) -> None:
+        """Asks nobody. Raises: ValueError that says what it is instead, and what the settings need."""
+        ...
+
+
 class Fate(StrEnum):
     """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
 
@@ -418,7 +427,8 @@ class AdapterFactory(Generic[S]):
     `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys; `build` makes the adapter
     without touching the network and raises ValueError for settings that contradict each other. `input_modes` and
     `output_modes` are the media types of a card that says nothing itself. `direct_replies` tells whether these settings
-    let the agent answer with a bare message.
+    let the agent answer with a bare message. `tools` False: the adapter ignores the tools of a request, so that to give
+    an agent of this type some is an error of the configuration.
     """
 
     settings: type[S]
@@ -426,6 +436,7 @@ class AdapterFactory(Generic[S]):
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)
+    tools: bool = True
 
 
 # --- the ledger ---

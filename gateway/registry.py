@@ -40,6 +40,13 @@ class Registry:
         """Raises: ValueError for settings that cannot work."""
         return self.factory(adapter_type).build(settings)
 
+    def takes_tools(self, adapter_type: str) -> bool:
+        """What its factory says; True also for a plug-in that cannot be used, about which enough is said elsewhere."""
+        try:
+            return self.factory(adapter_type).tools
+        except ValueError:
+            return True
+
     def known_tools(self) -> tuple[str, ...]:
         return tuple(sorted(_entries(TOOLS)))
 

@@ -54,6 +54,10 @@ class ToolError(Exception):
         self.detail = detail
 
 
+class NotStarted(ToolError):
+    """The source is a program of this machine, and it does not run. `detail` says which, why, and what to do."""
+
+
 class ToolSource(Protocol):
     """What one entry under `tools:` stands for. Made without touching network or disk; connects when first needed."""
 

@@ -18,7 +18,7 @@ from gateway.items import StorageOwner
 from gateway.model import Json
 from gateway.ownership import serves
 from gateway.portable import PortableThread
-from gateway.ports import Ledger
+from gateway.ports import HandleChecking, Ledger
 
 _HANDLES = Limits(id_length=4096)
 """Those of some services are longer than any id of ours."""
@@ -67,10 +67,14 @@ class Transfer:
         Raises: InvalidParams, UnsupportedOperation for an agent whose history the gateway keeps.
         """
         if agent.adapter.ownership.owner is not StorageOwner.BACKEND:
-            raise UnsupportedOperation(f"The backend of the agent {agent.name!r} keeps no conversation to go on with.")
+            remedy = " Its settings say so: `history.owner: gateway`." if agent.adapter.ownership.either else ""
+            raise UnsupportedOperation(
+                f"The backend of the agent {agent.name!r} keeps no conversation to go on with.{remedy}"
+            )
         if not handle.strip():
             raise invalid("handle", "must not be empty")
         check_id("handle", handle, _HANDLES)
+        _check_kind(agent, handle)
         public = context_id or self._clock.new_id()
         check_id("contextId", public, limits)
         await self._refuse_known(caller, "contextId", public)
@@ -87,6 +91,16 @@ class Transfer:
         """Also what is deleted or expired: an id means one conversation for ever."""
         if await self._ledger.context(caller, context_id, "") is not None:
             raise _exists(field, context_id)
+
+
+def _check_kind(agent: Agent, handle: str) -> None:
+    """Raises: InvalidParams for what the agent's backend could not go on from."""
+    if not isinstance(agent.adapter, HandleChecking):
+        return
+    try:
+        agent.adapter.check_handle(handle)
+    except ValueError as error:
+        raise invalid("handle", f"{echo(handle)} {error}") from error
 
 
 def _exists(field: str, context_id: str) -> InvalidParams:

@@ -4,15 +4,19 @@ Law: only a person's yes is a yes, or that of who started the command with `--ap
 named run, and what an agent says reaches them on their standard input alone.
 """
 
+import asyncio
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.cli.exits import ExitCode, Stop
+from gateway.cli.lines import Lines
 from gateway.cli.parameters import Approve
 from gateway.cli.terminal import Screen, json_text, one_line
 from gateway.cli.tool_lines import tool_call
@@ -53,6 +57,43 @@ def question(event: Json) -> Question | None:
     asked = objects(at(message, "metadata", URI, "approval"), "tools")
     calls = (part["data"] for part in objects(message, "parts") if _is_ours(part))
     return Question(tuple(tool for tool in asked if text_at(tool, "id")), tuple(calls))
+
+
+class Asked(Protocol):
+    """Who watches a task that may wait for an answer."""
+
+    screen: Screen
+    asked: Question | None
+
+    def pause(self) -> None:
+        """What the agent asks is shown before it is answered."""
+        ...
+
+    def go_on(self, declared: dict[str, Json], parts: list[Json]) -> Coroutine[Any, Any, None]:
+        """Sends this answer to the task, and watches on. `declared`: what else its message holds."""
+        ...
+
+
+def answer(watching: Asked, approve: Approve | None, tools: Mapping[str, Sequence[str]]) -> None:
+    """As long as the task waits for what can be answered here. No event loop runs: a prompt would hold it up.
+
+    `approve` None: a person is asked, if there is one. Raises: KeyboardInterrupt, and what `go_on` raises.
+    """
+    with ExitStack() as stack:
+        ask: Ask = _nobody
+        if approve is None and sys.stdin.isatty():
+            approve = Approve.ask
+        if approve is Approve.ask:
+            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).fresh
+        answering = Answering(approve, tools, ask, watching.screen)
+        watching.pause()
+        while (parts := answering.parts(watching.asked)) is not None:
+            asyncio.run(watching.go_on(declaring({}, tools), parts))
+            watching.pause()
+
+
+def _nobody(_: str) -> None:
+    return None
 
 
 def _is_ours(part: Json) -> bool:
@@ -135,7 +176,7 @@ class Answering:
         if line.strip().lower() in _YES:
             return {"id": tool["id"], "approved": True}
         reason = self._ask("why not? (nothing for no reason) ")
-        said = {"reason": reason.strip()} if reason and reason.strip() else {}
+        said = {"reason": _text(reason.strip())} if reason and reason.strip() else {}
         return {"id": tool["id"], "approved": False, **said}
 
     def _result(self, call: Json) -> Json:

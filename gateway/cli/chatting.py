@@ -2,8 +2,9 @@
 so that neither holds up the other; what breaks ends a message, not the conversation."""
 
 import asyncio
+import shlex
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from gateway.cli.talking import goes_on
 from gateway.cli.terminal import Screen, json_text
 from gateway.cli.view import Standing, TextView, described_file
 from gateway.client import ENDED, WAITING, Client, Retry
-from gateway.client_wire import ClientError, text_at
+from gateway.client_wire import ClientError, Refused, text_at
 from gateway.config_problem import did_you_mean
 
 Json = Any
@@ -34,6 +35,7 @@ _HELP = """\
 A line is a message. Lines that begin with / are for the chat itself:
   /file PATH   send this file along with the next message
   /new         begin a new conversation
+  /answer      be asked again what the task waits for
   /cancel      cancel the task that runs or waits
   /raw         show each event as JSON, or as text again
   /help        this list
@@ -113,7 +115,7 @@ class Chat:
         self.standing = Standing(context=before.context, task=task)
         event: Json = None
         try:
-            async with aclosing(self._events(message)) as events:
+            async with aclosing(self._client.said(message)) as events:
                 async for event in events:
                     self._receive(event)
                     if self._cancels and self.standing.task is not None:
@@ -126,18 +128,6 @@ class Chat:
             self._talks = False
             self._screen.end_line()
         await self._finish(event)
-
-    async def _events(self, message: Json) -> AsyncGenerator[Json, None]:
-        if self._client.endpoint.streaming:
-            async with aclosing(self._client.stream({"message": message})) as events:
-                async for event in events:
-                    yield event
-            return
-        result = await self._client.send({"message": message, "configuration": {"returnImmediately": True}})
-        yield result
-        task = text_at(result, "task", "id")
-        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
-            yield {"task": await self._client.wait(task)}
 
     def _receive(self, event: Json) -> None:
         if self._lost:
@@ -168,7 +158,50 @@ class Chat:
             self._screen.note("(canceled)")
 
     def tell_waiting(self) -> None:
-        self._screen.note(f"({self.standing.word}: the next line goes to the same task)")
+        word, asked = self.standing.word, self.asked
+        if asked and asked.calls and not self._tools:
+            tools = " ".join(shlex.join(["--tool", f"{name}=COMMAND"]) for name in _names(asked))
+            self._screen.note(
+                f"({word}: with {tools} this chat can run what is asked for; a message withdraws the call)"
+            )
+        elif asked:
+            self._screen.note(f"({word}: /answer asks again; a message withdraws the call)")
+        else:
+            self._screen.note(f"({word}: the next line goes to the same task)")
+
+    async def come_back(self) -> None:
+        """Takes up the conversation where it stands. Raises: ClientError."""
+        where = {"contextId": self.standing.context}
+        try:
+            async with aclosing(self._client.tasks(where, 1)) as tasks:
+                last = text_at(await anext(tasks, None), "id")
+            if last is None:
+                self._screen.note("(nothing was said yet in the conversation of this id)")
+            else:
+                await self.look(last)
+        except Refused as error:
+            # Not every agent lists its tasks. What was said is continued all the same.
+            if error.temporary or error.status in {401, 403}:
+                raise
+
+    async def look(self, name: str) -> None:
+        """What this task waits for, if it does. Raises: ClientError."""
+        task = await self._client.get_task(name)
+        event = {"task": task}
+        self.standing.note(event)
+        self.asked = question(event)
+        if self.standing.state not in WAITING:
+            if self.standing.state not in ENDED:
+                follow = self._there.command("tasks", "watch", argument=name)
+                self._screen.tell(f"(at work on an earlier message; to follow it: {follow})")
+            return
+        self._view = TextView(self._screen)
+        if self.output is Output.text:
+            self._view.ask_again(task)
+        else:
+            self._screen.line(json_text(event, indent=2 if self.output is Output.json else None))
+        if not self.asked:
+            self.tell_waiting()
 
     async def cancel(self) -> None:
         """Cancels the task that runs or waits, as soon as the agent has named it. What goes wrong is told here."""
@@ -211,6 +244,11 @@ class Chat:
         return goes_on(self._there, standing.task)
 
 
+def _names(asked: Question) -> list[str]:
+    """Of the tools that are to be run here."""
+    return list(dict.fromkeys(str(call["name"]) for call in asked.calls))
+
+
 # --- at the prompt ----------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +262,7 @@ class _Prompter:
         tools: Mapping[str, Sequence[str]],
     ) -> None:
         self._chat = chat
-        self._answering = Answering(Approve.ask, tools, self._answer, screen)
+        self._tools = tools
         self._lines = lines
         self._background = background
         self._screen = screen
@@ -232,6 +270,7 @@ class _Prompter:
         self._commands: dict[str, Callable[[str], None]] = {
             "file": self._attach,
             "new": lambda _: self._chat.begin_anew(),
+            "answer": lambda _: self._ask_again(),
             "cancel": lambda _: self._cancel(),
             "raw": lambda _: self._toggle(),
             "help": lambda _: self._screen.tell(_HELP),
@@ -241,6 +280,9 @@ class _Prompter:
         """Until the last line. Raises: KeyboardInterrupt, Stop where nobody is there who could try again."""
         if self._lines.typed:
             self._screen.note("/help lists what is not a message; Ctrl-D ends")
+        if self._chat.standing.context is not None:
+            self._background.start(self._chat.come_back()).result()
+            self._answer_all()
         while (line := self._lines.next(_PROMPT)) is not None:
             if line.startswith("/") and not line.startswith("//"):
                 word, _, rest = line[1:].partition(" ")
@@ -303,13 +345,33 @@ class _Prompter:
         parts: list[Json] = [{"text": text}] if text.strip() else []
         files, self._files = self._files, []
         self._send([*parts, *files], files)
-        while (answer := self._answering.parts(self._chat.asked)) is not None:
+        self._answer_all()
+
+    def _ask_again(self) -> None:
+        standing = self._chat.standing
+        if standing.task is None or standing.state not in WAITING:
+            self._screen.note("(nothing waits for an answer)")
+            return
+        try:
+            self._background.start(self._chat.look(standing.task)).result()
+        except ClientError as error:
+            self._complain(stop(error))
+            return
+        if standing.state in WAITING:
+            self._answer_all()
+        else:
+            self._screen.note(f"(nothing waits for an answer any more: {standing.word})")
+
+    def _answer_all(self) -> None:
+        """As long as the task waits for what can be answered here."""
+        answering = Answering(Approve.ask, self._tools, self._answer, self._screen)
+        while (answer := answering.parts(self._chat.asked)) is not None:
             self._send(answer, [])
         if self._chat.asked:
             self._chat.tell_waiting()
 
     def _answer(self, prompt: str) -> str | None:
-        """A line that begins with / is for the chat: what is asked is left open."""
+        """A line that begins with / is for the chat, as is the end of a person's lines: what is asked is left open."""
         line = self._lines.fresh(prompt)
         if line is not None and line.startswith("/"):
             self._lines.again(line)

@@ -4,11 +4,12 @@ import asyncio
 import sys
 from pathlib import Path
 
+from gateway.cli.assembling import located, wrong_parts
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.probing import probe_all
-from gateway.cli.sources import invalid, read_file, wrong_adapters
+from gateway.cli.sources import invalid, read_file
 from gateway.cli.terminal import json_text, visible
-from gateway.config import ConfigInvalid
+from gateway.config import ConfigInvalid, Problem
 from gateway.config_printing import printed
 from gateway.config_schema import schema
 from gateway.registry import Registry
@@ -20,9 +21,9 @@ def check_file(file: Path, *, live: bool, show: bool) -> int:
         config = read_file(file, {})
     except ConfigInvalid as error:
         raise invalid(error.problems) from error
-    problems = asyncio.run(wrong_adapters(str(file), config))
+    problems = asyncio.run(wrong_parts(str(file), config))
     if problems:
-        raise invalid(problems)
+        raise invalid(located(file, problems))
     if show:
         sys.stdout.write(visible(printed(config)))
     # What is printed is a configuration and nothing else.
@@ -34,7 +35,8 @@ def check_file(file: Path, *, live: bool, show: bool) -> int:
         failed = [each for each in findings if each.code]
         if failed:
             code = min((each.code for each in failed), key=_GRAVITY.index)
-            raise Stop(code, "\n".join(f"{file}: {each.path}: {each.words}" for each in failed))
+            wrong = [Problem(str(file), None, None, each.path, each.words) for each in failed]
+            raise Stop(code, "\n".join(str(problem) for problem in located(file, wrong)))
     return ExitCode.OK
 
 

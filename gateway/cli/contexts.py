@@ -61,6 +61,7 @@ def _summary(context: str, tasks: list[Json]) -> Json:
         "lastTask": text_at(tasks[0], "id"),
         "lastState": text_at(tasks[0], "status", "state"),
         "lastTimestamp": moment_of(tasks[0]),
+        "beganWith": opening(tasks[-1]),
     }
 
 

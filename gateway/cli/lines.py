@@ -58,7 +58,8 @@ class Lines:
     def fresh(self, prompt: str) -> str | None:
         """As `next`, but what a person has typed before this prompt came is no answer to it. Raises: KeyboardInterrupt.
 
-        Lines that were read already stay for later; what the terminal still holds is dropped.
+        Lines that were read already stay for later; what the terminal still holds is dropped. An end that a person types
+        here ends this prompt and not the lines.
         """
         if not self.typed:
             return self.next(prompt)
@@ -72,6 +73,7 @@ class Lines:
         try:
             return self.next(prompt)
         finally:
+            self._ended = False
             self._ahead.extendleft(reversed(before))
 
     def again(self, line: str) -> None:

@@ -11,7 +11,7 @@ from gateway.config import AgentConfig, GatewayConfig
 from gateway.offering import Attached, AttachedTools
 from gateway.ports import AdapterError, ErrorClass, Probe, ProbeReport
 from gateway.registry import Registry
-from gateway.tool_port import ToolError
+from gateway.tool_port import NotStarted, ToolError
 
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
 _FAILURES = {
@@ -63,6 +63,8 @@ async def _listing(path: str, attached: Attached) -> Finding:
     try:
         total = len(await attached.tools())
         offered = await AttachedTools([attached]).offered()
+    except NotStarted as error:
+        return Finding(path, ExitCode.UNREACHABLE, f"cannot be used: {error.detail}")
     except ToolError as error:
         return Finding(path, ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail))
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.app import serve
+from gateway.cli.assembling import wrong_parts
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.sources import (
     COMMAND_LINE,
@@ -19,7 +20,6 @@ from gateway.cli.sources import (
     read_composed,
     read_file,
     save,
-    wrong_adapters,
 )
 from gateway.cli.terminal import program, visible
 from gateway.commits import LedgerUnavailable
@@ -123,7 +123,7 @@ def _save(source: _Source, config: GatewayConfig, file: Path, *, force: bool) ->
     """Only what works is saved."""
     if not force:
         check_free(file)
-    problems = asyncio.run(wrong_adapters(source.name, config))
+    problems = asyncio.run(wrong_parts(source.name, config))
     if problems:
         raise invalid(problems)
     save(source.text, file)

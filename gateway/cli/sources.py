@@ -3,13 +3,12 @@ both say what is wrong in the same words."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.targets import configuration, read_targets
-from gateway.config import ConfigInvalid, GatewayConfig, Problem, refuse_window
+from gateway.config import ConfigInvalid, GatewayConfig, Problem
 from gateway.config_file import load
 from gateway.registry import Registry
 
@@ -64,24 +63,6 @@ def _load(text: str, source: str, folder: Path, overrides: Mapping[str, object])
 
 def invalid(problems: Iterable[Problem]) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
-
-
-async def wrong_adapters(source: str, config: GatewayConfig) -> list[Problem]:
-    """Makes every adapter and source of tools: finds what only shows then, such as a Python function that is not there."""
-    problems = []
-    registry = Registry()
-    for name, tool in config.tools.items():
-        try:
-            await registry.tool_source(tool.type, tool.settings).aclose()
-        except ValueError as error:
-            problems.append(Problem(file=source, line=None, column=None, path=f"tools.{name}", message=str(error)))
-    for name, agent in config.agents.items():
-        try:
-            async with aclosing(registry.adapter(agent.type, agent.settings)) as adapter:
-                refuse_window(agent.history, adapter.ownership.owner)
-        except ValueError as error:
-            problems.append(Problem(file=source, line=None, column=None, path=f"agents.{name}", message=str(error)))
-    return problems
 
 
 def check_free(file: Path) -> None:

@@ -5,15 +5,14 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.cli.answering import Answering, Ask, Question, approving, declaring, question
+from gateway.cli.answering import Question, answer, approving, declaring, question
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import stop
-from gateway.cli.lines import Lines
 from gateway.cli.message import build_message, compose
 from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
@@ -48,8 +47,10 @@ def talk(order: Order, approve: Approve | None = None, tools: Mapping[str, Seque
     talking = _Talk(order, declaring(message, tools), Screen(sys.stdout, sys.stderr))
     try:
         asyncio.run(talking.perform())
-        if talking.asked and order.command == "stream":
-            _answer(talking, approve, tools)
+        if order.command == "stream":
+            if talking.asked:
+                answer(talking, approve, tools)
+            asyncio.run(talking.print_whole())
     except KeyboardInterrupt:
         talking.leave("interrupted")
         return ExitCode.INTERRUPTED
@@ -66,28 +67,6 @@ def talk(order: Order, approve: Approve | None = None, tools: Mapping[str, Seque
     return talking.end()
 
 
-def _answer(talking: "_Talk", approve: Approve | None, tools: Mapping[str, Sequence[str]]) -> None:
-    """As long as the task waits for what can be answered here. The loop has ended meanwhile: a prompt holds up nothing.
-
-    Raises: ClientError, TimeoutError, KeyboardInterrupt.
-    """
-    with ExitStack() as stack:
-        ask: Ask = _nobody
-        if approve is None and sys.stdin.isatty():
-            approve = Approve.ask
-        if approve is Approve.ask:
-            ask = stack.enter_context(Lines(sys.stdin, sys.stdout, sys.stderr)).fresh
-        answering = Answering(approve, tools, ask, talking.screen)
-        talking.pause()
-        while (parts := answering.parts(talking.asked)) is not None:
-            asyncio.run(talking.go_on(declaring({}, tools), parts))
-            talking.pause()
-
-
-def _nobody(_: str) -> None:
-    return None
-
-
 class _Talk:
     def __init__(self, order: Order, message: dict[str, Json], screen: Screen) -> None:
         self.screen = screen
@@ -100,6 +79,7 @@ class _Talk:
         """Has the agent taken the message?"""
         self.asked: Question | None = None
         """What the task waits for, as far as it can be answered here."""
+        self._last: Json = None
         self._view = TextView(screen)
 
     async def perform(self) -> None:
@@ -148,17 +128,24 @@ class _Talk:
     async def _stream(self, client: Client) -> None:
         if not client.endpoint.streaming:
             raise Stop(ExitCode.USAGE, "this agent does not stream, as its card says; use send instead of stream")
-        event: Json = None
         async with aclosing(client.stream({"message": self._message}, self._idempotency_key)) as events:
             async for event in events:
                 self._note(event)
                 self._receive(event)
-        if self._order.output is Output.json:
-            task = self.standing.task
-            self._print({"task": await client.get_task(task)} if task and not self.standing.replied else event)
+
+    async def print_whole(self) -> None:
+        """The result as one document, once nothing more comes. Raises: ClientError."""
+        if self._order.output is not Output.json:
+            return
+        task, result = self.standing.task, self._last
+        if task and not self.standing.replied:
+            async with connected(self._order.there) as client:
+                result = {"task": await client.get_task(task)}
+        self._print(result)
 
     def _note(self, event: Json) -> None:
         self.heard = True
+        self._last = event
         self.standing.note(event)
         asked = question(event)
         self.asked = self.asked if asked is None else asked
@@ -191,15 +178,19 @@ class _Talk:
         ids = [f"{name} {value}" for name, value in named if value]
         if ids:
             yield "  ".join((*ids, *([standing.word] if standing.word else [])))
+        if self.asked and self.asked.approvals and standing.task:
+            yield f"ask again: {how_to_answer(self._order.there, standing.task, self.asked)}"
         if standing.context or standing.task:
             yield f"next: {self._next()}"
 
     def _next(self) -> str:
         order, standing = self._order, self.standing
         words = [order.command, *order.there.words]
+        if self.asked and self.asked.calls and standing.task:
+            return how_to_answer(order.there, standing.task, self.asked)
         if self.asked and self.asked.approvals and standing.task:
-            answer = json_text(approving(self.asked.approvals, approved=True))
-            return f"{program()} {shlex.join([*words, '--task', standing.task, '--data', answer, ''])}"
+            decision = json_text(approving(self.asked.approvals, approved=True))
+            return f"{program()} {shlex.join([*words, '--task', standing.task, '--data', decision, ''])}"
         if standing.state in WAITING and standing.task:
             words += ["--task", standing.task]
         elif standing.context:
@@ -214,9 +205,28 @@ class _Talk:
             lines = [f"{why}; nothing was sent"]
         elif self.standing.task is None:
             lines = [f"{why}; the agent may work on the message, but it has not named a task yet"]
+        elif self.standing.state in WAITING:
+            lines += waits(self._order.there, self.standing.task, self.asked)
         else:
             lines += goes_on(self._order.there, self.standing.task)
         self.screen.tell("\n".join(lines))
+
+
+def waits(there: Reach, task: str, asked: Question | None) -> list[str]:
+    """How to answer a task that its user leaves waiting."""
+    return [
+        f"The task {task} waits for an answer.",
+        f"answer: {how_to_answer(there, task, asked)}",
+        f"cancel: {there.command('tasks', 'cancel', argument=task)}",
+    ]
+
+
+def how_to_answer(there: Reach, task: str, asked: Question | None) -> str:
+    """The command that answers what the task waits for, or asks for the answer."""
+    if not asked:
+        return there.command("stream", "--task", task, argument="your answer")
+    tools = dict.fromkeys(f"{call['name']}=COMMAND" for call in asked.calls)
+    return there.command("tasks", "watch", *(word for tool in tools for word in ("--tool", tool)), argument=task)
 
 
 def goes_on(there: Reach, task: str) -> list[str]:

@@ -13,6 +13,7 @@ from gateway.cli.parameters import (
     Agent,
     AgentOrUrl,
     ApiKey,
+    Approval,
     Binding,
     Context,
     Format,
@@ -78,12 +79,14 @@ def chat(
     Lines that begin with / are for the chat itself:
       /file PATH   send this file along with the next message
       /new         begin a new conversation
+      /answer      be asked again what the task waits for
       /cancel      cancel the task that runs or waits
       /raw         show each event as JSON, or as text again
       /help        list them
       /quit        end; as does Ctrl-D
 
-    A tool call that needs a yes is asked about: y allows it, anything else does not.
+    A tool call that needs a yes is asked about: y allows it, anything else does not. A line that begins with /, or Ctrl-D,
+    leaves the question open: /answer, and chat --context ID another day, ask it again. A message instead withdraws the call.
 
     Ctrl-C cancels the task while an answer comes, and ends the chat otherwise. A connection that drops is taken up again
     where it stopped, also when the gateway starts anew.
@@ -157,16 +160,20 @@ def watch_task(
     headers: Headers = None,
     key: ApiKey = None,
     output: Format = Output.text,
+    approve: Approval = None,
+    tools: Tools = None,
 ) -> int:
     """Watch a task until it ends or waits for somebody.
 
     It begins with what is past already. An agent that keeps no log of events shows the task as it stands and what
-    follows. Exit codes: as for send.
+    follows. A tool call that needs a yes is asked about, and the task watched on. Exit codes: as for send.
     """
+    from gateway.cli.answering import read_tools
     from gateway.cli.reaching import reach
     from gateway.cli.tasks import watch
 
-    return watch(reach(agent, url, binding, headers, key), task, first, output)
+    there = reach(agent, url, binding, headers, key)
+    return watch(there, task, first, output, approve, read_tools(tools or ()))
 
 
 def list_contexts(
@@ -262,7 +269,9 @@ def adopt_handle(
     handle: Annotated[
         str,
         typer.Argument(
-            metavar="HANDLE", show_default=False, help="The id that its backend continues from, as resp_..."
+            metavar="HANDLE",
+            show_default=False,
+            help="The id that its backend continues from: resp_..., or conv_... with `conversation: true`.",
         ),
     ],
     context: Annotated[
@@ -358,7 +367,11 @@ GROUPS = (
             (
                 "watch",
                 watch_task,
-                ("a2a-gateway tasks watch ID -a support", "a2a-gateway tasks watch ID --from 7 -o jsonl"),
+                (
+                    "a2a-gateway tasks watch ID -a support",
+                    "a2a-gateway tasks watch ID --from 7 -o jsonl",
+                    "a2a-gateway tasks watch ID --approve ask --tool 'clock=date -u'",
+                ),
             ),
         ),
     ),

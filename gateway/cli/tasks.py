@@ -2,22 +2,24 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.cli.answering import Question, answer, question
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.failures import stop, told_plainly
-from gateway.cli.parameters import Output
+from gateway.cli.message import compose
+from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
 from gateway.cli.table import local_time, print_rows
-from gateway.cli.talking import goes_on
+from gateway.cli.talking import goes_on, how_to_answer, waits
 from gateway.cli.task_commands import StateChoice
 from gateway.cli.terminal import Screen, json_text, visible
 from gateway.cli.transcript import moment_of, opening, state_of, transcript
 from gateway.cli.view import Standing, TextView
-from gateway.client import Client
+from gateway.client import WAITING, Client
 from gateway.client_wire import ClientError, Refused, text_at
 
 Json = Any
@@ -140,12 +142,22 @@ def _there(there: Reach, task: str) -> Iterator[None]:
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-def watch(there: Reach, task: str, first: int | None, output: Output) -> int:
-    """Raises: Stop."""
+def watch(
+    there: Reach,
+    task: str,
+    first: int | None,
+    output: Output,
+    approve: Approve | None = None,
+    tools: Mapping[str, Sequence[str]] | None = None,
+) -> int:
+    """`approve` None: a person is asked, if there is one. Raises: Stop."""
     watching = _Watch(there, task, first, output, Screen(sys.stdout, sys.stderr))
     try:
         with _there(there, task):
             asyncio.run(watching.perform())
+        if watching.asked:
+            answer(watching, approve, tools or {})
+        asyncio.run(watching.print_whole())
     except KeyboardInterrupt:
         watching.leave("interrupted")
         return ExitCode.INTERRUPTED
@@ -160,12 +172,14 @@ def watch(there: Reach, task: str, first: int | None, output: Output) -> int:
 
 class _Watch:
     def __init__(self, there: Reach, task: str, first: int | None, output: Output, screen: Screen) -> None:
+        self.screen = screen
         self.standing = Standing(task=task)
+        self.asked: Question | None = None
+        """What the task waits for, as far as it can be answered here."""
         self._there = there
         self._task = task
         self._first = first or 1
         self._output = output
-        self._screen = screen
         self._view = TextView(screen)
 
     async def perform(self) -> None:
@@ -175,10 +189,7 @@ class _Watch:
             async for event in self._events(client, now):
                 if self.standing.state is None and self._first > 1:
                     self._view.skip(event.get("task"))
-                self.standing.note(event)
-                self._show(event)
-            if self._output is Output.json:
-                self._screen.line(json_text({"task": await client.get_task(self._task)}, indent=2))
+                self._receive(event)
 
     async def _events(self, client: Client, now: Json) -> AsyncIterator[Json]:
         if not client.endpoint.streaming:
@@ -189,19 +200,57 @@ class _Watch:
             async for event in events:
                 yield event
 
-    def _show(self, event: Json) -> None:
+    def _receive(self, event: Json) -> None:
+        self.standing.note(event)
+        asked = question(event)
+        self.asked = self.asked if asked is None else asked
         if self._output is Output.text:
             self._view.receive(event)
         elif self._output is Output.jsonl:
-            self._screen.line(json_text(event))
+            self.screen.line(json_text(event))
+
+    def pause(self) -> None:
+        """What the agent asks is shown before it is answered."""
+        if self._output is Output.text and self.asked:
+            self._view.finish()
+            self._view.go_on()
+
+    async def go_on(self, declared: dict[str, Json], parts: list[Json]) -> None:
+        """Sends the answer and watches on. Raises: ClientError."""
+        message = declared | compose(parts, context=self.standing.context, task=self._task)
+        self.asked = None
+        async with connected(self._there) as client:
+            try:
+                await self._follow(client.said(message))
+            except Refused as error:
+                if error.temporary or error.status in {401, 403}:
+                    raise
+                # Others may have answered first: then it goes on all the same.
+                self.screen.tell(stop(error).text)
+                await self._follow(client.seen(self._task))
+
+    async def _follow(self, events: AsyncGenerator[Json, None]) -> None:
+        async with aclosing(events):
+            async for event in events:
+                self._receive(event)
+
+    async def print_whole(self) -> None:
+        """The task as one document, once nothing more comes. Raises: ClientError."""
+        if self._output is Output.json:
+            async with connected(self._there) as client:
+                self.screen.line(json_text({"task": await client.get_task(self._task)}, indent=2))
 
     def end(self) -> int:
         """The exit code of a task that has ended or waits."""
         if self._output is Output.text:
             self._view.finish()
-            self._screen.tell(f"context {self.standing.context}  task {self._task}  {self.standing.word}")
+            self.screen.tell(f"context {self.standing.context}  task {self._task}  {self.standing.word}")
+            if self.standing.state in WAITING:
+                self.screen.tell(f"answer: {how_to_answer(self._there, self._task, self.asked)}")
         return self.standing.exit_code
 
     def leave(self, why: str) -> None:
-        self._screen.end_line()
-        self._screen.tell("\n".join([why, *goes_on(self._there, self._task)]))
+        self.screen.end_line()
+        waiting = self.standing.state in WAITING
+        ways = waits(self._there, self._task, self.asked) if waiting else goes_on(self._there, self._task)
+        self.screen.tell("\n".join([why, *ways]))

@@ -6,6 +6,7 @@ Law: the wire's JSON is a stranger's. Source: the tool-calls/v1 extension; its p
 from datetime import datetime
 from typing import Any
 
+from gateway.answers import ADK_CONFIRMATION
 from gateway.cli.terminal import json_text
 from gateway.client_wire import at, text_at
 from gateway.tool_calls import URI
@@ -20,6 +21,11 @@ def tool_call(part: Json) -> str | None:
     metadata = at(part, "metadata")
     kind = at(metadata, "adk_type") or at(metadata, "type")
     return kind if kind in ("function_call", "function_response") else None
+
+
+def is_said_twice(part: Json, message: Json) -> bool:
+    """Is the part a question for a yes, in Google ADK's form, beside which the message asks in ours?"""
+    return text_at(part, "data", "name") == ADK_CONFIRMATION and at(message, "metadata", URI, "approval") is not None
 
 
 def call_line(part: Json) -> str:

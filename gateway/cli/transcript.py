@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gateway.cli.terminal import json_text, visible
-from gateway.cli.tool_lines import tool_call
+from gateway.cli.tool_lines import is_said_twice, tool_call
 from gateway.cli.view import described, described_file, is_text
 from gateway.client_wire import at, objects, text_at
 
@@ -47,7 +47,7 @@ def transcript(task: Json) -> Iterator[str]:
 
 def _said(message: Json) -> Iterator[str]:
     speaker = _SPEAKERS.get(str(at(message, "role")), "somebody")
-    yield from _lines(speaker, objects(message, "parts"))
+    yield from _lines(speaker, [part for part in objects(message, "parts") if not is_said_twice(part, message)])
 
 
 def _lines(speaker: str, parts: list[dict[str, Json]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.cli.exits import OF_STATE, ExitCode
 from gateway.cli.terminal import Screen, json_text
-from gateway.cli.tool_lines import about, call_line, moment_line, tool_call
+from gateway.cli.tool_lines import about, call_line, is_said_twice, moment_line, tool_call
 from gateway.client_wire import at, objects, text_at
 from gateway.tool_calls import URI
 
@@ -77,11 +77,20 @@ class TextView:
 
     def skip(self, task: Json) -> None:
         """What a task holds already is not shown."""
-        self._messages.update(str(at(message, "messageId")) for message in _by_agent(task))
+        self._messages.update(
+            str(at(message, "messageId")) for message in (*_by_agent(task), at(task, "status", "message"))
+        )
         self._note_status(at(task, "status"))
         self.go_on()
         for artifact in objects(task, "artifacts"):
             self._artifacts[_id(artifact)] = _shown(objects(artifact, "parts"))
+
+    def ask_again(self, task: Json) -> None:
+        """What a task waits for, and nothing of what it holds beside."""
+        self.skip({name: value for name, value in task.items() if name != "status"})
+        self._messages.discard(str(at(task, "status", "message", "messageId")))
+        self._note_status(at(task, "status"))
+        self.finish()
 
     def go_on(self) -> None:
         """Another message goes to the same task: what is on the screen stays, and its question is answered."""
@@ -125,7 +134,8 @@ class TextView:
         name = text_at(message, "messageId")
         if name is None or name not in self._messages:
             for part in objects(message, "parts"):
-                self._beside(part)
+                if not is_said_twice(part, message):
+                    self._beside(part)
         if name is not None:
             self._messages.add(name)
 
@@ -177,9 +187,18 @@ class TextView:
         state, message = text_at(status, "state"), at(status, "message")
         name = text_at(message, "messageId")
         if state in OF_STATE and (name is None or name not in self._answered):
-            texts = (part["text"] for part in objects(message, "parts") if is_text(part))
-            self._final = _Final(state or "", "\n".join(texts), name)
-            self._messages.add(str(name))
+            parts = objects(message, "parts")
+            self._final = _Final(state or "", "\n".join(part["text"] for part in parts if is_text(part)), name)
+            if name is None or name not in self._messages:
+                self._called(part for part in parts if not is_said_twice(part, message))
+            if name is not None:
+                self._messages.add(name)
+
+    def _called(self, parts: Iterable[Json]) -> None:
+        """The calls that somebody else is to carry out: the agent tells them nowhere but in its question."""
+        for part in parts:
+            if tool_call(part):
+                self._beside(part)
 
     # --- parts
 

@@ -186,7 +186,7 @@ async def _process(source: McpServer) -> int:
 @pytest.mark.parametrize(
     ("given", "detail"),
     [
-        ({"command": ("no-such-program",)}, "FileNotFoundError"),
+        ({"command": ("no-such-program",)}, "there is no command 'no-such-program'"),
         ({"command": (sys.executable, "-c", "pass")}, "Connection closed"),
         ({"url": f"http://127.0.0.1:{free_port()}/mcp"}, "ConnectError"),
     ],

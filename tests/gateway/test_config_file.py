@@ -69,6 +69,9 @@ class Types:
     def known_types(self) -> Sequence[str]:
         return tuple(self._models)
 
+    def takes_tools(self, adapter_type: str) -> bool:
+        return adapter_type != "python"
+
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
         return {"mcp": McpSettings}.get(tool_type)
 
@@ -214,7 +217,15 @@ WRONG = {
     ),
     "limit of nothing": (
         f"{FILE}limits: {{turn_timeout: 0s}}",
-        "gateway.yaml:6:24: limits.turn_timeout: must be more than 0, not '0s'",
+        "gateway.yaml:6:24: limits.turn_timeout: must be more than 0s, not '0s'; the units are ms, s, m, h, d",
+    ),
+    "durations that are too short and too long": (
+        f"{FILE}retention: {{tasks: 1s, contexts_idle: 23h}}\npush: {{timeout: 10m}}\n",
+        (
+            "gateway.yaml:6:20: retention.tasks: must be at least 1d, not '1s'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:6:39: retention.contexts_idle: must be at least 1d, not '23h'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:7:17: push.timeout: must be at most 5m, not '10m'; the units are ms, s, m, h, d"
+        ),
     ),
     "unknown choice": (
         f"{FILE}    history: {{owner: bakend}}",
@@ -548,7 +559,19 @@ WRONG_TOOLS = {
         f"{FILE}{TOOLS}    timeout: 5\n    max_result: 0B\n",
         (
             "gateway.yaml:10:14: tools.github.timeout: must have a unit: write 5s, 5m or 5h, not 5\n"
-            "gateway.yaml:11:17: tools.github.max_result: must be more than 0, not '0B'"
+            "gateway.yaml:11:17: tools.github.max_result: must be more than 0B, not '0B'; "
+            "the units are B, kB, KiB, MB, MiB, GB, GiB"
+        ),
+    ),
+    "tools of a type that takes none": (
+        (
+            f"{HEAD}agents:\n  mine:\n    type: python\n    ref: a\n    tools: [github]\n    client_tools: [{{name: camera}}]\n"
+            "    approvals: [{tool: 'github.*'}]\ntools: {github: {type: mcp, url: u}}\n"
+        ),
+        "\n".join(
+            f"gateway.yaml:{line}:5: agents.mine.{key}: an agent of type 'python' never learns of tools of the gateway or of "
+            "its clients, so nothing would call them; remove this key, and let the agent itself call what it needs"
+            for line, key in ((6, "tools"), (7, "client_tools"), (8, "approvals"))
         ),
     ),
     "a bad name": (

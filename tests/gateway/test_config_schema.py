@@ -47,6 +47,9 @@ class Types:
     def known_types(self) -> Sequence[str]:
         return ("openai-chat", "python")
 
+    def takes_tools(self, adapter_type: str) -> bool:
+        return adapter_type != "python"
+
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
         return {"mcp": McpSettings}.get(tool_type)
 

@@ -216,7 +216,7 @@ async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_clo
             return tools[settings.description]
 
     source = "{type: http, url: 'http://localhost', description: DESCRIPTION}"
-    agent = "a: {type: python, ref: 'gateway.demo_agent:reply', tools: [t]}"
+    agent = "a: {type: openai-chat, model: m, base_url: 'http://localhost:1/v1', tools: [t]}"
     section = f"tools: {{t: {source}}}\n"
     async with local_gateway(
         agent, tmp_path, settings=section.replace("DESCRIPTION", "before"), registry=Sources()

@@ -135,6 +135,13 @@ async def test_several_questions_of_one_task_are_answered_in_turn(command_line: 
     assert [len(message["parts"]) for message in messages(agent)] == [1, 1, 2]
 
 
+async def test_the_result_is_one_document_however_often_the_task_has_asked(command_line: CommandLine) -> None:
+    whole = task(COMPLETED, "Done.")
+    async with ScriptedAgent(ASKS, stream(asks(DELETE)), DONE, Result(whole)).running() as agent:
+        ended = await command_line("stream", "Hi", "-u", agent.url, "--approve", "yes", "-o", "json")
+    assert (ended.code, json.loads(ended.out)) == (0, {"task": whole})
+
+
 async def test_send_asks_nobody(command_line: CommandLine) -> None:
     waiting = {**task(INPUT_REQUIRED), "status": asks(SEARCH)["statusUpdate"]["status"]}
     async with ScriptedAgent(Result({"task": waiting})).running() as agent:
@@ -160,7 +167,7 @@ async def test_on_a_terminal_a_person_is_asked() -> None:
 async def test_leaving_at_the_prompt_leaves_the_task_and_says_how_to_find_it() -> None:
     async with ScriptedAgent(ASKS).running() as agent, terminal("stream", "Hi", "-u", agent.url) as screen:
         await screen.until("[y/N] ")
-        await screen.interrupt(lambda: screen.until("The task t-1 goes on."))
+        await screen.interrupt(lambda: screen.until("The task t-1 waits for an answer.\nanswer: "))
         assert await screen.ended() == 130
     assert len(messages(agent)) == 1
 
@@ -182,7 +189,7 @@ async def test_in_a_chat_a_command_leaves_the_question_open(typing: Typing) -> N
     async with ScriptedAgent(ASKS, DONE).running() as agent:
         ended = await typing("Hi\n/new\nagain\n", "chat", agent.url)
     assert [line for line in ended.err.splitlines() if line.startswith("(")] == [
-        "(input required: the next line goes to the same task)",
+        "(input required: /answer asks again; a message withdraws the call)",
         "(a new conversation)",
     ]
     first, second = messages(agent)
@@ -201,5 +208,8 @@ async def test_in_a_chat_tools_of_this_machine_run(typing: Typing) -> None:
 async def test_a_chat_without_that_tool_says_that_the_task_waits(typing: Typing) -> None:
     async with ScriptedAgent(stream(asks(calls=[ECHO]))).running() as agent:
         ended = await typing("Hi\n", "chat", agent.url)
-    assert "(input required: the next line goes to the same task)" in ended.err.splitlines()
+    told = (
+        "(input required: with --tool echo=COMMAND this chat can run what is asked for; a message withdraws the call)"
+    )
+    assert told in ended.err.splitlines()
     assert len(messages(agent)) == 1

@@ -73,9 +73,46 @@ async def test_a_line_is_a_message_and_all_are_of_one_conversation(chat: Chat) -
 
 
 async def test_a_conversation_can_be_gone_on_with(chat: Chat) -> None:
-    async with ScriptedAgent(HELLO).running() as agent:
+    async with ScriptedAgent(Result({"tasks": []}), HELLO).running() as agent:
         assert (await chat("Hi", agent.url, "--context", "c-1")).code == 0
+    assert agent.asked[0].body == {"contextId": "c-1", "pageSize": 1}
     assert messages(agent)[0]["contextId"] == "c-1"
+
+
+async def test_an_agent_that_does_not_list_its_tasks_is_talked_with_all_the_same(chat: Chat) -> None:
+    async with ScriptedAgent(Plain(rpc_error(-32004, "no lists")), HELLO).running() as agent:
+        ended = await chat("Hi", agent.url, "--context", "c-1")
+    assert (ended.code, ended.out) == (0, "Hello\n")
+
+
+async def test_who_comes_back_without_a_key_is_told_before_the_first_line(chat: Chat) -> None:
+    async with ScriptedAgent(Plain(rpc_error(-32600, "who are you?"), 401)).running() as agent:
+        ended = await chat("Hi", agent.url, "--context", "c-1")
+    assert (ended.code, messages(agent)) == (77, [])
+
+
+async def test_who_comes_back_while_the_agent_works_is_told_how_to_follow_it(chat: Chat) -> None:
+    async with ScriptedAgent(Result({"tasks": [task()]}), Result(task()), HELLO).running() as agent:
+        ended = await chat("Hi", agent.url, "--context", "c-1")
+        told = f"(at work on an earlier message; to follow it: a2a-gateway tasks watch -u {agent.url} t-1)"
+    assert ended.err.splitlines()[0] == told
+    assert "taskId" not in messages(agent)[0]
+
+
+async def test_who_comes_back_to_a_question_in_words_answers_with_the_next_line(chat: Chat) -> None:
+    asked = task(INPUT_REQUIRED, "so far", said="Which city?")
+    async with ScriptedAgent(Result({"tasks": [asked]}), Result(asked), HELLO).running() as agent:
+        ended = await chat("Oslo", agent.url, "--context", "c-1")
+    assert ended.out == "Which city?\nHello\n"
+    assert ended.err.splitlines()[0] == "(input required: the next line goes to the same task)"
+    assert messages(agent)[0]["taskId"] == "t-1"
+
+
+async def test_a_question_that_somebody_else_has_answered_is_not_asked_again(chat: Chat) -> None:
+    async with ScriptedAgent(ASKS, Result(task(COMPLETED)), HELLO).running() as agent:
+        ended = await chat("weather\n/answer\nHi", agent.url)
+    assert "(nothing waits for an answer any more: completed)" in ended.err.splitlines()
+    assert "taskId" not in messages(agent)[1]
 
 
 async def test_what_a_task_waits_for_is_the_next_line(chat: Chat) -> None:

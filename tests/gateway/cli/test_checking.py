@@ -42,7 +42,7 @@ def test_agents_that_cannot_be_made_are_found(file: Path, call: Call) -> None:
     file.write_text(f"version: 1\nagents:\n{agents}")
     ended = call("check", "-c", str(file))
     assert ended.code == 78
-    starts = [f"{file}: agents.{name}: '{refs[name]}': " for name in "ab"]
+    starts = [f"{file}:{line}:3: agents.{name}: '{refs[name]}': " for line, name in enumerate("ab", 3)]
     assert [line.startswith(start) for line, start in zip(ended.err.splitlines(), starts, strict=True)] == [True, True]
 
 

@@ -47,6 +47,7 @@ async def test_contexts_are_listed_with_the_latest_first(gateway: Local, mine: A
                 "lastTask": three["id"],
                 "lastState": COMPLETED,
                 "lastTimestamp": three["status"]["timestamp"],
+                "beganWith": "one",
             }
         ]
     }
@@ -151,3 +152,29 @@ async def test_what_cannot_be_exported_imported_or_adopted_is_told(
     assert (no_document.code, "this is no exported context" in no_document.err) == (1, True)
     kept_here = await command_line("contexts", "adopt", "mine", "resp_1", "-u", gateway.url)
     assert (kept_here.code, "keeps no conversation" in kept_here.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("agent", "handle", "told"),
+    [
+        ("chain", "conv_1", "handle: 'conv_1' is a conversation, and this agent goes on from responses (resp_...)"),
+        ("stays", "resp_1", "handle: 'resp_1' is a response, and this agent goes on in conversations (conv_...)"),
+        ("chain", "my last talk", "handle: 'my last talk' is not the id of a response (resp_...)"),
+        ("stays", "hello", "handle: 'hello' is not the id of a conversation (conv_...)"),
+        ("here", "resp_1", "keeps no conversation to go on with. Its settings say so: `history.owner: gateway`."),
+    ],
+)
+async def test_a_handle_of_the_wrong_kind_is_refused_with_what_the_agent_needs(
+    tmp_path: Path, command_line: CommandLine, agent: str, handle: str, told: str
+) -> None:
+    common = "type: openai-responses, model: m, base_url: 'http://127.0.0.1:1/v1'"
+    agents = (
+        f"chain: {{{common}}}\nstays: {{{common}, conversation: true}}\nhere: {{{common}, history: {{owner: gateway}}}}"
+    )
+    async with local_gateway(agents, tmp_path) as gateway:
+        refused = await command_line("contexts", "adopt", agent, handle, "-u", gateway.url)
+        fitting = {"chain": "resp_1", "stays": "conv_1"}.get(agent)
+        if fitting is not None:
+            assert (await command_line("contexts", "adopt", agent, fitting, "-u", gateway.url)).code == 0
+    assert (refused.code, refused.out) == (1, "")
+    assert told in refused.err

@@ -34,8 +34,8 @@ async def check(tmp_path: Path, command_line: CommandLine) -> AsyncIterator[Chec
             agent = f"{{type: {kind}, model: m, api_key: {KEY}, base_url: '{url}/v1'{more}}}"
             (tmp_path / "gateway.yaml").write_text(f"version: 1\nagents:\n  a: {agent}\n")
             ended = await command_line("check", "--live", "-c", str(tmp_path / "gateway.yaml"))
-            strip = f"{tmp_path}/gateway.yaml: "
-            return Ended(ended.code, ended.out.replace(strip, ""), ended.err.replace(strip, ""))
+            file = f"{tmp_path}/gateway.yaml:"
+            return Ended(ended.code, ended.out.replace(f"{file} ", ""), ended.err.replace(f"{file}3:3: ", ""))
 
         yield checked
 
@@ -180,9 +180,24 @@ async def test_a_source_of_tools_that_cannot_be_used_is_told(tmp_path: Path, com
     file.write_text(f"version: 1\ntools:\n{gone}{narrow}{AGENT}")
     ended = await command_line("check", "--live", "-c", str(file))
     assert ended.code == 69
-    told = [line.removeprefix(f"{file}: ") for line in ended.err.splitlines() if line.startswith(str(file))]
-    assert told[0].startswith("tools.gone: cannot be used (ConnectError")
-    assert told[1:] == ["tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
+    told = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if line.startswith(str(file))]
+    assert told[0].startswith("3:3: tools.gone: cannot be used (ConnectError")
+    assert told[1:] == ["4:3: tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
+
+
+async def test_a_command_that_is_not_there_is_named_with_its_source_and_line(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    gone = "  files:\n    type: mcp\n    command: [npxx, -y, server]\n"
+    ends = f"  ends: {{type: mcp, command: [{sys.executable!r}, -c, '']}}\n"
+    file.write_text(f"version: 1\ntools:\n{gone}{ends}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert ended.code == 69
+    missing, ended_again = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if str(file) in line]
+    remedy = "install it, or write its whole path in `command`"
+    assert missing == f"3:3: tools.files: cannot be used: there is no command 'npxx' on the PATH; {remedy}"
+    assert ended_again.startswith(f"6:3: tools.ends: cannot be used: the command {sys.executable!r} was started, but ")
 
 
 async def test_tools_that_cannot_be_made_are_found_without_asking(tmp_path: Path, command_line: CommandLine) -> None:
@@ -190,4 +205,4 @@ async def test_tools_that_cannot_be_made_are_found_without_asking(tmp_path: Path
     file.write_text(f"version: 1\ntools:\n  clock: {{type: python, ref: './none.py:now'}}\n{AGENT}")
     ended = await command_line("check", "-c", str(file))
     assert ended.code == 78
-    assert ended.err.startswith(f"{file}: tools.clock: './none.py:now': there is no file")
+    assert ended.err.startswith(f"{file}:3:3: tools.clock: './none.py:now': there is no file")

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gateway import call_points, client_tools, handles, listening, ownership, tools
 from gateway.approvals import asks
 from gateway.catching_up import Pace, catch_up
-from gateway.clock import Clock, timestamp
+from gateway.clock import Clock, milliseconds, onwards, timestamp
 from gateway.commits import (
     Append,
     CommitPoint,
@@ -99,6 +99,7 @@ _FAILING_ROUNDS = 3
 """So many rounds in a row with nothing but failures end the turn."""
 
 _NO_TOOLS = ToolPolicy()
+_THE_EPOCH = timestamp(0)
 
 _FOUND_WITHIN = 60_000
 """Milliseconds. So long a response that came too late is kept for whoever took the thread over."""
@@ -166,6 +167,7 @@ class Serving:
         "_means",
         "attempt",
         "base",
+        "clock",
         "deadline",
         "doubtful",
         "failing",
@@ -187,7 +189,8 @@ class Serving:
         self.work = work
         self.lane = lane
         self.tools = _NO_TOOLS
-        self.machine = Turn(self._facts(), means.clock)
+        self.clock = onwards(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
+        self.machine = Turn(self._facts(), self.clock)
         self.view = View((), ())
         self.phase = Phase.SENT
         self.attempt = 0
@@ -283,7 +286,7 @@ class Serving:
             raise
         except Exception as error:  # noqa: BLE001 - what was said cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            self.machine, self.pending = Turn(self._facts(), self._means.clock), None
+            self.machine, self.pending = Turn(self._facts(), self.clock), None
             for call, state in stood:
                 call.status = state
                 self.machine.calls[call.facts.id] = call
@@ -512,7 +515,7 @@ class Serving:
     def _working(self) -> tuple[TaskStatus, bytes | None]:
         """The status of the task at work, and the event that tells it where it is new."""
         live = self.work.live
-        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self._means.clock.now()))
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
         if live.status.state is TaskState.WORKING:
             return working, None
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working)
@@ -783,7 +786,7 @@ class Serving:
 
     async def _suspend(self, wait: Wait) -> None:
         work, lane, means = self.work, self.lane, self._means
-        now = means.clock.now()
+        now = self.clock.now()
         asking = status(apply(work.live.status.state, wait.state), timestamp(now), wait.message)
         update = TaskStatusUpdateEvent(
             task_id=work.live.id, context_id=work.live.context_id, status=asking, metadata=wait.metadata
@@ -833,7 +836,7 @@ class Serving:
         """C6, with what closes the service call, in one unit; then the final event is shown."""
         work, lane, means = self.work, self.lane, self._means
         live = work.live
-        now = means.clock.now()
+        now = self.clock.now()
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]

@@ -275,7 +275,7 @@ class Admission:
         check_named_handle(call.agent, request.message, thread)
         context_id = found.context_public or clock.new_id()
         task_id = found.task.id if found.task else clock.new_id()
-        now = clock.now()
+        now = clock.now() if found.task is None else max(clock.now(), found.task.status_at)
         number, event, more = 0, None, 0
         if found.task is not None:
             number = found.task.last_event if ends is None else ends.number

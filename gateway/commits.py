@@ -11,6 +11,9 @@ from gateway.model import Artifact, Json, Message, TaskState
 from gateway.portable import ContextDocument
 from gateway.push_records import PushPoint
 
+LONGEST_LEASE = 1_200_000
+"""Milliseconds. What runs out later than that was written before the system's clock was set back, and tells nothing."""
+
 
 class Caller(msgspec.Struct, frozen=True):
     """Whose row it is. `tenant` is '' where there is none."""

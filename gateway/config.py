@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from gateway.client_tools import NAME as TOOL_NAME
+from gateway.commits import LONGEST_LEASE
 from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_text import (
     Duration,
@@ -167,6 +168,7 @@ class StorageConfig(Settings):
     lease_timeout: Duration = Field(
         duration("5s"),
         gt=0,
+        le=LONGEST_LEASE / 1000,
         description="Silence after which a process that shares the database counts as dead and others end its turns.",
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from gateway import client_tools, ownership
 from gateway.approvals import asks
-from gateway.clock import timestamp
+from gateway.clock import milliseconds, onwards, timestamp
 from gateway.commits import Conflict
 from gateway.failures import TOOLS_UNAVAILABLE
 from gateway.lifecycle import apply
@@ -22,6 +22,7 @@ from gateway.toolset import OfferedTool
 from gateway.turn import Turn, TurnFacts
 
 _NO_TOOLS = ToolPolicy()
+_THE_EPOCH = timestamp(0)
 
 
 class TurnFailed(Exception):
@@ -35,10 +36,11 @@ class TurnFailed(Exception):
 
 class Course:
     """`tools` is what the service call may lead to, `view` what it carries of the conversation, `attempt` the number of its
-    next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began.
+    next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began. The times of
+    the task are those of `clock`.
     """
 
-    __slots__ = ("attempt", "base", "lane", "machine", "means", "pending", "tools", "view", "work")
+    __slots__ = ("attempt", "base", "clock", "lane", "machine", "means", "pending", "tools", "view", "work")
 
     def __init__(self, means: Means, work: Work, lane: Lane) -> None:
         self.means = means
@@ -49,7 +51,8 @@ class Course:
         self.attempt = 0
         self.pending: str | None = None
         self.base = lane.thread.handle
-        self.machine = Turn(self.facts(), means.clock)
+        self.clock = onwards(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
+        self.machine = Turn(self.facts(), self.clock)
 
     def facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies
@@ -72,7 +75,7 @@ class Course:
     def working(self) -> tuple[TaskStatus, bytes | None]:
         """The status of the task at work, and the event that tells it where it is new."""
         live = self.work.live
-        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.means.clock.now()))
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
         if live.status.state is TaskState.WORKING:
             return working, None
         return working, entry(TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working))

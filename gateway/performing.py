@@ -159,7 +159,7 @@ class Performer:
 
     async def _suspend(self, wait: Wait) -> None:
         live, turn, lane, means = self._work.live, self._work.turn, self._lane, self._means
-        now = means.clock.now()
+        now = self._course.clock.now()
         asking = status(apply(live.status.state, wait.state), timestamp(now), wait.message)
         update = TaskStatusUpdateEvent(
             task_id=live.id, context_id=live.context_id, status=asking, metadata=wait.metadata
@@ -180,7 +180,7 @@ class Performer:
         """C6, with what closes the service call, in one unit; then the final event is shown."""
         work, lane, means = self._work, self._lane, self._means
         live = work.live
-        now = means.clock.now()
+        now = self._course.clock.now()
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]

@@ -8,7 +8,7 @@ import structlog
 
 from gateway import ownership, suspended, tool_calls, tools
 from gateway.agents import AgentPolicies
-from gateway.clock import Clock, timestamp
+from gateway.clock import Clock, onwards, timestamp
 from gateway.commits import (
     Caller,
     Close,
@@ -54,8 +54,9 @@ async def settle(
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
     thread, left = await _left_open(leftover, ledger)
+    fence = (Fence(leftover.thread, leftover.generation, clock.now()),) if leftover.expired else ()
+    clock = onwards(clock, task.status_at)
     now = clock.now()
-    fence = (Fence(leftover.thread, leftover.generation, now),) if leftover.expired else ()
     ran = any(call.status == "running" for call in left)
     if not ran and any(call.status == "approved" for call in left):
         # What was allowed has not begun, and may still be done. Source: state-model, scenario 116.
@@ -198,6 +199,7 @@ async def close_task(
 
     `shown`: what its caller sees of its tool calls.
     """
+    clock = onwards(clock, task.status_at)
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
     waiting = await suspended.load(ledger, clock, caller, task, shown)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gateway.agents import Agent
 from gateway.clock import Clock
+from gateway.clock_steps import ClockSteps
 from gateway.commits import (
     Accept,
     Beat,
@@ -231,13 +232,16 @@ class Runner:
 
     async def _upkeep(self) -> None:
         """Renews the leases held here and ends what a dead process left, for as long as this one runs."""
+        interval = self._lease.length / self._lease.renewals
+        steps = ClockSteps(self._clock, interval)
         while True:
-            await asyncio.sleep(self._lease.length / self._lease.renewals)
+            await asyncio.sleep(interval)
             try:
                 await self._keep_leases()
                 await self._heed()
                 await self._unpark()
-                await self._settle()
+                if not steps.recent():
+                    await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
 

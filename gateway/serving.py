@@ -169,7 +169,7 @@ class Serving:
             raise
         except Exception as error:  # noqa: BLE001 - what was said cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            course.machine, course.pending = Turn(course.facts(), course.means.clock), None
+            course.machine, course.pending = Turn(course.facts(), course.clock), None
             for call, state in stood:
                 call.status = state
                 course.machine.calls[call.facts.id] = call

@@ -7,7 +7,7 @@ Source: state-model, scenarios 110 to 120.
 from collections.abc import Callable, Iterable
 
 from gateway import tools
-from gateway.clock import Clock, timestamp
+from gateway.clock import Clock, onwards, timestamp
 from gateway.commits import (
     AskedCall,
     Caller,
@@ -66,7 +66,7 @@ class Suspended:
         self.outputs = outputs
         self.number = number
         self.events: list[bytes] = []
-        self._clock = clock
+        self._clock = clock = onwards(clock, task.status_at)
         self._points: list[CommitPoint] = []
         self._verdicts: list[Verdict] = []
         owned = Ownership(thread.owner, thread.handle_kind)

@@ -25,6 +25,7 @@ from storage.sql import (
     event,
     history_item,
     input_,
+    lapsed,
     process,
     secret,
     service_call,
@@ -257,12 +258,12 @@ MEASURED = compiled(
     .offset(literal_column("0"))
 )
 
-_FREE = or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now"))
+_FREE = or_(thread.c.lease_holder.is_(None), lapsed(thread.c.lease_until))
 
 _ALIVE = exists(
     select(literal_column("1"))
     .select_from(process)
-    .where(process.c.id == turn.c.process, process.c.alive_until >= bindparam("now"))
+    .where(process.c.id == turn.c.process, ~lapsed(process.c.alive_until))
 )
 
 _LEFT = or_(

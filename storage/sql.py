@@ -1,10 +1,11 @@
 """What statements and queries are made of. Law: only `storage.compile`, migrations and tests come here; who runs them
 reads the text in `storage.compiled`."""
 
-from sqlalchemy import Column, bindparam, exists, literal_column, select
+from sqlalchemy import Column, bindparam, exists, literal_column, or_, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
+from gateway.commits import LONGEST_LEASE
 from storage.tables import (
     ApiKey,
     Context,
@@ -64,6 +65,12 @@ tool_call_columns = (
 
 def equals(column: Column[object], parameter: str) -> ColumnElement[bool]:
     return column == bindparam(parameter)
+
+
+def lapsed(column: Column[int | None] | Column[int]) -> ColumnElement[bool]:
+    """It ran out before `now`, or cannot have been written by this clock."""
+    now: ColumnElement[int] = bindparam("now")
+    return or_(column < now, column > now + literal_column(str(LONGEST_LEASE)))
 
 
 thread_in_generation = exists(

@@ -31,6 +31,7 @@ from storage.sql import (
     given,
     history_item,
     input_,
+    lapsed,
     process,
     secret,
     service_call,
@@ -198,7 +199,7 @@ TAKE_LEASE = Statement(
             or_(
                 thread.c.lease_holder.is_(None),
                 equals(thread.c.lease_holder, "holder"),
-                thread.c.lease_until < bindparam("now"),
+                lapsed(thread.c.lease_until),
             ),
         )
         .values(
@@ -736,7 +737,7 @@ FENCE_OFF = Statement(
         .where(
             equals(thread.c.id, "thread"),
             equals(thread.c.generation, "generation"),
-            or_(thread.c.lease_holder.is_(None), thread.c.lease_until < bindparam("now")),
+            or_(thread.c.lease_holder.is_(None), lapsed(thread.c.lease_until)),
         )
         .values(lease_holder=null(), lease_until=null(), generation=thread.c.generation + literal_column("1"))
     ),
@@ -752,7 +753,7 @@ BEAT = Statement(
 )
 
 FORGET_PROCESSES = Statement(
-    "forget the processes that died", compiled(delete(process).where(process.c.alive_until < bindparam("now"))), None
+    "forget the processes that died", compiled(delete(process).where(lapsed(process.c.alive_until))), None
 )
 
 ASK_CANCEL = Statement(

@@ -42,6 +42,10 @@ _NOT_UTF_8 = (
     b'data: {"type":"response.output_text.delta","delta":"\xff","choices":[{"index":0,"delta":{"content":"\xff"}}]}\n\n'
 )
 
+_OF_WRONG_TYPES = b'data: {"type":"response.output_text.delta","delta":"x","item_id":[],"choices":{"a":1}}\n\n'
+_INFINITE = b'data: {"type":"response.output_text.delta","delta":1e999,"choices":[{"delta":{"content":1e999}}]}\n\n'
+_EVENTS = {"Content-Type": "text/event-stream"}
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -76,6 +80,8 @@ FAULTS: dict[str, Fault] = {
     "quota": Fault(ErrorClass.REJECTED, lambda: [Status(429, _error("insufficient_quota"))]),
     "500": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(500, _error())]),
     "502 with a page": Fault(ErrorClass.BACKEND_FAILED, lambda: [Html(502, _PAGE)]),
+    "504": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(504, _QUOTED)]),
+    "529": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(529, _error("overloaded_error"))]),
     "503": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(503, _QUOTED)]),
     "redirect": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Status(302, _QUOTED, {"Location": f"/{KEY}"})]),
     "a page under 200": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Html(200, _PAGE)]),
@@ -84,6 +90,17 @@ FAULTS: dict[str, Fault] = {
         ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(f"data: {{{_QUOTED}\n\n".encode()), Say("two")], "one "
     ),
     "not UTF-8": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(_NOT_UTF_8)], "one "),
+    "nothing under 200": Fault(ErrorClass.INTERRUPTED, lambda: [Status(200, "", _EVENTS)]),
+    "half an event": Fault(
+        ErrorClass.INTERRUPTED, lambda: [Say("one "), Raw(b'data: {"type":"response.outp'), NoTerminal()], "one "
+    ),
+    "wrong types": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(_OF_WRONG_TYPES), Say("two")], "one "),
+    "an array": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(b"data: [1]\n\n"), Say("two")], "one "),
+    "null": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(b"data: null\n\n"), Say("two")], "one "),
+    "BOM": Fault(
+        ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(b"data: \xef\xbb\xbf{}\n\n"), Say("two")], "one "
+    ),
+    "infinite": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Say("one "), Raw(_INFINITE), Say("two")], "one "),
     "cut at once": Fault(ErrorClass.INTERRUPTED, lambda: [Cut()]),
     "cut in the text": Fault(ErrorClass.INTERRUPTED, lambda: [Say("one "), Cut()], "one "),
     "no last event": Fault(ErrorClass.INTERRUPTED, lambda: [Say("one "), NoTerminal()], "one "),

@@ -46,6 +46,7 @@ async def _blocking(http: httpx2.AsyncClient, agent: str, text: str) -> tuple[An
     return response.json()["task"], response.content
 
 
+@pytest.mark.fault("B1", "B3", "B4", "B5", "B6", "B7", "B13")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_backend_that_fails_fails_the_task_in_our_words(
@@ -80,6 +81,7 @@ async def test_a_backend_that_fails_fails_the_task_in_our_words(
     assert _leaks(_stored(gateway.database)) == []
 
 
+@pytest.mark.fault("B3", "B4", "B5", "B6", "B7")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", ["400", "429", "500", "malformed", "cut in the text", "stalled"])
 async def test_after_a_fault_the_next_message_brings_the_one_that_was_not_answered(
@@ -106,6 +108,7 @@ def _tries(wire: str, name: str) -> int:
     return 3 if name == "429" or (name == "500" and wire == "openai-chat") else 1
 
 
+@pytest.mark.fault("B3", "B4", "B6")
 async def test_a_fault_of_one_context_leaves_the_others_alone(broken: Broken, start_local: StartLocal) -> None:
     gateway = await start_local(broken.agents, pace=AT_ONCE)
     async with a2a_http(gateway.url) as http:
@@ -116,6 +119,7 @@ async def test_a_fault_of_one_context_leaves_the_others_alone(broken: Broken, st
     assert [why(task)[0] for task in tasks] == ["TASK_STATE_FAILED", "TASK_STATE_COMPLETED"] * 4
 
 
+@pytest.mark.fault("B10")
 async def test_a_turn_that_goes_on_for_ever_ends_at_its_deadline(start_local: StartLocal) -> None:
     def chatters(_: Conversation) -> Any:
         while True:
@@ -138,6 +142,7 @@ async def test_a_turn_that_goes_on_for_ever_ends_at_its_deadline(start_local: St
     assert text_of(task).startswith("and and ")
 
 
+@pytest.mark.fault("B11")
 async def test_a_chain_that_is_lost_in_a_stream_under_200_is_told_as_lost(start_local: StartLocal) -> None:
     def forgets(conversation: Conversation) -> list[Step]:
         previous = conversation.request.get("previous_response_id")
@@ -161,6 +166,7 @@ async def test_a_chain_that_is_lost_in_a_stream_under_200_is_told_as_lost(start_
     assert handles == [None, next(iter(server.stored))]
 
 
+@pytest.mark.fault("B14")
 async def test_a_call_of_a_tool_that_is_not_attached_is_answered_with_the_next_message(
     start_local: StartLocal,
 ) -> None:

@@ -14,7 +14,7 @@ from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, failed, streamed_t
 from tests.invariants import violations
 from tests.running import Child, child_gateways
 
-pytestmark = pytest.mark.xdist_group("kill")
+pytestmark = [pytest.mark.xdist_group("kill"), pytest.mark.fault("K5", "K9")]
 
 
 class Backend:

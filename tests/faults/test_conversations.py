@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from gateway.failures import UNKNOWN_TOOL
 from gateway.ports import ErrorClass
 from gateway.testing.responses_server import ResponsesServer
@@ -25,6 +27,7 @@ def _texts(server: ResponsesServer) -> list[list[str]]:
     return [[item["content"][0]["text"] for item in body["input"] if "content" in item] for body in bodies]
 
 
+@pytest.mark.fault("B14")
 async def test_38_what_the_conversation_waits_for_is_brought_with_the_next_message(start_local: StartLocal) -> None:
     def calls(conversation: Conversation) -> list[Step]:
         if conversation.text == "call":
@@ -47,6 +50,7 @@ async def test_38_what_the_conversation_waits_for_is_brought_with_the_next_messa
     assert len(server.conversations) == 1
 
 
+@pytest.mark.fault("B12")
 async def test_a_conversation_that_somebody_else_holds_fails_the_turn_and_goes_on_later(
     start_local: StartLocal,
 ) -> None:
@@ -67,6 +71,7 @@ async def test_a_conversation_that_somebody_else_holds_fails_the_turn_and_goes_o
     assert _texts(server)[-1] == ["two", "three"]
 
 
+@pytest.mark.fault("B11", "B12")
 async def test_a_conversation_that_was_deleted_is_told_as_lost_and_never_begun_again(start_local: StartLocal) -> None:
     server = ResponsesServer(_repeats)
     async with serve(server.app) as url:

@@ -38,6 +38,7 @@ async def _interrupted(directory: Path, *texts: str) -> list[Json]:
     return tasks
 
 
+@pytest.mark.fault("D8")
 async def test_a_poisoned_task_ends_without_what_cannot_be_read_and_stops_no_other(tmp_path: Path) -> None:
     poisoned, fine = await _interrupted(tmp_path, f"hold {tmp_path} 1", f"hold {tmp_path} 2")
     _spoil(tmp_path, "UPDATE event SET payload = :words WHERE task = :task", poisoned["id"])
@@ -57,6 +58,7 @@ async def test_a_poisoned_task_ends_without_what_cannot_be_read_and_stops_no_oth
     assert (why(other), text_of(other)) == (COMPLETED, knows("hello"))
 
 
+@pytest.mark.fault("D8")
 async def test_a_context_with_an_unreadable_item_fails_and_others_go_on(tmp_path: Path) -> None:
     async with local_gateway(_AGENT, tmp_path) as gateway, a2a_http(gateway.url) as http:
         caller = A2A(http, "function")

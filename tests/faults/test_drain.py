@@ -14,7 +14,7 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, te
 from tests.faults.held_agents import AGENTS, Held, held_agents
 from tests.running import StartChild, child_gateways
 
-pytestmark = pytest.mark.xdist_group("drain")
+pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.faults.held_agents import AGENTS, POINTS, Held, held_agents
 from tests.interop.responses_bodies import user
 from tests.running import Child, child_gateways
 
-pytestmark = pytest.mark.xdist_group("kill")
+pytestmark = [pytest.mark.xdist_group("kill"), pytest.mark.fault("K3", "K5")]
 
 _BOUND_SECONDS = 120
 _ROWS = [f"{point} {agent}" for agent in AGENTS for point in POINTS] + [f"talking {agent} at first" for agent in AGENTS]
@@ -237,6 +237,7 @@ def test_the_chain_goes_on_from_the_last_completed_response(night: Night, row: s
     assert requests[f"next {row}"]["input"] == [user(row), user(f"next {row}")]
 
 
+@pytest.mark.fault("K10")
 def test_a_task_that_had_ended_is_replayed_and_read_as_before(night: Night) -> None:
     ended = night.ended
 
@@ -246,12 +247,14 @@ def test_a_task_that_had_ended_is_replayed_and_read_as_before(night: Night) -> N
     assert why(ended.after) == COMPLETED
 
 
+@pytest.mark.fault("K2")
 def test_no_acknowledged_message_is_lost(night: Night) -> None:
     assert len(night.burst) >= _BURST
     assert {why(task) for task in night.burst} == {failed(RESTARTED)}
     assert all(task["history"][0]["parts"][0]["text"].startswith("silent burst") for task in night.burst)
 
 
+@pytest.mark.fault("K12")
 async def test_a_process_that_dies_again_before_it_has_cleaned_up_changes_nothing(tmp_path: Path) -> None:
     async with held_agents(tmp_path) as held, child_gateways(held.agents, tmp_path) as start:
         child = await start()

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import httpx2
+import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
@@ -35,6 +36,7 @@ TASKS, EVENTS = 10, 100
 RULES = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
 
 
+@pytest.mark.fault("W1")
 async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stalls_breaks_off_and_dies(
     tmp_path: Path,
 ) -> None:
@@ -139,6 +141,7 @@ def _verified(letter: Letter, keys: KeySet) -> None:
 # --- a gateway that is killed -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("K10", "K11")
 async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     """Source: reliability, K10 and K11."""
     settings = f"push: {{signing: true, timeout: 500ms, {LOOPBACK}}}"

@@ -54,6 +54,7 @@ def test_what_leads_inside_is_refused_when_it_is_made(outcome: dict[str, Any]) -
     assert "10.0.0.1" not in refused[f"http://inside.example:{PORT}/"]
 
 
+@pytest.mark.fault("W1")
 def test_a_redirect_is_not_followed_and_a_name_that_changed_is_not_connected_to(outcome: dict[str, Any]) -> None:
     assert outcome["errors"] == {
         f"http://redirecting.example:{PORT}/redirect": "HTTP 307",

@@ -208,6 +208,7 @@ async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pat
     return points
 
 
+@pytest.mark.fault("K1", "K2", "K3", "K5", "K9", "K10")
 @pytest.mark.parametrize("owner", ["backend", "gateway"])
 async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
@@ -230,6 +231,7 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     assert points["deletecontext*"] == ["deletecontext.before", "deletecontext.stored"]
 
 
+@pytest.mark.fault("K4")
 @pytest.mark.parametrize("owner", ["backend", "gateway"])
 async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_nothing(
     tmp_path: Path, owner: str
@@ -251,6 +253,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
             await _check(http, file.parent / "gateway.db", story)
 
 
+@pytest.mark.fault("K12")
 async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp_path: Path) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
         story, file = Story(), _configure(tmp_path / "one", backend, "backend")

@@ -174,6 +174,7 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
 
 
 @pytest.mark.parametrize("owner", ["backend", "gateway"])
+@pytest.mark.fault("K6", "K7", "K8")
 async def test_a_process_that_dies_at_any_point_of_a_turn_with_tools_does_nothing_twice_and_tells_what_is_unknown(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ from tests.faults.effects import effects, misdeeds
 from tests.faults.zygote import Forked, Zygote, zygote
 from tests.invariants import unsettled, violations
 
-pytestmark = pytest.mark.xdist_group("torture")
+pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K14", "R1")]
 
 CONTEXTS = int(os.environ.get("TORTURE_CONTEXTS", "24"))
 SECONDS = float(os.environ.get("TORTURE_SECONDS", "6"))

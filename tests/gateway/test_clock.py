@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.clock import Clock, milliseconds, timestamp
+from gateway.clock import Clock, milliseconds, onwards, timestamp
 
 
 def test_a_moment_is_utc_with_three_decimals() -> None:
@@ -53,6 +53,12 @@ def test_the_clock_of_a_process_gives_random_ids_and_the_time() -> None:
     assert clock.row_id()[16:] != clock.row_id()[16:]
     assert clock.now() > 1_700_000_000_000
     assert clock.monotonic() <= clock.monotonic()
+
+
+def test_the_times_of_one_task_never_go_back() -> None:
+    times = iter([5, 7, 3, 6, 9])
+    clock = onwards(Clock(now=lambda: next(times)), 6)
+    assert [clock.now() for _ in range(5)] == [6, 7, 7, 7, 9]
 
 
 def test_ids_do_not_repeat_also_not_between_threads() -> None:

@@ -89,7 +89,7 @@ class _Plan:
         before: tuple[CommitPoint, ...] = ()
         if self.ends is not None:
             last = self.accept.last_event
-            before = self.ends.ending(last - 1, None, None)
+            before = self.ends.ending(last - 1, None, None, self.accept.now)
         points = (*before, accept, *self.besides) if self.prepare is None else (*before, accept, self.prepare)
         return points if self.push is None else (*points, self.push)
 

@@ -207,7 +207,7 @@ async def close_task(
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         last = journal.number + 1
-        return waiting.ending(last, state, row) if waiting else (Close(task.id, state, row, last, now),)
+        return waiting.ending(last, state, row, now) if waiting else (Close(task.id, state, row, last, now),)
 
     try:
         if waiting is not None:

@@ -142,9 +142,11 @@ class Suspended:
 
     # --- what they are to the ledger
 
-    def ending(self, last_event: int, state: TaskState | None, events: EventRow | None) -> tuple[CommitPoint, ...]:
+    def ending(
+        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int
+    ) -> tuple[CommitPoint, ...]:
         """The turn is over with all that was collected. `state` None: the task goes on with its next turn."""
-        output, now = self.outputs[-1], self._clock.now()
+        output = self.outputs[-1]
         finish = Finish(
             task=self.task.id,
             turn=self.turn.turn,
@@ -160,7 +162,7 @@ class Suspended:
             visible=True,
             now=now,
         )
-        return (self._decide(None, None, goes_on=False), *self._points, finish)
+        return (self._decide(None, None, now, goes_on=False), *self._points, finish)
 
     async def store(
         self,
@@ -173,13 +175,13 @@ class Suspended:
 
         Raises: Conflict, LedgerUnavailable; then nothing has changed.
         """
-        goes_on, now = not self.machine.waiting, timestamp(self._clock.now())
-        following = status(TaskState.WORKING, now)
+        goes_on, now = not self.machine.waiting, self._clock.now()
+        following = status(TaskState.WORKING, timestamp(now))
         for command in () if goes_on else self.machine.wait(again=True):
             if isinstance(command, Wait):
-                following = status(command.state, now, command.message)
+                following = status(command.state, timestamp(now), command.message)
         update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)
-        decide = self._decide(answer, following.message, goes_on=goes_on)
+        decide = self._decide(answer, following.message, now, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
             return (decide, *self._points, *besides, *appended(row))
@@ -192,7 +194,7 @@ class Suspended:
             journal.add(payload)
         await journal.commit(points, entry(update), done)
 
-    def _decide(self, answer: GivenAnswer | None, question: Message | None, *, goes_on: bool) -> Decide:
+    def _decide(self, answer: GivenAnswer | None, question: Message | None, now: int, *, goes_on: bool) -> Decide:
         return Decide(
             caller=self.caller,
             agent=self.task.agent,
@@ -205,7 +207,7 @@ class Suspended:
             verdicts=tuple(self._verdicts),
             question=question,
             goes_on=goes_on,
-            now=self._clock.now(),
+            now=now,
         )
 
 

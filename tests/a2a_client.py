@@ -108,8 +108,9 @@ class A2A:
         return task
 
     @asynccontextmanager
-    async def stream(self, text: str, context: str | None = None) -> AsyncIterator[Stream]:
-        async with self._open("SendStreamingMessage", {"message": user_message(text, context)}, {}) as stream:
+    async def stream(self, text: str, context: str | None = None, **message: Any) -> AsyncIterator[Stream]:
+        params = {"message": user_message(text, context, **message)}
+        async with self._open("SendStreamingMessage", params, {}) as stream:
             yield stream
 
     @asynccontextmanager

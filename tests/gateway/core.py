@@ -63,18 +63,22 @@ _event = msgspec.json.Decoder(StreamResponse)
 
 
 class Time:
-    """`now` stands still until somebody turns it; ids are numbered."""
+    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; ids are numbered."""
 
     def __init__(self, prefix: str = "id") -> None:
-        self.now = START
+        self.now, self.step = START, 0
         numbers, rows = count(1), count(1)
         self.clock = Clock(
-            now=lambda: self.now,
+            now=self._look,
             monotonic=lambda: 1000.0,
             new_id=lambda: f"{prefix}-{next(numbers):04}",
             row_id=lambda: f"{prefix}-row-{next(rows):04}",
             correlation_id=lambda: CORRELATION_ID,
         )
+
+    def _look(self) -> int:
+        self.now += self.step
+        return self.now
 
 
 class Waits(list[float]):

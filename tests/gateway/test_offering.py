@@ -158,7 +158,7 @@ async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_no
     assert (source.asked, len(logs)) == (1, 1)
     now[0] += 15
     toolset = AttachedTools([slow])
-    assert await asyncio.gather(toolset.offered(), toolset.offered(), toolset.offered()) == [{}, {}, {}]
+    assert list(await asyncio.gather(toolset.offered(), toolset.offered(), toolset.offered())) == [{}, {}, {}]
     assert source.asked == 2
 
 

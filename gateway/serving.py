@@ -5,7 +5,6 @@ that is not stored.
 """
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -35,7 +34,14 @@ from gateway.commits import (
     ThreadRecord,
     Unsync,
 )
-from gateway.failures import INTERNAL, OWNER_CONFLICT, TOOLS_FAILING, TOOLS_UNAVAILABLE, TURN_TIMEOUT
+from gateway.failures import (
+    INTERNAL,
+    OWNER_CONFLICT,
+    TOOL_OUTCOME_UNKNOWN,
+    TOOLS_FAILING,
+    TOOLS_UNAVAILABLE,
+    TURN_TIMEOUT,
+)
 from gateway.invoking import invoke, is_cancelled
 from gateway.items import HandleKind, HistoryRecord, Item, Ownership, StorageOwner, UserItem
 from gateway.lifecycle import apply
@@ -397,6 +403,10 @@ class Serving:
             return
         if self.machine.waiting and self.work.agent.policies.mixed_batch == "hold":
             return
+        for call in due:
+            if not call.can_run_with(self.tools.offered.get(call.facts.name)):
+                detail = f"{call.facts.name} ran when its process died, and is no idempotent tool any more"
+                raise TurnFailed(TOOL_OUTCOME_UNKNOWN, detail)
         limit = asyncio.Semaphore(self.work.agent.policies.parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
@@ -480,8 +490,6 @@ class Serving:
         self.machine.go_on(work.resumed)
         self.base = work.base
         self.tools = await self._offer()
-        for call in self.machine.calls.values():
-            call.facts = dataclasses.replace(call.facts, server=self.tools.server(call.facts.name))
         await self._reread()
         self.machine.facts = self._facts()
         working, final = self._working()

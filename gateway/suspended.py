@@ -237,7 +237,7 @@ async def load(
 
 def _call(asked: AskedCall) -> ToolCall:
     call = asked.call
-    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, None, timestamp(call.at))
+    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
     return ToolCall(
         facts,
         call.external_id,
@@ -250,4 +250,5 @@ def _call(asked: AskedCall) -> ToolCall:
         digest=asked.digest,
         expires_at=asked.expires_at,
         shown=True,
+        cut=call.status == "running",
     )

@@ -191,9 +191,10 @@ class Turn:
     # --- the tool calls of a service call that is complete
 
     def start_tool(self, call: ToolCall) -> list[Command]:
-        call.status = "running"
+        again, call.cut, call.status = call.cut, False, "running"
         self._out = [StartTool(call.facts.id)]
-        self._show(call, Phase.EXECUTING)
+        if not again:
+            self._show(call, Phase.EXECUTING)
         return self._out
 
     def progress(self, call: ToolCall, text: str) -> list[Command]:
@@ -563,6 +564,8 @@ class Turn:
                 asked=call.asked,
                 digest=call.digest,
                 expires_at=call.expires_at,
+                server=call.facts.server,
+                runs_left=call.runs_left,
             )
             for call in self._calls.values()
         ]

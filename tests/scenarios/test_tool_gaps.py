@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from gateway.errors import InvalidParams, UnsupportedOperation
-from gateway.model import Json, TaskState
+from gateway.model import Json, StreamResponse, TaskState
 from gateway.redaction import MASK, json_path
 from gateway.tool_calls import URI
 from gateway.tool_showing import Showing
-from tests.gateway.core import Core, query, soon
+from tests.gateway.core import Core, events, logged, query, soon
 from tests.gateway.scripted import G, says
-from tests.scenarios.test_approvals import PAY, asked, one, patience, reply, setup, start
-from tests.scenarios.test_tool_loop import asks
+from tests.scenarios.test_approvals import PAY, asked, no, one, patience, reply, setup, start, yes
+from tests.scenarios.test_tool_loop import asks, call
 
 # --- what a client declares
 
@@ -89,3 +89,40 @@ async def test_119_a_decision_that_comes_too_late_is_refused_by_its_field_or_by_
     else:
         assert await reply(core, task.id, decision) == done
     assert (tools.ran, await core.get(task.id)) == ([], done)
+
+
+# --- what is asked once more
+
+
+async def test_119_the_question_for_the_rest_names_the_server_of_its_tools_as_the_first_one_did(core: Core) -> None:
+    setup(core, G, asks("r1", PAY, call("c3", "pay_more")), says("done", "r2"))
+    task = await start(core)
+    first, second = (tool["id"] for tool in asked(task))
+    rest = await reply(core, task.id, yes(first))
+    assert one(rest) == second
+    assert rest.status.message is not None
+    assert rest.status.message.parts[0].text == "May the tool pay_more (test:box) with {} be used?"
+
+
+async def test_103_every_moment_of_a_call_names_its_server_also_behind_a_wait(core: Core) -> None:
+    setup(core, G, asks("r1", PAY, call("c3", "pay_more")), says("done", "r2"))
+    task = await start(core)
+    first, second = (tool["id"] for tool in asked(task))
+    await reply(core, task.id, no(first))
+    await reply(core, task.id, yes(second))
+    told = [
+        (facts["name"], facts["phase"], facts.get("server"))
+        for event in events(logged(core.path, task.id))
+        for facts in facts_of(event)
+    ]
+    assert len(told) == 7
+    assert {server for _, _, server in told} == {"test:box"}
+
+
+def facts_of(event: StreamResponse) -> list[dict[str, Any]]:
+    update = event.status_update
+    if update is None:
+        return []
+    parts: Any = update.status.message.parts if update.status.message is not None else ()
+    found: list[Any] = [update.metadata, *(part.metadata for part in parts)]
+    return [metadata[URI] for metadata in found if metadata and "phase" in metadata.get(URI, {})]

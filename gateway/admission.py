@@ -41,13 +41,13 @@ from gateway.fanout import Fanout
 from gateway.items import HandleKind
 from gateway.journal import Journal
 from gateway.live import LiveTask, Work, status
-from gateway.model import TERMINAL, SendMessageRequest, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.model import TERMINAL, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from gateway.ownership import serves
 from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.push import Draft
 from gateway.quotas import Places
-from gateway.record import TurnOutput
+from gateway.record import TurnOutput, entry
 from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.states import is_newer
@@ -55,7 +55,6 @@ from gateway.suspended import Suspended
 from gateway.tool_port import ToolError
 from gateway.tool_showing import rendering
 from gateway.whole_answers import repeats
-from gateway.wire.v1_0 import encode_event
 
 _MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.STATIC: "stays"}
 
@@ -284,7 +283,7 @@ class Admission:
             working = TaskStatusUpdateEvent(
                 task_id=task_id, context_id=context_id, status=status(TaskState.WORKING, timestamp(now))
             )
-            event = encode_event(StreamResponse(status_update=working))
+            event = entry(working)
         accept = Accept(
             caller=call.caller,
             agent=agent.name,

@@ -38,6 +38,7 @@ from gateway.expiring import Patience
 from gateway.failpoints import armed
 from gateway.fanout import Fanout, StreamLimits
 from gateway.forgetting import Deletions
+from gateway.means import Pace
 from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
@@ -48,7 +49,7 @@ from gateway.redaction import JsonPath, json_path
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.retention import Lifetimes, Retention
-from gateway.runner import LeaseTimes, Pace, Runner
+from gateway.runner import LeaseTimes, Runner
 from gateway.server import HttpServer, Signals, listen
 from gateway.tool_port import ToolDeclaration
 from gateway.tool_showing import Showing, ShowingRule

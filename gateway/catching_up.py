@@ -16,6 +16,7 @@ from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.commits import CommitPoint, Complete, Synced, ThreadRecord
 from gateway.items import HandleKind, Item
+from gateway.means import Pace
 from gateway.ports import AdapterError, ErrorClass, Fetching, Ledger, ServiceRequest, Tail, TailListing
 from gateway.projection import project
 from gateway.reconciling import Unheard
@@ -47,14 +48,6 @@ _HOPELESS = frozenset(
 """This backend will never tell; the request itself finds out what else that means."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How time passes between two tries."""
-
-    sleep: Callable[[float], Awaitable[None]]
-    jitter: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ from gateway.fanout import Channel
 from gateway.ports import Ledger
 
 
+def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
+    """The events of a unit that nothing else takes along."""
+    return () if row is None else (Append(row),)
+
+
 async def uninterrupted(future: asyncio.Future[None]) -> None:
     """Waits for a commit to its end even when the waiting task is cancelled meanwhile; then the cancellation goes on."""
     cancelled: asyncio.CancelledError | None = None
@@ -153,6 +158,6 @@ class Journal:
     async def durable(self) -> None:
         """Returns when everything that happened so far is stored and shown. Raises: Conflict, LedgerUnavailable."""
         if self._stored < self.number:
-            await self.commit(lambda row: (Append(row),) if row is not None else ())
+            await self.commit(appended)
         if self._failed is not None:
             raise self._failed

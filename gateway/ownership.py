@@ -114,6 +114,12 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return thread
 
 
+def behind_all(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadRecord:
+    for point in points:
+        thread = behind(thread, point)
+    return thread
+
+
 def orphan(thread: ThreadRecord, pending: str | None) -> str | None:
     """What of a call that failed is nobody's: its response, but never a conversation that others may go on with."""
     return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None

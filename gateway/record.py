@@ -18,12 +18,20 @@ from gateway.model import (
     TaskStatusUpdateEvent,
 )
 from gateway.tool_calls import URI
+from gateway.wire.v1_0 import encode_event
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
 _encoder = msgspec.json.Encoder()
 _events = msgspec.json.Decoder(StreamResponse)
+
+
+def entry(update: Update) -> bytes:
+    """The event of the log that tells the update."""
+    if isinstance(update, TaskArtifactUpdateEvent):
+        return encode_event(StreamResponse(artifact_update=update))
+    return encode_event(StreamResponse(status_update=update))
 
 
 def logged(payload: bytes) -> Update:

@@ -34,12 +34,11 @@ from gateway.fanout import Fanout
 from gateway.items import OutputItem, StorageOwner
 from gateway.journal import Journal
 from gateway.live import status
-from gateway.model import Message, Part, Role, StreamResponse, TaskState, TaskStatusUpdateEvent
+from gateway.model import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, replay
+from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update
 from gateway.tool_showing import rendering
-from gateway.wire.v1_0 import encode_event
 
 log = structlog.get_logger("gateway.recovery")
 
@@ -100,8 +99,8 @@ async def settle(
     try:
         for told in _told(left, leftover, policies, clock):
             output.apply(told)
-            journal.add(encode_event(_event(told)))
-        event = encode_event(StreamResponse(status_update=update))
+            journal.add(entry(told))
+        event = entry(update)
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
         return
@@ -142,12 +141,6 @@ def _told(
         update = tool_calls.update(facts, tools.PHASES[settled.status], settled.output, shown, place)
         if update is not None:
             yield update
-
-
-def _event(update: Update) -> StreamResponse:
-    if isinstance(update, TaskStatusUpdateEvent):
-        return StreamResponse(status_update=update)
-    return StreamResponse(artifact_update=update)
 
 
 def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn) -> tuple[ToolEnds, ...]:
@@ -230,7 +223,7 @@ async def close_task(
             waiting.close()
             for payload in waiting.events:
                 journal.add(payload)
-        event = encode_event(StreamResponse(status_update=update))
+        event = entry(update)
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
         return False

@@ -4,8 +4,7 @@ Law: a turn belongs to the application, not to a request; what cannot be stored 
 """
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -30,10 +29,12 @@ from gateway.commits import (
 )
 from gateway.fanout import Fanout
 from gateway.live import Lane, Work
+from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
 from gateway.ports import Ledger
+from gateway.preparing import Parked
 from gateway.recovery import settle
-from gateway.serving import Call, Means, Parked, Serving
+from gateway.serving import Serving
 from gateway.taking_over import take_over
 from gateway.watching import Watch
 
@@ -46,14 +47,6 @@ class LeaseTimes:
 
     length: float = 5.0
     renewals: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the time between two tries passes. `jitter` gives numbers from 0 to 1."""
-
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
 
 
 class Runner:
@@ -71,9 +64,8 @@ class Runner:
         self._fanout = fanout
         self._clock = clock
         self._lease = lease or LeaseTimes()
-        pace = pace or Pace()
         self._holder = clock.row_id()
-        self._means = Means(ledger, clock, self._holder, self._lease.length, pace.sleep, pace.jitter)
+        self._means = Means(ledger, clock, self._holder, self._lease.length, pace or Pace())
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}

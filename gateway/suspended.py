@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from gateway import tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import (
-    Append,
     AskedCall,
     Caller,
     CommitPoint,
@@ -25,22 +24,20 @@ from gateway.commits import (
 )
 from gateway.deciding import Resolution
 from gateway.items import Ownership
-from gateway.journal import Journal
+from gateway.journal import Journal, appended
 from gateway.live import status
 from gateway.model import (
     Message,
-    StreamResponse,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.ports import Ledger
-from gateway.record import TurnOutput, replay
+from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import CallFacts, Rendering
 from gateway.tools import Settled, ToolCall
 from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import Command, EndTool, Publish, Wait
-from gateway.wire.v1_0 import encode_event
 
 REJECTED = "The user rejected this call."
 EXPIRED = "Nobody allowed this call in time."
@@ -126,10 +123,7 @@ class Suspended:
             match command:
                 case Publish(update=update):
                     self.outputs[-1].apply(update)
-                    if isinstance(update, TaskStatusUpdateEvent):
-                        self.events.append(encode_event(StreamResponse(status_update=update)))
-                    else:
-                        self.events.append(encode_event(StreamResponse(artifact_update=update)))
+                    self.events.append(entry(update))
                 case EndTool():
                     self._points.append(
                         ToolEnds(
@@ -188,7 +182,7 @@ class Suspended:
         decide = self._decide(answer, following.message, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            return (decide, *self._points, *besides, *(() if row is None else (Append(row),)))
+            return (decide, *self._points, *besides, *appended(row))
 
         def done() -> None:
             self.outputs[-1].apply(update)
@@ -196,7 +190,7 @@ class Suspended:
 
         for payload in self.events:
             journal.add(payload)
-        await journal.commit(points, encode_event(StreamResponse(status_update=update)), done)
+        await journal.commit(points, entry(update), done)
 
     def _decide(self, answer: GivenAnswer | None, question: Message | None, *, goes_on: bool) -> Decide:
         return Decide(

@@ -13,11 +13,11 @@ from gateway.commits import Conflict, TakeOver, ThreadRecord, UnfinishedTurn
 from gateway.fanout import Fanout
 from gateway.journal import Journal
 from gateway.live import LiveTask, Rejoined, Work, status
+from gateway.means import Means
 from gateway.model import TaskState
 from gateway.ports import Resuming
 from gateway.record import TurnOutput, logged
 from gateway.replaying import seen_in
-from gateway.serving import Means
 
 log = structlog.get_logger("gateway.taking-over")
 

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.app import Gateway, running
 from gateway.clock import Clock
 from gateway.config_file import load
+from gateway.means import Pace
 from gateway.registry import Registry
-from gateway.runner import Pace
 from gateway.testing.serving import serve
 
 _PROJECT = Path(__file__).parents[1]

@@ -18,6 +18,7 @@ from gateway.clock import Clock
 from gateway.commits import Caller, CommitPoint, LedgerUnavailable
 from gateway.draining import Drain
 from gateway.fanout import Fanout, Frame, StreamLimits
+from gateway.means import Pace
 from gateway.model import (
     AgentCapabilities,
     AgentCard,
@@ -33,10 +34,11 @@ from gateway.model import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskState,
 )
 from gateway.operations import Operations
 from gateway.ports import Ledger
-from gateway.runner import LeaseTimes, Pace, Runner
+from gateway.runner import LeaseTimes, Runner
 from gateway.tool_calls import URI
 from gateway.toolset import Toolset
 from storage.ledger import factory
@@ -402,6 +404,21 @@ def numbers(read: Sequence[Frame]) -> list[int | None]:
 
 def events(read: Sequence[Frame]) -> list[StreamResponse]:
     return [_event.decode(payload) for _, payload in read]
+
+
+async def outcome(what: Awaitable[Task]) -> TaskState | str:
+    """The state, or the name of the error: which of two lost may not be fixed."""
+    try:
+        return (await what).status.state
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        return type(error).__name__
+
+
+def reason(task: Task) -> str:
+    """What its caller is told of why it failed."""
+    assert task.status.state is TaskState.FAILED
+    assert task.status.message is not None
+    return task.status.message.parts[0].text or ""
 
 
 def answer(task: Task) -> str:

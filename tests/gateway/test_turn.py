@@ -54,8 +54,9 @@ from gateway.ports import (
     ToolResultReady,
 )
 from gateway.redaction import json_path
+from gateway.telling import REASONING_URI
 from gateway.tools import ToolPolicy
-from gateway.turn import REASONING_URI, Turn, TurnFacts
+from gateway.turn import Turn, TurnFacts
 from gateway.turn_commands import (
     CloseCall,
     Command,

@@ -71,13 +71,12 @@ async def successor(
 
 
 async def until_due(core: Core, task: str) -> None:
-    """What is left has been looked at, and what is due has been taken up."""
-    while not (await core.ledger.due_turns(core.time.now, 0, 10)):
-        if (await core.get(task)).status.state is not TaskState.WORKING:
-            return
-        await pass_time()
-    await patience(core).sweep()
-    await core.runner.idle()
+    """What is left has been looked at, and what is due has been taken up, until the task has ended."""
+    async with asyncio.timeout(30):
+        while (await core.get(task)).status.state is TaskState.WORKING:
+            await patience(core).sweep()
+            await core.runner.idle()
+            await pass_time()
 
 
 @ALL
@@ -90,7 +89,7 @@ async def test_50_an_idempotent_tool_that_ran_in_a_crash_is_run_again_with_the_s
     again = Box({"one": "O", "two": "never"})
     adapter = adapter_of(ownership, says("done", "r2"))
     async with successor(path, adapter, again) as core:
-        await soon(until_due(core, task))
+        await until_due(core, task)
         done = await core.get(task)
         assert (done.status.state, answer(done)) == (TaskState.COMPLETED, "done")
     assert [run.name for run in again.runs] == ["one"]
@@ -116,7 +115,7 @@ async def test_50_beside_a_tool_that_is_not_idempotent_nothing_is_run_again(
         await soon(two.reached.wait())
     again = Box({"one": "O", "two": "T"})
     async with successor(path, adapter_of(ownership, says("A", "r2")), again) as core:
-        await soon(until_due(core, task.id))
+        await until_due(core, task.id)
         left = await core.get(task.id)
         assert (left.status.state, failure(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
     assert (again.runs, query(path, "SELECT status FROM tool_call")) == ([], [("interrupted",), ("interrupted",)])
@@ -136,7 +135,7 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
             assert query(path, "SELECT runs_left FROM tool_call") == [(RUNS - number,)]
     box = Box({"one": "O"})
     async with successor(path, adapter_of(G, says("A")), box, RUNS + 1) as core:
-        await soon(until_due(core, task))
+        await until_due(core, task)
         left = await core.get(task)
         assert (left.status.state, failure(left), box.runs) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN, [])
     assert violations(path) == []
@@ -157,7 +156,7 @@ async def test_50_a_yes_is_for_one_run_also_of_an_idempotent_tool(tmp_path: Path
         await soon(pause.reached.wait())
     box = Box({"one": "O"})
     async with successor(path, adapter_of(G, says("A")), box, approvals=rules) as core:
-        await soon(until_due(core, task.id))
+        await until_due(core, task.id)
         assert failure(await core.get(task.id)) == TOOL_OUTCOME_UNKNOWN
     assert box.runs == []
 
@@ -170,7 +169,7 @@ async def test_50_a_tool_that_is_not_idempotent_any_more_is_not_run_again(
     task = await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
     adapter = adapter_of(G, says("A"))
     async with successor(path, adapter, box) as core:
-        await soon(until_due(core, task))
+        await until_due(core, task)
         left = await core.get(task)
         assert (left.status.state, failure(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
         await core.send("2", context="c")
@@ -186,7 +185,7 @@ async def test_50_a_round_in_which_somebody_has_still_to_be_asked_is_not_taken_u
     task = await dies_while_running(path, adapter_of(G, asks("r1", ONE, TWO)), first, approvals=rules)
     box = Box({"one": "O", "two": "T"})
     async with successor(path, adapter_of(G, says("A")), box, approvals=rules) as core:
-        await soon(until_due(core, task))
+        await until_due(core, task)
         assert failure(await core.get(task)) == TOOL_OUTCOME_UNKNOWN
     assert box.runs == []
     assert violations(path) == []
@@ -199,7 +198,7 @@ async def test_50_an_idempotent_outcome_that_could_not_be_stored_is_brought_abou
         core.agent(adapter_of(G, asks("r1", ONE), says("done")), toolset=box)
         core.ledger.refuse(ToolEnds)
         task = await core.send("1", context="c", at_once=True)
-        await soon(until_due(core, task.id))
+        await until_due(core, task.id)
         assert (await core.get(task.id)).status.state is TaskState.COMPLETED
         assert [run.key for run in box.runs] == [box.runs[0].key] * 2
     assert violations(path) == []

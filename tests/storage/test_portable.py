@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from gateway.commits import Adopt, Caller, Conflict, EventRow, Import, NewItem, NewToolCall, Pending, ThreadRecord
 from gateway.items import OpaqueItem
-from gateway.model import StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.portable import ContextDocument
-from gateway.wire.v1_0 import encode_event
+from gateway.record import entry
 from storage.portable import LEFT_BEHIND
 from storage.tables import Row
 from tests.storage.conversation import (
@@ -45,7 +45,7 @@ def lines(first: int, last: int) -> bytes:
         )
         for number in range(first, last + 1)
     )
-    return b"\n".join(encode_event(StreamResponse(status_update=update)) for update in updates)
+    return b"\n".join(entry(update) for update in updates)
 
 
 def logged(row: Any) -> Any:

@@ -1,0 +1,209 @@
+"""Makes one service call of a turn: listens to it, and makes it again or listens to it again where that is safe. Law: a call
+that failed is recorded before the next try; what comes behind a call's end changes nothing of it.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import structlog
+
+from gateway import call_points, handles, listening, ownership
+from gateway.commits import CommitPoint, Unsync
+from gateway.course import Course
+from gateway.items import Ownership
+from gateway.journal import appended
+from gateway.live import Rejoined
+from gateway.performing import Performer
+from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, Resuming, ServiceRequest, StartedOver
+from gateway.preparing import Preparer
+from gateway.replaying import Replay, Seen
+from gateway.retrying import Phase, may_repeat, wait_before
+from gateway.turn_commands import DropCall, Publish
+
+log = structlog.get_logger("gateway.calling")
+
+FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
+"""What an adapter may raise: none of it may end the process for all the others."""
+
+
+class ServiceCalls:
+    """Those of one turn, one after another. `tries`: how many of this very request failed; `phase`: how far the try under
+    way came. `seen` is what was shown when the call began."""
+
+    __slots__ = ("_course", "_lane", "_means", "_performer", "_phase", "_preparer", "_seen", "_tries", "_work")
+
+    def __init__(self, course: Course, performer: Performer) -> None:
+        self._course = course
+        self._means, self._work, self._lane = course.means, course.work, course.lane
+        self._performer = performer
+        self._preparer = Preparer(course)
+        self._phase = Phase.SENT
+        self._tries = 0
+        self._seen: Seen | None = None
+
+    async def make(self) -> None:
+        """The next one, to its end. Raises: AdapterError, or what else an adapter raises; TurnFailed, Parked, Conflict."""
+        course, work, rejoined = self._course, self._work, self._work.rejoined
+        adapter = work.agent.adapter
+        course.begin_call()
+        self._tries = 0
+        request = await self._preparer.prepare() if rejoined is None else await self._rejoin(rejoined)
+        if rejoined is None:
+            self._seen = Seen(work.live.outputs[-1], course.machine.answer)
+        work.rejoined = None
+        again = rejoined is not None
+        while True:
+            try:
+                if self._lane.thread.lost:
+                    raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
+                if again and isinstance(adapter, Resuming):
+                    return await self._listen(adapter.resume(request, course.pending or ""))
+                return await self._listen(self._means.call(adapter, request))
+            except FAULTS as error:
+                if course.machine.between_calls and not work.prepared:
+                    log.error("call.fault-after-end", task=work.live.id, detail=repr(error))
+                    return None
+                if not isinstance(error, AdapterError) or course.machine.ended or course.machine.between_calls:
+                    raise
+                again = listening.goes_on(adapter, course.pending, error)
+                if again:
+                    await self._wait_to_listen(error)
+                else:
+                    request = await self._once_more(request, error)
+
+    async def _listen(self, told: AsyncGenerator[AdapterEvent, None]) -> None:
+        machine, thread, performer = self._course.machine, self._lane.thread, self._performer
+        static = handles.is_static(thread)
+        self._phase = Phase.SENT
+        async with aclosing(told) as events:
+            async for event in events:
+                if type(event) is StartedOver:
+                    self._begin_again()
+                    continue
+                # The call that makes a static handle names it before it says anything.
+                made = static and thread.handle is None
+                self._phase = _phase(event, self._phase, names_first=made)
+                commands = machine.receive(handles.in_conversation(thread, event) if static else event)
+                if performer.replay is not None and (machine.ended or machine.between_calls):
+                    performer.end_replay()
+                if len(commands) == 1 and isinstance(commands[0], Publish):
+                    performer.publish(commands[0].update)
+                elif commands:
+                    await performer.perform(commands)
+                if machine.ended or machine.between_calls:
+                    return
+        raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
+
+    # --- a call that goes on when nobody listens
+
+    async def _wait_to_listen(self, error: AdapterError) -> None:
+        wait = listening.wait_before(self._tries, self._means.pace.jitter())
+        self._tries += 1
+        detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
+        log.info("call.listened-again", agent=self._work.agent.name, task=self._work.live.id, **detail)
+        await self._means.pace.sleep(error.retry_after or wait)
+        self._begin_again()
+
+    async def _rejoin(self, rejoined: Rejoined) -> ServiceRequest:
+        """The turn was taken over in the midst of a service call."""
+        course = self._course
+        self._preparer.set_deadline()
+        await course.offer()
+        course.attempt, course.pending, course.base = rejoined.attempt, rejoined.pending, self._work.base
+        course.machine.round, self._seen = rejoined.round, rejoined.before
+        course.machine.begin_again(rejoined.before.answer, ())
+        self._begin_again()
+        return await self._preparer.request()
+
+    def _begin_again(self) -> None:
+        """The call tells everything once more: what was shown of it need not be."""
+        machine = self._course.machine
+        shown = Seen(self._work.live.outputs[-1], machine.answer)
+        replay = self._performer.replay = Replay(self._seen or shown, shown)
+        machine.begin_again(replay.answer, replay.calls)
+
+    # --- a call that failed
+
+    async def _once_more(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
+        """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
+        work, thread, clock = self._work, self._lane.thread, self._means.clock
+        declared = work.agent.adapter.ownership
+        owned = ownership.of_thread(thread, declared)
+        wait = None
+        if may_repeat(owned, self._phase, error.kind, continues=request.handle is not None):
+            wait = wait_before(
+                error.kind,
+                self._tries + 1,
+                retry_after=error.retry_after,
+                remaining=request.deadline - clock.monotonic(),
+                jitter=self._means.pace.jitter(),
+            )
+        if wait is not None:
+            unsure = await self._wait(error, wait)
+            return await self._preparer.request() if unsure else request
+        following = ownership.successor(error.kind, thread, declared, work.agent.policies)
+        if following is None or self._phase is Phase.EMITTED:
+            raise error
+        return await self._rebuild(error, following)
+
+    async def _wait(self, error: AdapterError, seconds: float) -> bool:
+        """The try that failed is recorded before the wait, the next one behind it. True: the request may be another then."""
+        course, work, lane = self._course, self._work, self._lane
+        log.info(
+            "call.retried",
+            agent=work.agent.name,
+            task=work.live.id,
+            failure=error.kind,
+            detail=error.detail,
+            tries=self._tries + 1,
+            wait=round(seconds, 3),
+        )
+        failed = self._failed(error)
+        unsure = self._preparer.doubtful if error.kind is ErrorClass.LOCKED else None
+        if unsure is not None:
+            failed.append(Unsync(lane.thread.id, unsure))
+
+        def stored() -> None:
+            work.prepared, course.pending = False, None
+            lane.thread = ownership.behind_all(lane.thread, failed)
+
+        await work.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
+        course.attempt, self._tries = course.attempt + 1, self._tries + 1
+        await self._means.pace.sleep(seconds)
+        await self._preparer.take_call()
+        return unsure is not None
+
+    async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
+        """The conversation goes on in a new epoch, told whole from the shadow. Raises: `error` where that has gaps."""
+        course, work, lane, means = self._course, self._work, self._lane, self._means
+        if not ownership.is_complete(await means.ledger.history(lane.thread.id, unsent_only=False)):
+            log.warning("thread.not-rebuilt", task=work.live.id, thread=lane.thread.id, reason="shadow with gaps")
+            raise error
+        failed = self._failed(error)
+        begin = ownership.epoch(lane.thread, means.clock.row_id(), following)
+        thread = ownership.behind(lane.thread, begin)
+        course.attempt, self._tries, course.pending, course.base = course.attempt + 1, 0, None, None
+        round_, attempt = course.machine.round, course.attempt
+        prepare = means.prepare(thread, work.turn, work.live.id, round_=round_, attempt=attempt)
+
+        def stored() -> None:
+            lane.thread, work.service_call = thread, prepare.service_call
+
+        for command in course.machine.rebuilt(error.kind):
+            if isinstance(command, Publish):
+                self._performer.publish(command.update)
+        await work.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
+        log.warning("thread.rebuilt", agent=work.agent.name, task=work.live.id, failure=error.kind, detail=error.detail)
+        return await self._preparer.request()
+
+    def _failed(self, error: AdapterError) -> list[CommitPoint]:
+        """The end of a try behind which there is another."""
+        drop, now = DropCall("failed", error.kind, ()), self._means.clock.now()
+        return call_points.drop(self._work, self._lane.thread, drop, self._course.pending, now, loses=False)
+
+
+def _phase(event: AdapterEvent, before: Phase, *, names_first: bool) -> Phase:
+    """How far the call is with this event. `names_first`: that it started is said before anything is sent."""
+    if not isinstance(event, CallStarted):
+        return Phase.EMITTED
+    return before if names_first else Phase.STARTED

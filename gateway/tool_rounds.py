@@ -1,0 +1,104 @@
+"""Runs the tools that a service call asked for. Law: beside each other, up to a limit; each outcome is stored when it is
+there; a call that ran before does not run again, unless it is declared that it may.
+"""
+
+import asyncio
+
+from gateway import tools
+from gateway.course import Course, TurnFailed
+from gateway.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
+from gateway.invoking import invoke
+from gateway.performing import Performer
+from gateway.ports import AdapterError, ErrorClass
+from gateway.tools import Settled, ToolCall
+from gateway.turn_commands import Publish
+
+_FAILING_ROUNDS = 3
+"""So many rounds in a row with nothing but failures end the turn."""
+
+
+class ToolRounds:
+    """Those of one turn."""
+
+    __slots__ = ("_course", "_failing", "_performer")
+
+    def __init__(self, course: Course, performer: Performer) -> None:
+        self._course = course
+        self._performer = performer
+        self._failing = 0
+
+    async def run(self) -> None:
+        """The calls that may run. What the backend may run has only to be told to it.
+
+        Raises: AdapterError, Conflict; TurnFailed for one that ran before and cannot run again.
+        """
+        machine, policies = self._course.machine, self._course.work.agent.policies
+        for call in machine.calls.values():
+            if call.question and call.status == "approved":
+                await self._settle(call, Settled("completed", tools.ALLOWED))
+        due = [call for call in machine.calls.values() if call.to_run]
+        if not due or machine.ended:
+            return
+        if machine.waiting and policies.mixed_batch == "hold":
+            return
+        for call in due:
+            if not call.can_run_with(self._course.tools.offered.get(call.facts.name)):
+                detail = f"{call.facts.name} ran when its process died, and is no idempotent tool any more"
+                raise TurnFailed(TOOL_OUTCOME_UNKNOWN, detail)
+        limit = asyncio.Semaphore(policies.parallel_tools)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in due:
+                    group.create_task(self._run(call, limit))
+        except BaseExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
+
+    def count_failures(self) -> None:
+        """Behind a round. Raises: TurnFailed for a model that goes on calling what does not work."""
+        calls = self._course.machine.calls.values()
+        only_failures = bool(calls) and all(call.status in ("failed", "not_found") for call in calls)
+        self._failing = self._failing + 1 if only_failures else 0
+        if self._failing >= _FAILING_ROUNDS:
+            raise TurnFailed(TOOLS_FAILING, f"{self._failing} rounds of tools in a row failed")
+
+    async def _run(self, call: ToolCall, limit: asyncio.Semaphore) -> None:
+        async with limit:
+            work, machine = self._course.work, self._course.machine
+            tool = self._course.tools.offered.get(call.facts.name)
+            refused = tools.refusal(call, tool)
+            if refused is not None or tool is None:
+                return await self._settle(call, refused or Settled("not_found", tools.NO_SUCH_TOOL))
+            known = await self._known(call)
+            if known is not None:
+                return await self._settle(call, known)
+            await self._performer.perform(machine.start_tool(call))
+
+            def progress(text: str) -> None:
+                if call.status == "running":
+                    for command in machine.progress(call, text):
+                        if isinstance(command, Publish):
+                            self._performer.publish(command.update)
+
+            settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
+            return await self._settle(call, settled)
+
+    async def _settle(self, call: ToolCall, settled: Settled) -> None:
+        await self._performer.perform(self._course.machine.settle_tool(call, settled))
+
+    async def _known(self, call: ToolCall) -> Settled | None:
+        """What came of this very call before, from a backend whose ids stay the same in the whole thread.
+
+        Source: state-model, scenario 82. Raises: AdapterError when the id meant another call.
+        """
+        course = self._course
+        if course.work.agent.adapter.ownership.call_ids == "response":
+            return None
+        thread = course.lane.thread.id
+        earlier = await course.means.ledger.earlier_tool_call(thread, call.external_id, call.facts.id)
+        if earlier is None or earlier.outcome in (tools.NOT_RUN, tools.LIMIT_REACHED):
+            return None
+        if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
+            raise AdapterError(
+                ErrorClass.CONTRACT_BROKEN, f"the id of tool call {call.external_id!r} meant another one"
+            )
+        return Settled(earlier.status, earlier.outcome)

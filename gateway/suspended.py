@@ -175,7 +175,7 @@ class Suspended:
         """
         goes_on, now = not self.machine.waiting, timestamp(self._clock.now())
         following = status(TaskState.WORKING, now)
-        for command in () if goes_on else self.machine.wait(again=True):
+        for command in () if goes_on else self.machine.wait():
             if isinstance(command, Wait):
                 following = status(command.state, now, command.message)
         update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)

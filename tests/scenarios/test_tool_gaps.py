@@ -10,10 +10,11 @@ from gateway.model import Json, StreamResponse, TaskState
 from gateway.redaction import MASK, json_path
 from gateway.tool_calls import URI
 from gateway.tool_showing import Showing
-from tests.gateway.core import Core, events, logged, query, soon
-from tests.gateway.scripted import G, says
-from tests.scenarios.test_approvals import PAY, asked, no, one, patience, reply, setup, start, yes
-from tests.scenarios.test_tool_loop import asks, call
+from tests.gateway.core import Core, events, logged, query, soon, until
+from tests.gateway.scripted import G, Pause, says
+from tests.gateway.scripted_tools import ScriptedTools
+from tests.scenarios.test_approvals import GATED, PAY, SAFE, asked, no, one, patience, reply, setup, start, yes
+from tests.scenarios.test_tool_loop import adapter_of, asks, call
 
 # --- what a client declares
 
@@ -110,13 +111,8 @@ async def test_103_every_moment_of_a_call_names_its_server_also_behind_a_wait(co
     first, second = (tool["id"] for tool in asked(task))
     await reply(core, task.id, no(first))
     await reply(core, task.id, yes(second))
-    told = [
-        (facts["name"], facts["phase"], facts.get("server"))
-        for event in events(logged(core.path, task.id))
-        for facts in facts_of(event)
-    ]
-    assert len(told) == 7
-    assert {server for _, _, server in told} == {"test:box"}
+    told = [facts.get("server") for event in events(logged(core.path, task.id)) for facts in facts_of(event)]
+    assert told == ["test:box"] * 7
 
 
 def facts_of(event: StreamResponse) -> list[dict[str, Any]]:
@@ -126,3 +122,32 @@ def facts_of(event: StreamResponse) -> list[dict[str, Any]]:
     parts: Any = update.status.message.parts if update.status.message is not None else ()
     found: list[Any] = [update.metadata, *(part.metadata for part in parts)]
     return [metadata[URI] for metadata in found if metadata and "phase" in metadata.get(URI, {})]
+
+
+# --- what is asked about, while siblings run
+
+
+async def test_111_that_a_call_needs_a_yes_is_shown_at_once_and_the_question_comes_when_its_siblings_have_ended(
+    core: Core,
+) -> None:
+    look = Pause()
+    core.agent(
+        adapter_of(G, asks("r1", SAFE, PAY), says("done", "r2")),
+        toolset=ScriptedTools({"look": look, "pay": "paid"}),
+        approvals=GATED,
+    )
+    task = await start(core, at_once=True)
+    await soon(look.reached.wait())
+    await until(lambda: ("pay", "awaiting-approval") in moments(core, task.id))
+    assert (await core.get(task.id)).status.state is TaskState.WORKING
+    with pytest.raises(UnsupportedOperation, match="still at work"):
+        await reply(core, task.id, "yes")
+    look.go.set()
+    await soon(core.runner.idle())
+    asking = await core.get(task.id)
+    assert [tool["name"] for tool in asked(asking)] == ["pay"]
+    assert [phase for name, phase in moments(core, task.id) if name == "pay"] == ["requested", "awaiting-approval"]
+
+
+def moments(core: Core, task: str) -> list[tuple[str, str]]:
+    return [(facts["name"], facts["phase"]) for event in events(logged(core.path, task)) for facts in facts_of(event)]

@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 from adapters._python_loading import AgentFunction
 from gateway.agent import TurnEnding
 from gateway.ports import AdapterError, ErrorClass
+from gateway.stopping import stop
 
 T = TypeVar("T")
 _DETAIL = 2000
-_GRACE = 1.0
-"""Seconds that a cancelled function has to come to its end."""
 
 _log = logging.getLogger(__name__)
 
@@ -220,9 +219,7 @@ class Run:
 
 
 async def _stop(pump: asyncio.Task[None]) -> None:
-    pump.cancel()
-    await asyncio.wait({pump}, timeout=_GRACE)
-    if not pump.done():
+    if not await stop(pump):
         _log.warning("a Python agent does not end although it was cancelled; it is left to itself")
 
 

@@ -148,7 +148,7 @@ class Admission:
         try:
             found = await target(self._ledger, call, request.message)
         except UnsupportedOperation:
-            if await self._answering.was_said(request.message):
+            if await self._answering.was_said(call, request.message):
                 return Replay(request.message.task_id or "", content)
             raise
         ends: Suspended | None = None

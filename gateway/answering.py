@@ -25,6 +25,7 @@ from gateway.model import Message, SendMessageRequest, TaskStatus
 from gateway.ports import Ledger
 from gateway.runner import Runner
 from gateway.suspended import Suspended
+from gateway.tool_calls import Rendering
 from gateway.tool_showing import rendering
 
 Accepted = Callable[[Work], None]
@@ -37,7 +38,7 @@ class Answering:
         self._fanout = fanout
         self._clock = clock
 
-    async def was_said(self, message: Message) -> bool:
+    async def was_said(self, call: Call, message: Message) -> bool:
         """Whether the message only repeats what its caller has answered to this task before.
 
         Source: state-model, scenario 113.
@@ -48,7 +49,7 @@ class Answering:
             return False
         if not given or not message.task_id:
             return False
-        return repeats(given, await self._ledger.asked_calls(message.task_id), self._clock.now())
+        return repeats(given, await self._ledger.asked_calls(message.task_id), self._clock.now(), _shown(call).redact)
 
     async def answer(
         self,
@@ -64,7 +65,7 @@ class Answering:
 
         `besides` is stored with the answers. Raises: InvalidParams; Conflict when it waits no more.
         """
-        shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
+        shown = _shown(call)
         waiting = await suspended.load(self._ledger, self._clock, call.caller, task, shown)
         if waiting is None:
             raise Conflict(f"the turn of task {task.id!r} waits no more")
@@ -72,7 +73,7 @@ class Answering:
         if not given:
             waiting.close()
             return waiting
-        resolution = resolve(given, await self._calls(given, waiting), self._clock.now())
+        resolution = resolve(given, await self._calls(given, waiting), self._clock.now(), shown.redact)
         if not resolution:
             return Replay(task.id, content)
         message = replace(request.message, context_id=task.context_id, task_id=task.id)
@@ -158,3 +159,8 @@ class Answering:
             return calls
         earlier = await self._ledger.asked_calls(waiting.task.id)
         return (*calls, *(asked for asked in earlier if asked.call.id not in known))
+
+
+def _shown(call: Call) -> Rendering:
+    """What its caller sees of tool calls."""
+    return rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.errors import InvalidParams, echo, invalid
 from gateway.model import Json, Message, Part
+from gateway.schema_words import fault
 from gateway.tool_calls import URI
 from gateway.tool_port import ToolDeclaration
 
@@ -63,7 +64,7 @@ def with_declarations(message: Message, taken: Container[str] = ()) -> Message:
     names: set[str] = set()
     found: list[ToolDeclaration] = []
     for at, entry in listed:
-        tool = _tool(at, entry)
+        tool = _checked(at, entry)
         if tool.name in names:
             raise invalid(f"{at}.name", f"{tool.name!r} is declared twice")
         if tool.name in taken:
@@ -82,6 +83,14 @@ def offered(configured: Sequence[ToolDeclaration], message: Message) -> tuple[To
     own = declared(message)
     names = {tool.name for tool in own}
     return (*own, *(tool for tool in configured if tool.name not in names))
+
+
+def _checked(field: str, entry: Json) -> ToolDeclaration:
+    tool = _tool(field, entry)
+    wrong = fault(tool.parameters)
+    if wrong is not None:
+        raise invalid(f"{field}.parameters{wrong[0]}", wrong[1])
+    return tool
 
 
 def _tool(field: str, entry: Json) -> ToolDeclaration:

@@ -102,7 +102,7 @@ class NewToolCall(msgspec.Struct, frozen=True):
     """A tool call of a completed service call; `outcome` is that of one that has ended. `id` is the public one.
 
     `asked`: it needs a yes before it runs; `digest` is of what that yes is for. `expires_at`: nobody waits longer for its
-    caller.
+    caller. `server`: where the tool is, as callers see it. `runs_left`: so often may it be started in all.
     """
 
     id: str
@@ -116,6 +116,8 @@ class NewToolCall(msgspec.Struct, frozen=True):
     asked: bool = False
     digest: str | None = None
     expires_at: int | None = None
+    server: str | None = None
+    runs_left: int = 1
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -612,7 +614,10 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
-    """A tool call of a turn. `round` is the number of its service call, `at` when that was complete."""
+    """A tool call of a turn. `round` is the number of its service call, `at` when that was complete.
+
+    `server` and `runs_left` as in NewToolCall; each start has taken one.
+    """
 
     id: str
     service_call: str
@@ -624,6 +629,8 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     arguments: str
     executor: str
     status: str
+    server: str | None = None
+    runs_left: int = 0
 
 
 class UnheardCall(msgspec.Struct, frozen=True):

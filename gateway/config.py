@@ -36,6 +36,7 @@ from gateway.config_text import (
 from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
 from gateway.redaction import json_path
+from gateway.schema_words import fault
 
 __all__ = [
     "AgentCommon",
@@ -99,6 +100,14 @@ def _path_of_a_call(text: str) -> str:
     if not first.deep and first.key not in (None, "args", "response"):
         raise ValueError("must begin with $.args, $.response or $.. to point at something in a call")
     return text
+
+
+def _arguments_schema(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Raises: ValueError."""
+    wrong = fault(schema)
+    if wrong is not None:
+        raise ValueError(f"{wrong[0].removeprefix('.')} {wrong[1]}".lstrip())
+    return schema
 
 
 _JsonPath = Annotated[str, AfterValidator(_path_of_a_call)]
@@ -380,7 +389,9 @@ class ClientToolConfig(Settings):
 
     name: _ToolName = Field(description="Name of the tool, as the model calls it.")
     description: str = Field("", description="What it does, for the model.")
-    parameters: dict[str, JsonValue] = Field({"type": "object"}, description="JSON Schema of its arguments.")
+    parameters: Annotated[dict[str, JsonValue], AfterValidator(_arguments_schema)] = Field(
+        {"type": "object"}, description="JSON Schema of its arguments."
+    )
 
 
 class ToolCallsRule(Settings):

@@ -36,8 +36,8 @@ class TurnFailed(Exception):
 
 class Course:
     """`tools` is what the service call may lead to, `view` what it carries of the conversation, `attempt` the number of its
-    next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began. The times of
-    the task are those of `clock`.
+    next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began. The
+    times of the task are those of `clock`.
     """
 
     __slots__ = ("attempt", "base", "clock", "lane", "machine", "means", "pending", "tools", "view", "work")

@@ -12,6 +12,8 @@ from msgspec import UNSET
 from gateway.answers import Answers, ClientResult, Decision
 from gateway.commits import AskedCall
 from gateway.errors import InvalidParams, echo, invalid
+from gateway.model import Json
+from gateway.redaction import JsonPath, redacted_member
 from gateway.tools import OPEN, parsed
 
 
@@ -26,8 +28,9 @@ class Resolution:
         return bool(self.decisions or self.results)
 
 
-def resolve(given: Answers, calls: Sequence[AskedCall], now: int) -> Resolution:
-    """`calls` are those of the waiting round, and others of the task that its caller had to do with.
+def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> Resolution:
+    """`calls` are those of the waiting round, and others of the task that its caller had to do with. `redact`: what of their
+    arguments its caller was not shown, and so cannot repeat.
 
     Raises: InvalidParams.
     """
@@ -38,7 +41,7 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int) -> Resolution:
             earlier = decisions.get(asked.call.id)
             if earlier is not None and earlier.approved != decision.approved:
                 raise invalid(decision.field, f"{echo(asked.call.id)} is approved and rejected in one message")
-            if _is_new(decision, asked, now):
+            if _is_new(decision, asked, now, redact):
                 decisions[asked.call.id] = decision
     results: dict[str, ClientResult] = {}
     for result in given.results:
@@ -55,12 +58,12 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int) -> Resolution:
     return Resolution(decisions, results)
 
 
-def repeats(given: Answers, calls: Sequence[AskedCall], now: int) -> bool:
+def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
     """Whether all of it was answered before, in the same way."""
     if any(decision.call is None for decision in given.decisions):
         return False
     try:
-        return not resolve(given, calls, now)
+        return not resolve(given, calls, now, redact)
     except InvalidParams:
         return False
 
@@ -82,9 +85,9 @@ def _known(field: str, call: str, known: dict[str, AskedCall]) -> AskedCall:
     return asked
 
 
-def _is_new(decision: Decision, asked: AskedCall, now: int) -> bool:
+def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPath, ...]) -> bool:
     call = asked.call
-    if decision.args is not UNSET and decision.args != parsed(call.arguments):
+    if decision.args is not UNSET and not _are_meant(decision.args, call.arguments, redact):
         raise invalid(decision.field, f"{echo(call.id)} was asked about with other arguments")
     if asked.decision is not None:
         if (asked.decision == "approved") != decision.approved:
@@ -95,3 +98,9 @@ def _is_new(decision: Decision, asked: AskedCall, now: int) -> bool:
     if asked.expires_at is not None and asked.expires_at <= now:
         raise invalid(decision.field, f"the time to decide {echo(call.id)} is over")
     return True
+
+
+def _are_meant(args: Json, arguments: str, redact: tuple[JsonPath, ...]) -> bool:
+    """The arguments themselves, or as they were shown: what is allowed is in either case the call that was asked about."""
+    whole = parsed(arguments)
+    return args == whole or (whole is not None and args == redacted_member("args", whole, redact)[0])

@@ -39,13 +39,13 @@ class Patience:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            await asyncio.sleep(_EVERY)
             try:
                 await self.sweep()
             except LedgerUnavailable as error:
                 log.warning("patience.skipped", error=str(error))
             except Exception:  # whatever it is, the gateway goes on without
                 log.exception("patience.skipped")
+            await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
         """Takes up what is due now. Raises: LedgerUnavailable."""

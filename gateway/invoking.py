@@ -1,4 +1,5 @@
-"""Runs one tool call. Law: whatever a tool does, what comes back is an outcome; what an exception says goes to the log."""
+"""Runs one tool call. Law: whatever a tool does, what comes back is an outcome, and in time; what an exception says goes to the
+log."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +8,8 @@ import msgspec
 import structlog
 
 from gateway import tools
-from gateway.tool_port import ToolError, ToolRun
+from gateway.stopping import stop
+from gateway.tool_port import ToolError, ToolOutput, ToolRun
 from gateway.tools import Settled
 from gateway.toolset import OfferedTool
 
@@ -17,26 +19,37 @@ log = structlog.get_logger("gateway.invoking")
 async def invoke(
     tool: OfferedTool, call: tools.ToolCall, context_id: str, principal: str, progress: Callable[[str], None]
 ) -> Settled:
-    """Cancelling it cancels the tool."""
+    """Cancelling it cancels the tool. One that goes on all the same is left to itself."""
     run = ToolRun(tool.own_name, call.inputs, call.facts.id, context_id, principal, progress)
-    scope = asyncio.timeout(tool.timeout)
+    # In no group, which would wait for it.
+    task = asyncio.get_running_loop().create_task(_tried(tool, run))
     try:
-        async with scope:
-            given = await tool.run(run)
+        await asyncio.wait({task}, timeout=tool.timeout)
+        in_time = task.done()
+    finally:
+        if not await stop(task):
+            log.error("tool.abandoned", tool=tool.identity, call=call.facts.id)
+    given = task.result() if task.done() and not task.cancelled() else None
+    if isinstance(given, ToolOutput):
+        return Settled("failed" if given.error else "completed", given.output)
+    if not in_time:
+        log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
+        return Settled("cancelled", tools.TIMED_OUT)
+    if isinstance(given, ToolError):
+        log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=given.detail)
+    else:
+        log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
+    return Settled("failed", tools.FAILED)
+
+
+async def _tried(tool: OfferedTool, run: ToolRun) -> ToolOutput | BaseException:
+    """What it gave or raised: a tool that cancels itself, or wants to end the process, must not take the gateway with it."""
+    try:
+        given = await tool.run(run)
         msgspec.json.encode(given.output)
-    except ToolError as error:
-        log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=error.detail)
-        return Settled("failed", tools.FAILED)
-    except BaseException as error:
-        # A tool that cancels itself, or wants to end the process, would take its siblings or the gateway with it.
-        if isinstance(error, asyncio.CancelledError) and is_cancelled():
-            raise
-        if isinstance(error, TimeoutError) and scope.expired():
-            log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
-            return Settled("cancelled", tools.TIMED_OUT)
-        log.exception("tool.failed", tool=tool.identity, call=call.facts.id)
-        return Settled("failed", tools.FAILED)
-    return Settled("failed" if given.error else "completed", given.output)
+    except BaseException as error:  # noqa: BLE001  # logged by whoever waits for it
+        return error
+    return given
 
 
 def is_cancelled() -> bool:

@@ -3,12 +3,13 @@ holds as long as the source gives the same list."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 import structlog
 
+from gateway.resting import Rest
 from gateway.tool_names import offered_names
 from gateway.tool_port import SourceTool, ToolDeclaration, ToolError, ToolSource
 from gateway.tool_schemas import Complaint, SchemaRefused, checker
@@ -21,7 +22,10 @@ _Listing = tuple[SourceTool, ...]
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds."""
+    """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds.
+
+    `rest`: where it is not required, no turn waits for it that has just been found gone.
+    """
 
     name: str
     kind: str
@@ -30,6 +34,7 @@ class Attached:
     timeout: float = 60.0
     required: bool = True
     max_result: int = 65536
+    rest: Rest = field(default_factory=Rest, compare=False)
 
     def allows(self, tool: str) -> bool:
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
@@ -68,22 +73,34 @@ class AttachedTools:
     async def _listings(self) -> tuple[_Listing | None, ...]:
         """None for a source that cannot be reached and need not be. Raises: ToolError for one that must."""
         if len(self._sources) == 1:
-            answers: list[_Listing | ToolError] = [await _asked(self._sources[0])]
+            answers: list[_Listing | ToolError | None] = [await _asked(self._sources[0])]
         else:
             answers = await asyncio.gather(*map(_asked, self._sources))
+        listed: list[_Listing | None] = []
         for attached, answer in zip(self._sources, answers, strict=True):
             if isinstance(answer, ToolError):
-                if attached.required:
-                    raise ToolError(f"tools.{attached.name}: {answer.detail}") from answer
-                log.warning("tools.unreachable", source=attached.name, reason=answer.detail)
-        return tuple(None if isinstance(answer, ToolError) else answer for answer in answers)
+                raise ToolError(f"tools.{attached.name}: {answer.detail}") from answer
+            listed.append(answer)
+        return tuple(listed)
 
 
-async def _asked(attached: Attached) -> _Listing | ToolError:
+async def _asked(attached: Attached) -> _Listing | ToolError | None:
+    """None for one that can be done without, and cannot be reached."""
+    if attached.required:
+        try:
+            return await attached.tools()
+        except ToolError as error:
+            return error
+    if attached.rest.holds():
+        return None
     try:
-        return await attached.tools()
+        listed = await attached.tools()
     except ToolError as error:
-        return error
+        log.warning("tools.unreachable", source=attached.name, reason=error.detail, retry_in=attached.rest.begin())
+        return None
+    if attached.rest.end():
+        log.info("tools.reachable", source=attached.name)
+    return listed
 
 
 def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:

@@ -34,6 +34,7 @@ class PortableToolCall(_Portable, frozen=True, kw_only=True):
     name: str
     arguments: str
     executor: Literal["gateway", "backend", "client"]
+    server: str | None = None
     status: str
     outcome: Json | UnsetType = UNSET
     digest: str | None = None

@@ -12,7 +12,7 @@ import msgspec
 from gateway import tool_calls
 from gateway.answers import ADK_CONFIRMATION, confirmation_of
 from gateway.model import Json, Part
-from gateway.redaction import JsonPath, redacted
+from gateway.redaction import JsonPath, redacted_member
 from gateway.tools import ToolCall
 
 _LONG = {"adk_is_long_running": True, "kagent_is_long_running": True}
@@ -38,11 +38,7 @@ def question(
 
 
 def _masked(call: ToolCall, redact: tuple[JsonPath, ...]) -> ToolCall:
-    if not redact:
-        return call
-    masked, _ = redacted({"args": call.inputs}, redact)
-    inputs = masked["args"] if isinstance(masked, dict) and isinstance(masked["args"], dict) else {}
-    return replace(call, inputs=inputs)
+    return replace(call, inputs=redacted_member("args", call.inputs, redact)[0]) if redact else call
 
 
 def _words(asked: Sequence[ToolCall], theirs: Sequence[ToolCall]) -> str:

@@ -58,8 +58,7 @@ async def settle(
     clock = onwards(clock, task.status_at)
     now = clock.now()
     ran = any(call.status == "running" for call in left)
-    if not ran and any(call.status == "approved" for call in left):
-        # What was allowed has not begun, and may still be done. Source: state-model, scenario 116.
+    if _may_go_on(left, policies):
         rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
         with suppress(Conflict):
             await ledger.commit(*fence, rests)
@@ -111,6 +110,18 @@ async def settle(
     log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id)
 
 
+def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
+    """What was allowed has not begun, and may still be done; what ran and is idempotent is done again, with the same key.
+
+    Not where a sibling waits for the caller, whom nobody has asked yet. Source: state-model, scenarios 50 and 116.
+    """
+    ran = [call for call in left if call.status == "running"]
+    if not ran:
+        return any(call.status == "approved" for call in left)
+    waits = any(call.status == "pending_approval" or call.executor == "client" for call in left)
+    return policies is not None and not waits and all(call.runs_left for call in ran)
+
+
 async def _left_open(
     leftover: UnfinishedTurn, ledger: Ledger
 ) -> tuple[ThreadRecord | None, tuple[ToolCallRecord, ...]]:
@@ -127,7 +138,7 @@ def _told(
     place = Place(leftover.task.id, leftover.task.context_id, timestamp(clock.now()), clock.new_id)
     for call in left:
         settled = tools.unfinished(call.status)
-        facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, None, timestamp(call.at))
+        facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
         update = tool_calls.update(facts, tools.PHASES[settled.status], settled.output, shown, place)
         if update is not None:
             yield update

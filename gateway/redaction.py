@@ -64,6 +64,15 @@ def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[st
     return document, hit
 
 
+def redacted_member(
+    name: str, value: dict[str, Json], paths: tuple[JsonPath, ...]
+) -> tuple[dict[str, Json], list[str]]:
+    """As `redacted`, of the member of that name, which is still an object when all of it is hidden."""
+    document, hit = redacted({name: value}, paths)
+    masked = document[name] if isinstance(document, dict) else None
+    return (masked if isinstance(masked, dict) else {}), hit
+
+
 def _masked(value: Json, steps: tuple[Step, ...]) -> tuple[Json, bool]:
     if not steps:
         return MASK, True

@@ -5,7 +5,6 @@ recovery, with nothing shown that is not stored.
 """
 
 import asyncio
-import dataclasses
 
 import structlog
 from msgspec.structs import replace
@@ -98,8 +97,6 @@ class Serving:
         course.machine.go_on(work.resumed)
         course.base = work.base
         await course.offer()
-        for call in course.machine.calls.values():
-            call.facts = dataclasses.replace(call.facts, server=course.tools.server(call.facts.name))
         await course.reread()
         course.machine.facts = course.facts()
         working, final = course.working()

@@ -177,7 +177,7 @@ class Suspended:
         """
         goes_on, now = not self.machine.waiting, self._clock.now()
         following = status(TaskState.WORKING, timestamp(now))
-        for command in () if goes_on else self.machine.wait(again=True):
+        for command in () if goes_on else self.machine.wait():
             if isinstance(command, Wait):
                 following = status(command.state, timestamp(now), command.message)
         update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)
@@ -233,7 +233,7 @@ async def load(
 
 def _call(asked: AskedCall) -> ToolCall:
     call = asked.call
-    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, None, timestamp(call.at))
+    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
     return ToolCall(
         facts,
         call.external_id,
@@ -246,4 +246,5 @@ def _call(asked: AskedCall) -> ToolCall:
         digest=asked.digest,
         expires_at=asked.expires_at,
         shown=True,
+        cut=call.status == "running",
     )

@@ -102,6 +102,8 @@ class ToldCalls:
                 asked=call.asked,
                 digest=call.digest,
                 expires_at=call.expires_at,
+                server=call.facts.server,
+                runs_left=call.runs_left,
             )
             for call in self._calls.values()
         )

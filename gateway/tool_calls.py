@@ -23,7 +23,7 @@ from gateway.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.redaction import MASK, JsonPath, redacted
+from gateway.redaction import MASK, JsonPath, redacted_member
 
 URI = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
@@ -150,11 +150,10 @@ def _part(kind: str, call: CallFacts, member: str, value: dict[str, Json], facts
 
 
 def _masked(member: str, value: dict[str, Json], facts: dict[str, Json], rendering: Rendering) -> dict[str, Json]:
-    """Still an object when all of it is hidden: `data` keeps its shape."""
     if not rendering.redact:
         return value
-    masked, facts["redacted"] = redacted({member: value}, rendering.redact)
-    return masked[member] if isinstance(masked[member], dict) else {}
+    masked, facts["redacted"] = redacted_member(member, value, rendering.redact)
+    return masked
 
 
 def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Json]:

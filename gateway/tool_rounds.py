@@ -1,12 +1,12 @@
 """Runs the tools that a service call asked for. Law: beside each other, up to a limit; each outcome is stored when it is
-there; a call that ran before does not run again.
+there; a call that ran before does not run again, unless it is declared that it may.
 """
 
 import asyncio
 
 from gateway import tools
 from gateway.course import Course, TurnFailed
-from gateway.failures import TOOLS_FAILING
+from gateway.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.invoking import invoke
 from gateway.performing import Performer
 from gateway.ports import AdapterError, ErrorClass
@@ -28,7 +28,10 @@ class ToolRounds:
         self._failing = 0
 
     async def run(self) -> None:
-        """The calls that may run. What the backend may run has only to be told to it. Raises: AdapterError, Conflict."""
+        """The calls that may run. What the backend may run has only to be told to it.
+
+        Raises: AdapterError, Conflict; TurnFailed for one that ran before and cannot run again.
+        """
         machine, policies = self._course.machine, self._course.work.agent.policies
         for call in machine.calls.values():
             if call.question and call.status == "approved":
@@ -38,6 +41,10 @@ class ToolRounds:
             return
         if machine.waiting and policies.mixed_batch == "hold":
             return
+        for call in due:
+            if not call.can_run_with(self._course.tools.offered.get(call.facts.name)):
+                detail = f"{call.facts.name} ran when its process died, and is no idempotent tool any more"
+                raise TurnFailed(TOOL_OUTCOME_UNKNOWN, detail)
         limit = asyncio.Semaphore(policies.parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:

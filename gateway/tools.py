@@ -24,6 +24,9 @@ NO_OBJECT = "The arguments are not a JSON object."
 OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
+RUNS = 3
+"""So often may an idempotent call be started whose process died while it ran: it may be what ends the process."""
+
 OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
 """The states of a call that has no outcome yet, in the ledger's words."""
 
@@ -85,7 +88,8 @@ class ToolCall:
 
     `inputs` are its arguments where they are an object and it is ours to run. `asked`: it needs a yes, for what `digest` is
     of; `expires_at`: until then its caller may answer. `shown`: callers have seen it, with its arguments. `question`: it is
-    no call, but the backend's question whether it may run it; the decision is its outcome.
+    no call, but the backend's question whether it may run it; the decision is its outcome. `runs_left`: so often may it be
+    started in all. `cut`: it ran when its process died, and may be run once more.
     """
 
     facts: CallFacts
@@ -101,6 +105,8 @@ class ToolCall:
     digest: str | None = None
     expires_at: int | None = None
     shown: bool = False
+    runs_left: int = 1
+    cut: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -108,7 +114,11 @@ class ToolCall:
 
     @property
     def to_run(self) -> bool:
-        return self.executor == "gateway" and self.status in ("announced", "approved")
+        return self.executor == "gateway" and (self.status in ("announced", "approved") or self.cut)
+
+    def can_run_with(self, tool: OfferedTool | None) -> bool:
+        """Whether it is not one that ran before and would now be another thing to do."""
+        return not self.cut or (tool is not None and tool.idempotent)
 
     @property
     def waits(self) -> bool:
@@ -141,6 +151,8 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
             return Settled("failed", f"The arguments do not fit: {complaint}")
         call.asked = policy.asks(tool.identity, inputs)
         call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
+        # A yes is for one run.
+        call.runs_left = RUNS if tool.idempotent and not call.asked else 1
     call.status = "pending_approval" if call.asked else "announced"
     return None
 

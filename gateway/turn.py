@@ -166,10 +166,11 @@ class Turn:
     # --- the tool calls of a service call that is complete
 
     def start_tool(self, call: ToolCall) -> list[Command]:
-        call.status = "running"
+        again, call.cut, call.status = call.cut, False, "running"
         out = self._telling.begin()
         out.append(StartTool(call.facts.id))
-        self._told.show(call, Phase.EXECUTING)
+        if not again:
+            self._told.show(call, Phase.EXECUTING)
         return out
 
     def progress(self, call: ToolCall, text: str) -> list[Command]:
@@ -192,14 +193,12 @@ class Turn:
         """Some of the calls need their caller: a decision, or a result."""
         return any(call.waits for call in self.calls.values())
 
-    def wait(self, *, again: bool = False) -> list[Command]:
-        """The turn has to be told something about its open calls before it can go on. `again`: about the rest of them."""
+    def wait(self) -> list[Command]:
+        """The turn has to be told something about its open calls before it can go on."""
         out = self._telling.begin()
         waiting = [call for call in self.calls.values() if call.waits]
         for call in waiting:
             call.shown = True
-            if call.asked and not again:
-                self._told.show(call, Phase.AWAITING_APPROVAL)
         expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
         parts, metadata = question(
             waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
@@ -307,6 +306,10 @@ class Turn:
         if policy.unknown_fails and any(call.status == "not_found" for call in asked):
             return self._broken_off(UNKNOWN_TOOL)
         self.between_calls = True
+        # The question comes when nothing of the round runs any more; that there will be one is told at once.
+        for call in asked:
+            if call.status == "pending_approval":
+                self._told.show(call, Phase.AWAITING_APPROVAL)
         return [GoOn()]
 
     def _broken_off(self, failure: str) -> list[Command]:

@@ -175,7 +175,21 @@ def _call(row: Row, tools: Below[PortableToolCall]) -> PortableCall:
 
 
 def _tool_call(row: Row) -> PortableToolCall:
-    call_id, _, sequence, external_id, name, executor, status, digest, required, *approval, arguments, outcome = row
+    (
+        call_id,
+        _,
+        sequence,
+        external_id,
+        name,
+        executor,
+        server,
+        status,
+        digest,
+        required,
+        *approval,
+        arguments,
+        outcome,
+    ) = row
     decision, by, at, expires_at, consumed_at = approval
     return PortableToolCall(
         id=call_id,
@@ -183,6 +197,7 @@ def _tool_call(row: Row) -> PortableToolCall:
         external_id=external_id,
         name=name,
         executor=executor,
+        server=server,
         status=status,
         digest=digest,
         approval_required=bool(required),

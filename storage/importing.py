@@ -186,6 +186,7 @@ def _tool_call(made: PortableToolCall, service_call: str) -> dict[str, Value]:
         "external_id": made.external_id,
         "name": made.name,
         "executor": made.executor,
+        "server": made.server,
         "status": made.status,
         "digest": made.digest,
         "approval_required": int(made.approval_required),

@@ -1,7 +1,7 @@
 """What a context consists of, as rows that can be taken to another database. Law: an export reads all of it but leases and
 the caller; an import writes what an export read."""
 
-from sqlalchemy import Column, Table, bindparam, insert, select
+from sqlalchemy import Column, Table, bindparam, insert, literal_column, select
 
 from storage.sql import (
     compiled,
@@ -24,10 +24,11 @@ LEFT_BEHIND = {
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent"},
     "turn": {"process", "cancel_asked"},
+    "tool_call": {"runs_left"},
     "history_item": {"weight"},
 }
 """Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow
-from the others."""
+from the others (what is exported has ended)."""
 
 
 def columns(table: Table) -> tuple[Column[object], ...]:
@@ -92,6 +93,6 @@ IMPORT_TASK = _import(task, **_OWNED)
 IMPORT_TURN = _import(turn)
 IMPORT_INPUT = _import(input_, **_OWNED, agent=bindparam("agent"))
 IMPORT_CALL = _import(service_call)
-IMPORT_TOOL_CALL = _import(tool_call)
+IMPORT_TOOL_CALL = _import(tool_call, runs_left=literal_column("0"))
 IMPORT_ITEM = _import(history_item, weight=bindparam("weight"))
 IMPORT_EVENTS = _import(event)

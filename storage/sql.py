@@ -59,6 +59,8 @@ tool_call_columns = (
     tool_call.c.arguments,
     tool_call.c.executor,
     tool_call.c.status,
+    tool_call.c.server,
+    tool_call.c.runs_left,
 )
 """In the order of ToolCallRecord."""
 

@@ -339,7 +339,9 @@ NEW_TOOL_CALL = Statement(
                 "name",
                 "arguments",
                 "executor",
+                "server",
                 "status",
+                "runs_left",
                 "outcome",
                 "approval_required",
                 "digest",
@@ -397,11 +399,14 @@ START_TOOL = Statement(
         update(tool_call)
         .where(
             equals(tool_call.c.id, "tool_call"),
-            tool_call.c.status.in_([word("announced"), word("approved")]),
+            # One that runs already has lost its process: whoever starts it has the lease.
+            tool_call.c.status.in_([word("announced"), word("approved"), word("running")]),
+            tool_call.c.runs_left > literal_column("0"),
             thread_in_generation,
         )
         .values(
             status=word("running"),
+            runs_left=tool_call.c.runs_left - literal_column("1"),
             approval_consumed_at=case((tool_call.c.approval_decision.is_not(None), bindparam("now"))),
         )
     ),

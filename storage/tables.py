@@ -285,6 +285,7 @@ class ToolCall(Row, table=True):
         _one_of("executor", "gateway", "backend", "client"),
         CheckConstraint(f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running')", "status"),
         CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
+        CheckConstraint("runs_left >= 0", name="runs_left"),
         _flag("approval_required"),
         CheckConstraint("approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name="approval"),
         _STRICT,
@@ -296,7 +297,9 @@ class ToolCall(Row, table=True):
     external_id: str = _text()
     name: str = _text()
     executor: str = _text()
+    server: str | None = _text()
     status: str = _text()
+    runs_left: int = _integer()
     digest: str | None = _text()
     approval_required: int = _integer()
     approval_decision: str | None = _text()

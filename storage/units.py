@@ -315,7 +315,9 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
         "name": call.name,
         "arguments": call.arguments,
         "executor": call.executor,
+        "server": call.server,
         "status": call.status,
+        "runs_left": call.runs_left,
         # A settled call has an outcome even where that is null.
         "outcome": _json_or_null(call.outcome) if call.status in OPEN else _json(call.outcome),
         "approval_required": int(call.asked),

@@ -163,6 +163,12 @@ DUE_TURNS = compiled(
         turn.c.status == word("waiting"),
         or_(
             and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
+            # What ran when its process died, and may run again, waits for nothing.
+            exists(
+                select(_ONE)
+                .select_from(_CALLS)
+                .where(service_call.c.turn == turn.c.id, tool_call.c.status == word("running"))
+            ),
             exists(select(_ONE).select_from(_CALLS).where(_WAITS, tool_call.c.approval_expires_at <= bindparam("now"))),
         ),
     )

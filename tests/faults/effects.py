@@ -23,12 +23,14 @@ _NAME = "book"
 class Effects:
     """Source and toolset in one. A line is the key of the call and what was booked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, idempotent: bool) -> None:
         self._file = folder / _FILE
+        self._idempotent = idempotent
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         declaration = ToolDeclaration(_NAME, "Books it.", {"type": "object"})
-        return {_NAME: OfferedTool(declaration, f"effects.{_NAME}", "test:effects", _NAME, self, 60.0, lambda _: None)}
+        tool = OfferedTool(declaration, f"effects.{_NAME}", "test:effects", _NAME, self, 60.0, lambda _: None)
+        return {_NAME: replace(tool, idempotent=self._idempotent)}
 
     async def tools(self) -> tuple[SourceTool, ...]:
         return ()
@@ -66,9 +68,9 @@ def misdeeds(folder: Path, database: Path) -> list[str]:
     return [*twice, *unknown, *missing, *secret]
 
 
-def attach(folder: Path) -> None:
+def attach(folder: Path, *, idempotent: bool = False) -> None:
     """Every agent of the gateway that this process is about to build gets the tool."""
-    build, toolset = app.build_agents, Effects(folder)
+    build, toolset = app.build_agents, Effects(folder, idempotent=idempotent)
 
     def with_tools(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
         return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))

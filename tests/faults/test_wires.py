@@ -10,8 +10,8 @@ from email.utils import format_datetime
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.means import Pace
 from gateway.ports import ErrorClass
-from gateway.runner import Pace
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Say, Step
 from gateway.testing.serving import serve

@@ -67,24 +67,26 @@ class Zygote:
     _forked: asyncio.Queue[Forked] = field(default_factory=asyncio.Queue)
     _count: int = 0
 
-    async def fork(self, file: Path, fail: str = "", *, tools: bool = False) -> Forked:
+    async def fork(self, file: Path, fail: str = "", *, tools: bool = False, idempotent: bool = False) -> Forked:
         """A gateway on this configuration, which may not serve yet. One that is wanted while another is waits for it.
 
-        `tools`: its agents have a tool of the gateway, with effects in the folder of the configuration.
+        `tools`: its agents have a tool of the gateway, with effects in the folder of the configuration; which may be
+        `idempotent`.
         """
         self._count += 1
         order = {
             "file": str(file),
             "fail": fail,
             "tools": tools,
+            "idempotent": idempotent,
             "log": str(file.parent / f"gateway-{self._count}.log"),
         }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
         return await self._forked.get()
 
-    async def serving(self, file: Path, fail: str = "", *, tools: bool = False) -> Forked:
-        child = await self.fork(file, fail, tools=tools)
+    async def serving(self, file: Path, fail: str = "", *, tools: bool = False, idempotent: bool = False) -> Forked:
+        child = await self.fork(file, fail, tools=tools, idempotent=idempotent)
         assert await child.ready(), child.log.read_text()
         return child
 
@@ -153,7 +155,7 @@ def _gateway(order: dict[str, Any]) -> None:
         os.environ[VARIABLE] = order["fail"]
     file = Path(order["file"])
     if order["tools"]:
-        attach(file.parent)
+        attach(file.parent, idempotent=order["idempotent"])
     config = load(file.read_text(), source=file.name, env={}, resolver=Registry(), base_dir=file.parent)
     configure_logging()
     asyncio.run(serve(config, lambda url: _tell(pid=os.getpid(), url=url)))

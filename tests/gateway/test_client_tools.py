@@ -72,6 +72,8 @@ def test_a_message_of_nothing_but_a_declaration_says_nothing() -> None:
         (weather(description="x" * 4097), ".description"),
         (weather(parameters=[]), ".parameters"),
         (weather(parameters={"x": "x" * 16384}), ".parameters"),
+        (weather(parameters={"type": "array"}), ".parameters.type"),
+        (weather(parameters={"properties": {"city": {"type": "text"}}}), ".parameters.properties.city.type"),
     ],
 )
 def test_a_declaration_that_is_too_large_or_broken_names_its_field(tool: Json, field: str) -> None:

@@ -1,23 +1,28 @@
 """One run of a tool: whatever it does, an outcome comes back."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway import tools
 from gateway.invoking import invoke
 from gateway.tool_calls import CallFacts
-from gateway.tool_port import ToolError, ToolOutput
+from gateway.tool_port import SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.tools import Settled, ToolCall
+from gateway.toolset import OfferedTool
 from tests.gateway.core import soon
 from tests.gateway.scripted import Pause
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 
+CALL = ToolCall(CallFacts("call_1", "one", 0, 0, "gateway", "test:box", "now"), "c1", "{}")
+
 
 async def run(answer: Answer, seconds: float = 60.0, **inputs: Any) -> tuple[Settled, ScriptedTools]:
     box = ScriptedTools({"one": answer}, timeout=seconds)
-    made = ToolCall(CallFacts("call_1", "one", 0, 0, "gateway", "test:box", "now"), "c1", "{}", inputs=inputs)
+    made = dataclasses.replace(CALL, inputs=inputs)
     settled = await invoke((await box.offered())["one"], made, "ctx", "ada", lambda _text: None)
     return settled, box
 
@@ -59,3 +64,60 @@ async def test_a_cancelled_run_is_cancelled_and_not_an_outcome() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+class Stubborn:
+    """A tool that goes on when it is cancelled: for good, or until it has this to say."""
+
+    def __init__(self, output: ToolOutput | None = None) -> None:
+        self.output = output
+        self.go = asyncio.Event()
+        self.reached = asyncio.Event()
+        self.source = ScriptedTools({"one": None}, timeout=60.0)
+
+    async def offered(self, seconds: float = 60.0) -> OfferedTool:
+        return dataclasses.replace((await self.source.offered())["one"], source=self, timeout=seconds)
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        return ()
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        self.reached.set()
+        while not self.go.is_set():
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                if self.output is not None:
+                    return self.output
+        return ToolOutput("late")
+
+    async def aclose(self) -> None:
+        return
+
+
+async def test_a_tool_that_goes_on_behind_its_time_is_left_to_itself() -> None:
+    stubborn = Stubborn()
+    tool = await stubborn.offered(0.01)
+    with capture_logs() as logs:
+        settled = await soon(invoke(tool, CALL, "ctx", "ada", lambda _text: None))
+    stubborn.go.set()
+    assert settled == Settled("cancelled", tools.TIMED_OUT)
+    assert [each["event"] for each in logs] == ["tool.abandoned", "tool.timed-out"]
+
+
+async def test_what_a_tool_says_when_its_time_is_over_counts() -> None:
+    stubborn = Stubborn(ToolOutput("undone", error=True))
+    settled = await soon(invoke(await stubborn.offered(0.01), CALL, "ctx", "ada", lambda _text: None))
+    assert settled == Settled("failed", "undone")
+
+
+async def test_a_cancelled_run_does_not_wait_for_a_tool_that_goes_on() -> None:
+    stubborn = Stubborn()
+    tool = await stubborn.offered()
+    task = asyncio.get_running_loop().create_task(invoke(tool, CALL, "ctx", "ada", lambda _text: None))
+    await soon(stubborn.reached.wait())
+    task.cancel()
+    with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    stubborn.go.set()
+    assert [each["event"] for each in logs] == ["tool.abandoned"]

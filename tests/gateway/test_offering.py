@@ -13,6 +13,7 @@ from gateway.config_file import load
 from gateway.model import Json
 from gateway.offering import Attached, AttachedTools
 from gateway.registry import Registry
+from gateway.resting import Rest
 from gateway.tool_port import SourceTool, ToolDeclaration, ToolError, ToolOutput, ToolRun
 
 ANY: dict[str, Json] = {"type": "object"}
@@ -130,18 +131,35 @@ async def test_a_required_source_that_is_not_there_is_an_error_that_names_it() -
 
 
 async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
-    source = Scripted(tool("a"))
+    source, now = Scripted(tool("a")), [1000.0]
     source.down = "ConnectError"
-    toolset = AttachedTools(
-        [Attached("github", "mcp", source, required=False), Attached("b", "mcp", Scripted(tool("b")))]
-    )
+    github = Attached("github", "mcp", source, required=False, rest=Rest(lambda: now[0]))
+    toolset = AttachedTools([github, Attached("b", "mcp", Scripted(tool("b")))])
     with structlog.testing.capture_logs() as logs:
         assert list(await toolset.offered()) == ["b"]
-    assert [(each["event"], each["source"], each["reason"]) for each in logs] == [
-        ("tools.unreachable", "github", "ConnectError")
+    assert [(each["event"], each["source"], each["reason"], each["retry_in"]) for each in logs] == [
+        ("tools.unreachable", "github", "ConnectError", 15)
     ]
     source.down = ""
-    assert list(await toolset.offered()) == ["a", "b"]
+    now[0] += 15
+    with structlog.testing.capture_logs() as logs:
+        assert list(await toolset.offered()) == ["a", "b"]
+        assert list(await toolset.offered()) == ["a", "b"]
+    assert [(each["event"], each["source"]) for each in logs] == [("tools.reachable", "github")]
+
+
+async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_nor_by_every_agent() -> None:
+    source, now = Scripted(tool("a")), [1000.0]
+    source.hangs = True
+    slow = Attached("slow", "mcp", source, timeout=0.01, required=False, rest=Rest(lambda: now[0]))
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert list(await AttachedTools([slow]).offered()) == []
+    assert (source.asked, len(logs)) == (1, 1)
+    now[0] += 15
+    toolset = AttachedTools([slow])
+    assert list(await asyncio.gather(toolset.offered(), toolset.offered(), toolset.offered())) == [{}, {}, {}]
+    assert source.asked == 2
 
 
 async def test_a_source_that_does_not_answer_is_not_waited_for_for_ever() -> None:

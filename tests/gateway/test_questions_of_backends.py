@@ -48,7 +48,7 @@ def test_a_question_is_a_call_of_the_backend_that_waits_for_a_decision(shadow: s
     call = only(machine)
     assert commands[-1] == GoOn()
     assert machine.waiting
-    assert phases(commands) == ["requested"]
+    assert phases(commands) == ["requested", "awaiting-approval"]
     assert (call.facts.origin, call.facts.server, call.inputs) == ("backend", "mcp:bank", {"to": "a"})
     assert closed(commands).items == (
         NewItem(CallItem("q1", "pay", '{"to":"a"}', asking="bank"), "mcpr_1", call.facts.id),

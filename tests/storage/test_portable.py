@@ -173,8 +173,8 @@ def test_every_column_travels_or_is_left_behind_on_purpose() -> None:
         "input": "turn ordinal message_id digest key_kind key received_at event payload",
         "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "
         "usage weight",
-        "tool_call": "id service_call sequence external_id name executor status digest approval_required approval_decision "
-        "approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
+        "tool_call": "id service_call sequence external_id name executor server status digest approval_required "
+        "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
         "history_item": "thread position turn input service_call tool_call kind provider_id item_group replayable sent_in "
         "payload",
         "event": "task last first payload",

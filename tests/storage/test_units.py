@@ -307,6 +307,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
                 "arguments": "{}",
                 "executor": "backend",
                 "status": "completed",
+                "runs_left": 1,
                 "approval_required": 0,
                 "outcome": "null",
             }

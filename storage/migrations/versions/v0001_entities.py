@@ -288,7 +288,9 @@ def upgrade() -> None:
         sa.Column("external_id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("executor", sa.Text(), nullable=False),
+        sa.Column("server", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("runs_left", _INTEGER, nullable=False),
         sa.Column("digest", sa.Text(), nullable=True),
         sa.Column("approval_required", _INTEGER, nullable=False),
         sa.Column("approval_decision", sa.Text(), nullable=True),
@@ -311,6 +313,7 @@ def upgrade() -> None:
             "approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name=op.f("ck_tool_call_approval")
         ),
         sa.CheckConstraint("approval_required IN (0, 1)", name=op.f("ck_tool_call_approval_required")),
+        sa.CheckConstraint("runs_left >= 0", name=op.f("ck_tool_call_runs_left")),
         sa.ForeignKeyConstraint(["service_call"], ["service_call.id"], name=op.f("fk_tool_call_service_call")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tool_call")),
         sa.UniqueConstraint("service_call", "sequence", name=op.f("uq_tool_call_service_call_sequence")),

@@ -1,7 +1,8 @@
 """One HTTP connection: uvicorn's, with an end to its patience. Law: a request has so long to arrive and its head may be so
 large, whatever the application does; what is refused here never reaches it.
 
-Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size.
+Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size. It writes the head of an
+answer and its body apart, and uvloop sends at once whatever is written.
 """
 
 import asyncio
@@ -31,6 +32,50 @@ class _Part(Enum):
     BODY = auto()
 
 
+class _Outgoing:
+    """The transport of a connection: what one step of the event loop writes is sent together, behind that of all others.
+
+    Each sending may wake somebody, which costs more than what is sent: who gets several answers is woken once.
+    """
+
+    __slots__ = ("_chunks", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._chunks: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._chunks:
+            self._loop.call_soon(self._send)
+        self._chunks.append(data)
+
+    def _send(self) -> None:
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._transport.get_extra_info(name, default)
+
+
 class Connection(HttpToolsProtocol):
     """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing.
 
@@ -54,7 +99,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_Outgoing(transport, self.loop))  # type: ignore[arg-type]
         self._wait(self.head_seconds, self._is_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -176,11 +176,18 @@ class Writer:
 
 def _apply_all(connection: sqlite3.Connection, units: list[_Unit]) -> list[Exception | None]:
     cursor = connection.cursor()
-    if len(units) == 1:
-        outcome = _apply(cursor, units[0].steps)
+    # As if all went well, as they nearly always do: a savepoint copies every page that its unit touches.
+    for unit in units:
+        outcome = _apply(cursor, unit.steps)
         if outcome is not None:
             cursor.execute("ROLLBACK")
-        return [outcome]
+            return [outcome] if len(units) == 1 else _apply_apart(cursor, units)
+    return [None] * len(units)
+
+
+def _apply_apart(cursor: sqlite3.Cursor, units: list[_Unit]) -> list[Exception | None]:
+    """Each taken back alone."""
+    cursor.execute("BEGIN IMMEDIATE")
     outcomes = []
     for unit in units:
         cursor.execute("SAVEPOINT unit")

@@ -46,6 +46,9 @@ class Peer:
         length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         return int(head.split()[1]), msgspec.json.decode(await soon(self._reader.readexactly(length)))
 
+    async def line(self) -> bytes:
+        return await soon(self._reader.readuntil(b"\r\n\r\n"))
+
     def leave(self) -> None:
         self._writer.close()
 
@@ -193,6 +196,31 @@ async def test_two_requests_in_one_piece_are_both_answered() -> None:
         peer = await connect()
         await peer.say(GET + GET)
         assert [await peer.answer(), await peer.answer()] == [(200, 0), (200, 0)]
+
+
+async def test_a_bad_request_behind_a_good_one_is_answered_behind_it() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"hello\r\n\r\n")
+        assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
+
+
+async def test_a_client_that_waits_to_be_told_is_told_to_go_on() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert await peer.line() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await peer.say(b"abc")
+        assert await peer.answer() == (200, 3)
+
+
+async def test_an_answer_is_whole_before_its_connection_ends() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await peer.rest()).endswith(b"\r\n\r\n0")
 
 
 @pytest.mark.parametrize(

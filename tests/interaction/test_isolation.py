@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,12 +235,15 @@ _UPKEEP = re.compile("api_key|FROM process|INTO process|lease_until|cancel_asked
 """What goes on by itself: leases, what other processes left, and the look whether the key is still good."""
 
 
-async def statements_of(two: Two, asked: Awaitable[object], given: str) -> list[str]:
-    """What the database sees of one request, with ids and times taken out."""
-    two.statements.clear()
-    await asked
-    seen = [line for line in two.statements if line not in _BESIDE and not _UPKEEP.search(line)]
-    return [_ID.sub("ID", line.replace(given, "ID")) for line in seen]
+async def statements_of(two: Two, ask_once: Callable[[], Awaitable[object]], given: str) -> list[str]:
+    """What the database sees of one refused request, with ids and times taken out: the shortest of three times, because
+    what goes on beside it only ever adds to that."""
+    seen = []
+    for _ in range(3):
+        two.statements.clear()
+        await ask_once()
+        seen.append([line for line in two.statements if line not in _BESIDE and not _UPKEEP.search(line)])
+    return [_ID.sub("ID", line.replace(given, "ID")) for line in min(seen, key=len)]
 
 
 @pytest.mark.parametrize("state", ["completed", "input-required", "working"])
@@ -255,6 +259,9 @@ async def test_foreign_and_unknown_take_the_same_way_through_the_database(
     headers: dict[str, str],
 ) -> None:
     binding, foreign, unknown = jsonrpc.binding, two.tasks[state], str(uuid.uuid4())
-    way = await statements_of(two, ask(two.bob, binding, operation, params(foreign), **headers), foreign)
-    assert way == await statements_of(two, ask(two.bob, binding, operation, params(unknown), **headers), unknown)
-    assert way or "Push" in operation
+    ways = []
+    for task in (foreign, unknown):
+        asking = partial(ask, two.bob, binding, operation, params(task), **headers)
+        ways.append(await statements_of(two, asking, task))
+    assert ways[0] == ways[1]
+    assert ways[0] or "Push" in operation

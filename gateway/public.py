@@ -49,10 +49,17 @@ class TaskReader:
     async def task(self, call: Call, task_id: str, history_length: int | None = None) -> Task:
         """Raises: TaskNotFound."""
         work = self.work(call, task_id)
-        now = await self.now(work.live, history_length) if work is not None else None
-        if now is None:
-            now = await self.stored(call, task_id, history_length)
-        return now[0]
+        if work is not None and not await self._settled(call, task_id):
+            now = await self.now(work.live, history_length)
+            if now is not None:
+                return now[0]
+        return (await self.stored(call, task_id, history_length))[0]
+
+    async def _settled(self, call: Call, task_id: str) -> bool:
+        """The ledger has the end of the turn. Lists, notifications and resumed streams may have shown it before the process
+        that runs the turn is told that it is stored."""
+        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        return record is not None and record.state in _SETTLED
 
     async def now(self, live: LiveTask, history_length: int | None = None) -> tuple[Task, int] | None:
         """A running task as it stands, and the number of its latest event; None when another process has ended it."""

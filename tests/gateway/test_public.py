@@ -2,14 +2,16 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gateway.commits import Append, LedgerUnavailable
+from gateway.commits import Append, CommitPoint, Finish, LedgerUnavailable
 from gateway.model import TaskState
-from gateway.ports import CallCompleted, Ending, Progress, ReasoningDelta, TextDelta
+from gateway.ports import CallCompleted, Ending, Ledger, Progress, ReasoningDelta, TextDelta
 from tests.gateway.core import Core, answer, events, frames, numbers, running_core, said, soon, states, streamed
 from tests.gateway.scripted import G, Pause, Script, ScriptedAdapter, says
 
@@ -51,6 +53,53 @@ async def frames_at(core: Core, task: str, last: int) -> list[tuple[int | None, 
     first = await soon(anext(aiter(stream)))
     await stream.aclose()
     return first
+
+
+class _ToldLate:
+    """Around a ledger: the end of a turn is stored, and this process is told when `tell` is called."""
+
+    _ledger: Ledger
+
+    def __init__(self) -> None:
+        self._held: list[Callable[[], None]] = []
+        self.stored = asyncio.Event()
+
+    def around(self, ledger: Ledger) -> "_ToldLate":
+        self._ledger = ledger
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
+        def stored(error: Exception | None) -> None:
+            if any(isinstance(point, Finish) for point in points):
+                self._held.append(lambda: done(error))
+                self.stored.set()
+            else:
+                done(error)
+
+        self._ledger.submit(points, stored)
+
+    def tell(self) -> None:
+        for done in self._held:
+            done()
+
+
+async def test_an_end_that_a_stream_has_shown_is_not_taken_back(core: Core) -> None:
+    """The stream reads the log, which may have the end before the process that runs the task hears that it is stored."""
+    late = _ToldLate()
+    core.ledger.wrap(late.around)
+    core.agent(ScriptedAdapter(G, says("a")))
+    task = await core.send("1", at_once=True)
+    await soon(late.stored.wait())
+    resumed = await frames(await core.subscribe(task.id, core.call(last=0)))
+    assert states(resumed)[-1:] == ["COMPLETED"]
+    shown = await core.get(task.id)
+    late.tell()
+    await soon(core.runner.idle())
+    assert (shown.status.state, answer(shown)) == (TaskState.COMPLETED, "a")
+    assert shown == await core.get(task.id)
 
 
 @pytest.mark.parametrize("first", ["1", "waits"])

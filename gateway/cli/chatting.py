@@ -19,7 +19,7 @@ from gateway.cli.lines import Lines
 from gateway.cli.message import compose, file_part
 from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
-from gateway.cli.talking import goes_on
+from gateway.cli.talking import goes_on, in_the_way
 from gateway.cli.terminal import Screen, json_text
 from gateway.cli.view import Standing, TextView, described_file
 from gateway.client import ENDED, WAITING, Client, Retry
@@ -243,6 +243,10 @@ class Chat:
             return []
         return goes_on(self._there, standing.task)
 
+    def ways_on(self, error: ClientError) -> list[str]:
+        """How to go on behind a message that did not arrive, or whose answer did not."""
+        return [*in_the_way(self._there, error), *self.left_behind()]
+
 
 def _names(asked: Question) -> list[str]:
     """Of the tools that are to be run here."""
@@ -387,7 +391,7 @@ class _Prompter:
             self._chat.asked = None
             reason = stop(error)
             dropped = ["The files did not arrive; attach them again: /file PATH"] if files else []
-            self._complain(Stop(reason.code, "\n".join([reason.text, *self._chat.left_behind(), *dropped])))
+            self._complain(Stop(reason.code, "\n".join([reason.text, *self._chat.ways_on(error), *dropped])))
 
     def _wait_for(self, turn: Future[None]) -> None:
         """Raises: KeyboardInterrupt where the user does not want to wait until the task is canceled, either."""

@@ -19,6 +19,7 @@ from gateway.client_wire import (
     refusal,
     text_at,
 )
+from gateway.config_problem import did_you_mean
 
 CARD = ".well-known/agent-card.json"
 
@@ -47,7 +48,7 @@ async def fetch_card(http: httpx2.AsyncClient, url: str, agent: str | None = Non
     address = card_address(url, agent)
     card = await _card_at(http, address)
     if card is None:
-        raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url)}")
+        raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url, agent)}")
     return address, card
 
 
@@ -76,7 +77,7 @@ async def discover(
             named = [item for item in _interfaces(card) if item.get("url") == url]
             return _choose({**card, "supportedInterfaces": named}, root, binding)
         return Endpoint(url, binding or Binding.JSONRPC)
-    raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url)}")
+    raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url, agent)}")
 
 
 async def _card_at(http: httpx2.AsyncClient, address: str) -> Json | None:
@@ -89,7 +90,7 @@ async def _card_at(http: httpx2.AsyncClient, address: str) -> Json | None:
     return card if response.status_code == 200 and isinstance(card, dict) and "name" in card else None
 
 
-async def _agents_there(http: httpx2.AsyncClient, url: str) -> str:
+async def _agents_there(http: httpx2.AsyncClient, url: str, wanted: str | None) -> str:
     """What a gateway of ours says of its agents, for the end of a sentence."""
     listing = f"{url.rstrip('/')}/a2a"
     try:
@@ -98,7 +99,12 @@ async def _agents_there(http: httpx2.AsyncClient, url: str) -> str:
     except Unreachable:
         return ""
     names = [str(item["agent"]) for item in objects(read_json(response), "agents") if "agent" in item]
-    return f"; the agents of this gateway are {', '.join(names)}" if names else ""
+    if not names:
+        return ""
+    if wanted is None:
+        return f"; this gateway has several agents: name one of {', '.join(names)}"
+    meant = did_you_mean(wanted, names)
+    return f"; {f'did you mean {meant!r}? T' if meant else 't'}he agents of this gateway are {', '.join(names)}"
 
 
 def _interfaces(card: Json) -> list[dict[str, Json]]:

@@ -6,6 +6,7 @@ Law: nothing of the HTTP library leaves the client's modules, and nothing that a
 import json
 import math
 import socket
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -42,7 +43,10 @@ class StreamLost(ClientError):
 
 
 class Refused(ClientError):
-    """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC."""
+    """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC.
+
+    `task` is the one that stands in the way, where the agent names it. `mute`: the answer says nothing about why.
+    """
 
     def __init__(
         self,
@@ -52,12 +56,16 @@ class Refused(ClientError):
         code: int | None = None,
         reason: str | None = None,
         retry_after: float | None = None,
+        task: str | None = None,
+        mute: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.reason = reason
         self.retry_after = retry_after
+        self.task = task
+        self.mute = mute
 
     @property
     def temporary(self) -> bool:
@@ -90,6 +98,10 @@ def _why(error: httpx2.RequestError) -> str:
                 return "connection refused"
             case socket.gaierror():
                 return "there is no such host"
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not trusted: {cause.verify_message}"
+            case ssl.SSLError():
+                return "it does not speak TLS as this does; does its address begin with http:// and not with https://?"
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
 
@@ -154,12 +166,15 @@ def refusal(response: httpx2.Response, body: Json) -> Refused:
     code, message = at(error, "code"), at(error, "message")
     retry_after = response.headers.get("retry-after", "")
     location = response.headers.get("location")
+    said = message if isinstance(message, str) and message else None
     return Refused(
-        message if isinstance(message, str) and message else _http_error(response, location),
+        said or _http_error(response, location),
         status=response.status_code,
         code=code if isinstance(code, int) and code < 0 else None,
         reason=next((str(detail["reason"]) for detail in details if "reason" in detail), None),
         retry_after=float(math.ceil(float(retry_after))) if retry_after.isdecimal() else None,
+        task=next((task for detail in details if (task := text_at(detail, "metadata", "taskId"))), None),
+        mute=said is None,
     )
 
 

@@ -34,6 +34,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/call_points.py": "tests/gateway/test_runner.py",
     "gateway/course.py": "tests/gateway/test_serving.py",
     "gateway/commits.py": "tests/storage/test_units.py",
+    "gateway/cli/conversation.py": "tests/gateway/cli/test_chatting.py",
     "gateway/cli/key_commands.py": "tests/gateway/cli/test_keys.py",
     "gateway/config_problem.py": "tests/gateway/test_config_file.py",
     "gateway/config_text.py": "tests/gateway/test_config_file.py",

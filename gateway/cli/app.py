@@ -1,16 +1,21 @@
 """Runs one command line. Law: whatever goes wrong ends in plain words and an exit code, never in a traceback."""
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
+from typing import Literal, TextIO
 
 import typer
 
 from gateway.cli.commands import build
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.terminal import PROGRAM, one_line, visible
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _COMPLETION = "_A2A_GATEWAY_COMPLETE"
 """Where the shell says what it wants to have completed."""
@@ -21,6 +26,7 @@ def run(arguments: Sequence[str]) -> int:
     options, separator, rest = _partition(arguments)
     debug = "--debug" in options
     options = [option for option in options if option != "--debug"]
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal of another encoding gets escapes instead of an error.
         if isinstance(stream, TextIOWrapper):
@@ -29,6 +35,17 @@ def run(arguments: Sequence[str]) -> int:
         _perform(["--help"], debug)
         return ExitCode.USAGE
     return _perform([*options, *separator, *rest], debug)
+
+
+def _open_what_is_closed() -> None:
+    """A shell may close them (`<&-`), and what is opened next, such as the database, would be taken for them."""
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stdout = sys.stdout or _nothing("w")
+    sys.stderr = sys.stderr or _nothing("w")
+
+
+def _nothing(mode: Literal["r", "w"]) -> TextIO:
+    return Path(os.devnull).open(mode, encoding="utf-8")  # it lasts as long as the process
 
 
 def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -49,6 +66,8 @@ def _perform(arguments: list[str], debug: bool) -> int:
         where = context.command_path if context else f"{PROGRAM} {arguments[0]}"
         return _complain(error.exit_code, f"{where}: {_plain(error.format_message())}\nSee: {where} --help")
     except Exception as error:  # noqa: BLE001  # the last resort of a command line
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return _complain(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
         if debug:
             traceback.print_exception(error)
         told = one_line(f"{type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 import base64
 import json
 import mimetypes
+import os
 import sys
 import uuid
 from collections.abc import Sequence
@@ -20,10 +21,7 @@ def build_message(
     """A message of the user as A2A 1.0 JSON. Raises: Stop (2)."""
     said = _standard_input() if text == "-" else text
     if not said.isascii():
-        try:
-            said.encode()
-        except UnicodeEncodeError:
-            raise Stop(ExitCode.USAGE, "TEXT is not UTF-8; send it as a file: --file PATH") from None
+        said = _utf8(said)
     parts: list[Json] = [{"text": said}] if said else []
     parts += [file_part(path, "--file") for path in files]
     if data is not None:
@@ -36,6 +34,18 @@ def build_message(
 def compose(parts: list[Json], *, context: str | None, task: str | None) -> dict[str, Json]:
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts}
     return message | {key: value for key, value in (("contextId", context), ("taskId", task)) if value is not None}
+
+
+def _utf8(said: str) -> str:
+    """The same, also where it came through a locale that is not UTF-8: a shell's words are bytes. Raises: Stop (2)."""
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        try:
+            return os.fsencode(said).decode()
+        except UnicodeError:
+            raise Stop(ExitCode.USAGE, "TEXT is not UTF-8; send it as a file: --file PATH") from None
+    return said
 
 
 def _standard_input() -> str:

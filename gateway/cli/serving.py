@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.app import serve
-from gateway.cli.assembling import wrong_parts
+from gateway.cli.assembling import located, wrong_parts
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.sources import (
     COMMAND_LINE,
@@ -82,7 +82,10 @@ def serve_agents(order: ServeOrder) -> int:
     except LedgerUnavailable as error:
         raise Stop(ExitCode.UNREACHABLE, f"the database {config.storage.url} cannot be used: {error}") from error
     except ValueError as error:
-        raise Stop(ExitCode.CONFIG_INVALID, f"{source.name}: {error}") from error
+        problems = asyncio.run(wrong_parts(source.name, config))
+        if not problems:
+            raise Stop(ExitCode.CONFIG_INVALID, f"{source.name}: {error}") from error
+        raise invalid(problems if order.targets else located(Path(source.name), problems)) from error
     return ExitCode.OK
 
 

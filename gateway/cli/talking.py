@@ -5,21 +5,21 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gateway.cli.answering import Question, answer, approving, declaring, question
 from gateway.cli.exits import ExitCode, Stop
-from gateway.cli.failures import stop
+from gateway.cli.failures import looking_for, stop
 from gateway.cli.message import build_message, compose
 from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
 from gateway.cli.terminal import Screen, json_text, program
 from gateway.cli.view import Standing, TextView
 from gateway.client import ENDED, WAITING, Client
-from gateway.client_wire import ClientError, text_at
+from gateway.client_wire import ClientError, Refused, text_at
 
 Json = Any
 
@@ -46,7 +46,8 @@ def talk(order: Order, approve: Approve | None = None, tools: Mapping[str, Seque
     tools = tools or {}
     talking = _Talk(order, declaring(message, tools), Screen(sys.stdout, sys.stderr))
     try:
-        asyncio.run(talking.perform())
+        with looking_for(order.there, order.task) if order.task is not None else nullcontext():
+            asyncio.run(talking.perform())
         if order.command == "stream":
             if talking.asked:
                 answer(talking, approve, tools)
@@ -61,7 +62,7 @@ def talk(order: Order, approve: Approve | None = None, tools: Mapping[str, Seque
         talking.screen.end_line()
         reason = stop(error)
         if not talking.heard:
-            raise reason from error
+            raise Stop(reason.code, "\n".join([reason.text, *in_the_way(order.there, error)])) from error
         talking.leave(reason.text)
         return reason.code
     return talking.end()
@@ -218,6 +219,16 @@ def waits(there: Reach, task: str, asked: Question | None) -> list[str]:
         f"The task {task} waits for an answer.",
         f"answer: {how_to_answer(there, task, asked)}",
         f"cancel: {there.command('tasks', 'cancel', argument=task)}",
+    ]
+
+
+def in_the_way(there: Reach, error: ClientError) -> list[str]:
+    """How to answer the task for which a message was refused, where it was for one."""
+    if not isinstance(error, Refused) or error.task is None:
+        return []
+    return [
+        f"answer: {there.command('tasks', 'watch', argument=error.task)}",
+        f"cancel: {there.command('tasks', 'cancel', argument=error.task)}",
     ]
 
 

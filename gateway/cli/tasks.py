@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.cli.answering import Question, answer, question
-from gateway.cli.exits import ExitCode, Stop
-from gateway.cli.failures import stop, told_plainly
+from gateway.cli.exits import ExitCode
+from gateway.cli.failures import looking_for, stop, told_plainly
 from gateway.cli.message import compose
 from gateway.cli.parameters import Approve, Output
 from gateway.cli.reaching import Reach, connected
@@ -23,8 +23,6 @@ from gateway.client import WAITING, Client
 from gateway.client_wire import ClientError, Refused, text_at
 
 Json = Any
-
-_NOT_FOUND = -32001
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def print_task(there: Reach, task: str, output: Output) -> int:
         async with connected(there) as client:
             return await client.get_task(task)
 
-    with told_plainly(), _there(there, task):
+    with told_plainly(), looking_for(there, task):
         found = asyncio.run(get())
     if output is not Output.text:
         print_json([found], found, output)
@@ -118,25 +116,13 @@ def cancel(there: Reach, task: str, output: Output) -> int:
         async with connected(there) as client:
             return await client.cancel_task(task)
 
-    with told_plainly(), _there(there, task):
+    with told_plainly(), looking_for(there, task):
         found = asyncio.run(ask())
     if output is Output.text:
         sys.stdout.write(f"{visible(f'task {task} is {state_of(found)}')}\n")
     else:
         print_json([found], found, output)
     return ExitCode.OK
-
-
-@contextmanager
-def _there(there: Reach, task: str) -> Iterator[None]:
-    """Raises: Stop for a task that the agent does not know, and says where to look."""
-    try:
-        yield
-    except Refused as error:
-        if error.code != _NOT_FOUND and error.reason != "TASK_NOT_FOUND":
-            raise
-        text = f"there is no task {task!r} at {there.place}\nThose that are there: {there.command('tasks', 'list')}"
-        raise Stop(ExitCode.UNEXPECTED, text) from error
 
 
 # --- watch ------------------------------------------------------------------------------------------------------------
@@ -153,7 +139,7 @@ def watch(
     """`approve` None: a person is asked, if there is one. Raises: Stop."""
     watching = _Watch(there, task, first, output, Screen(sys.stdout, sys.stderr))
     try:
-        with _there(there, task):
+        with looking_for(there, task):
             asyncio.run(watching.perform())
         if watching.asked:
             answer(watching, approve, tools or {})

@@ -65,6 +65,7 @@ async def test_what_serve_refuses_check_refuses(
     checked = await command_line("check", "-c", file)
     served = await command_line("serve", "-c", file, "--port", "0")
     assert (checked.code, served.code) == (78, 78)
+    assert checked.err == served.err
 
 
 def test_what_is_not_in_the_file_has_no_line(tmp_path: Path) -> None:

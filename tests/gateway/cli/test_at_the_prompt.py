@@ -189,6 +189,19 @@ async def test_what_a_watcher_prints_is_one_document_or_a_line_for_each_event(
     assert ended.code == 0
 
 
+@pytest.mark.parametrize("how", [("send", "Hi"), ("stream", "Hi")])
+async def test_a_message_to_a_conversation_that_waits_is_told_the_command_that_answers(
+    gateway: Local, hotel: A2A, typing: Typing, how: tuple[str, ...]
+) -> None:
+    task = await hotel.send("Book it.")
+    ended = await typing("", *how, "-u", gateway.url, "--context", task["contextId"])
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.splitlines()[1:] == [
+        f"answer: a2a-gateway tasks watch -u {gateway.url} {task['id']}",
+        f"cancel: a2a-gateway tasks cancel -u {gateway.url} {task['id']}",
+    ]
+
+
 # --- tools that the client runs ---------------------------------------------------------------------------------------
 
 

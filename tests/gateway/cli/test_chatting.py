@@ -99,6 +99,13 @@ async def test_who_comes_back_while_the_agent_works_is_told_how_to_follow_it(cha
     assert "taskId" not in messages(agent)[0]
 
 
+async def test_who_comes_back_may_cancel_what_runs(chat: Chat) -> None:
+    answers = (Result({"tasks": [task()]}), Result(task()), Result(task(CANCELED)))
+    async with ScriptedAgent(*answers).running() as agent:
+        ended = await chat("/cancel", agent.url, "--context", "c-1")
+    assert "(canceled)" in ended.err.splitlines()
+
+
 async def test_who_comes_back_to_a_question_in_words_answers_with_the_next_line(chat: Chat) -> None:
     asked = task(INPUT_REQUIRED, "so far", said="Which city?")
     async with ScriptedAgent(Result({"tasks": [asked]}), Result(asked), HELLO).running() as agent:

@@ -17,16 +17,30 @@ from gateway.client_wire import ClientError, NotA2A, Refused, StreamLost, Unreac
         (
             Refused("who?", status=401),
             77,
-            "not authorised: who?\nGive an API key (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'",
+            (
+                "not authorised: who?\n"
+                "Give an API key that is in force (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'"
+            ),
         ),
         (
             Refused("no", status=403),
             77,
-            "not authorised: no\nGive an API key (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'",
+            (
+                "not authorised: no\n"
+                "Give a key that may do this (--key, or A2A_GATEWAY_KEY); for the admin API: keys create NAME --admin"
+            ),
         ),
         (Refused("busy", status=503, retry_after=2), 75, "busy\nTry again in 2 s."),
         (Refused("slow down", status=429), 75, "slow down\nTry again later."),
         (Refused("down", status=502), 69, "down"),
+        (
+            Refused("http://h/x answered HTTP 404 Not Found", status=404, mute=True),
+            69,
+            (
+                "http://h/x answered HTTP 404 Not Found\n"
+                "There is no A2A agent at this address. Another is given with -u URL."
+            ),
+        ),
         (Refused("Task not found", status=200, code=-32001), 1, "the agent refused: Task not found"),
     ],
 )

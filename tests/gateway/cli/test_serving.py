@@ -109,7 +109,7 @@ def test_an_agent_that_cannot_be_made_is_told(file: Path, call: Call) -> None:
     file.write_text(CONFIG.replace(":reply", ":nothing"))
     ended = call("serve", "-c", str(file), "--port", "0")
     assert ended.code == 78
-    assert ended.err.startswith(f"{file}: agents.echo: 'gateway.demo_agent:nothing': ")
+    assert ended.err.startswith(f"{file}:4:3: agents.echo: 'gateway.demo_agent:nothing': ")
 
 
 def test_a_database_that_cannot_be_used_is_told(file: Path, call: Call) -> None:

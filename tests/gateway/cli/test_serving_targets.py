@@ -42,7 +42,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (
         ["serve", "tasks=ollama:m", "--port", "0"],
         78,
-        "command line: an agent cannot be called 'tasks': /a2a/tasks is the list of tasks",
+        "command line: agents: an agent cannot be called 'tasks': /a2a/tasks is the list of tasks",
     ),
     (
         ["serve", "python:no_such_module:reply", "--port", "0"],

@@ -180,7 +180,7 @@ async def test_the_state_of_the_task_is_the_exit_code(
         (Plain(rpc_error(-32603, "shutting down"), 503, {"Retry-After": "3"}), 75, "shutting down\nTry again in 3 s."),
         (Plain("", 429), 75, "Try again later."),
         (Plain("", 502), 69, "answered HTTP 502 Bad Gateway"),
-        (Plain(rpc_error(-32001, "Task \x1b[1mnot found")), 1, "the agent refused: Task \\x1b[1mnot found"),
+        (Plain(rpc_error(-32004, "Task \x1b[1mnot found")), 1, "the agent refused: Task \\x1b[1mnot found"),
         (Plain("<html>"), 69, "does not answer as A2A 1.0 does"),
     ],
 )

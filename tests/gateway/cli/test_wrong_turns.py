@@ -1,0 +1,136 @@
+"""What goes wrong in the first hour: a wrong name, address, key or terminal. The real command line, a real gateway."""
+
+import asyncio
+import os
+import shlex
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.a2a_client import A2A, a2a_http
+from tests.gateway.cli.conftest import CommandLine
+from tests.running import Local, local_gateway
+
+AGENT = """
+async def reply(turn):
+    yield f"you said {turn.text}"
+"""
+AGENTS = "mine: {type: python, ref: './agent.py:reply'}\nyours: {type: python, ref: './agent.py:reply'}"
+_BOUND = 60
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Local]:
+    (tmp_path / "agent.py").write_text(AGENT)
+    async with local_gateway(AGENTS, tmp_path) as gateway:
+        yield gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    code: int
+    out: str
+    err: str
+
+
+async def shell(line: str, *words: str, **environment: str) -> Shell:
+    """Runs `a2a-gateway WORDS...`, `line` being the shell's line around it: $A stands for it all."""
+    command = shlex.join([sys.executable, "-m", "gateway", *words])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("A2A_GATEWAY", "LC_", "LANG"))}
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", line.replace("$A", command), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=kept | environment
+    )
+    async with asyncio.timeout(_BOUND):
+        out, err = await process.communicate(b"")
+    return Shell(process.returncode or 0, out.decode(), err.decode())
+
+
+# --- names and addresses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-a", "mien"), "; did you mean 'mine'? The agents of this gateway are mine, yours"),
+        (("-a", "zzz"), "; the agents of this gateway are mine, yours"),
+        ((), "; this gateway has several agents: name one of mine, yours"),
+    ],
+)
+async def test_an_agent_that_is_not_there_is_told_with_those_that_are(
+    gateway: Local, command_line: CommandLine, words: tuple[str, ...], told: str
+) -> None:
+    ended = await command_line("stream", "Hi", "-u", gateway.url, *words)
+    assert (ended.code, ended.out) == (69, "")
+    assert ended.err.endswith(f"{told}\n")
+
+
+async def test_an_address_without_an_agent_says_so(gateway: Local, command_line: CommandLine) -> None:
+    ended = await command_line("stream", "Hi", "-u", f"{gateway.url}/nothing")
+    told = f"{gateway.url}/nothing answered HTTP 404 Not Found\nThere is no A2A agent at this address."
+    assert (ended.code, ended.err.startswith(told)) == (69, True)
+
+
+async def test_https_to_a_server_without_it_is_told_in_words(gateway: Local, command_line: CommandLine) -> None:
+    ended = await command_line("stream", "Hi", "-u", gateway.url.replace("http://", "https://"))
+    assert (ended.code, "SSL" in ended.err) == (69, False)
+    assert "does its address begin with http:// and not with https://?" in ended.err
+
+
+@pytest.mark.parametrize("command", ["send", "stream"])
+async def test_a_task_that_is_not_there_is_told_with_those_that_are(
+    gateway: Local, command_line: CommandLine, command: str
+) -> None:
+    ended = await command_line(command, "Hi", "-u", gateway.url, "-a", "mine", "--task", "nope")
+    assert (ended.code, ended.err) == (
+        1,
+        (
+            f"there is no task 'nope' at {gateway.url}, agent 'mine'\n"
+            f"Those that are there: a2a-gateway tasks list -u {gateway.url} -a mine\n"
+        ),
+    )
+
+
+# --- terminals and pipes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("stream", "Hi"), 0, "you said Hi\n"),
+        (("chat",), 0, ""),
+        (("stream", "-"), 2, ""),
+    ],
+)
+async def test_a_closed_standard_input_is_one_that_says_nothing(
+    gateway: Local, words: tuple[str, ...], code: int, told: str
+) -> None:
+    ended = await shell("$A <&-", *words, "-u", f"{gateway.url}/a2a/mine")
+    assert (ended.code, ended.out, "unexpected" in ended.err) == (code, told, False)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+async def test_closed_outputs_stop_nothing(gateway: Local, closed: str) -> None:
+    assert (await shell(f"$A {closed}", "stream", "Hi", "-u", f"{gateway.url}/a2a/mine")).code == 0
+
+
+async def test_a_full_disk_is_told_in_words() -> None:
+    ended = await shell("$A >/dev/full", "schema")
+    assert (ended.code, ended.err) == (1, "what there is to say cannot be written: No space left on device\n")
+
+
+async def test_a_reader_that_has_enough_is_no_error_to_talk_about(gateway: Local) -> None:
+    ended = await shell("$A | head -n 1", "stream", "Hi", "-o", "jsonl", "-u", f"{gateway.url}/a2a/mine")
+    assert (ended.out.count("\n"), ended.err) == (1, "")
+
+
+async def test_words_of_another_locale_arrive_as_they_were_typed(gateway: Local) -> None:
+    old = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    ended = await shell("$A", "stream", "grün €", "-u", f"{gateway.url}/a2a/mine", **old)
+    assert (ended.code, ended.out) == (0, "you said gr\\xfcn \\u20ac\n")
+    async with a2a_http(gateway.url) as http:
+        [task] = (await A2A(http, "mine").call("ListTasks", includeArtifacts=True))["tasks"]
+    assert task["artifacts"][0]["parts"][0]["text"] == "you said grün €"

@@ -5,7 +5,7 @@ Law: a turn belongs to the application, not to a request; what cannot be stored 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -20,7 +20,6 @@ from gateway.commits import (
     Caller,
     CommitPoint,
     Conflict,
-    CorruptRecord,
     LedgerUnavailable,
     Prepare,
     Release,
@@ -36,6 +35,7 @@ from gateway.ports import Ledger
 from gateway.preparing import Parked
 from gateway.recovery import settle
 from gateway.serving import Serving
+from gateway.settling import settle_all
 from gateway.taking_over import take_over
 from gateway.watching import Watch
 
@@ -44,10 +44,18 @@ log = structlog.get_logger("gateway.runner")
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds. A lease is renewed `renewals` times before it would run out."""
+    """Seconds. A lease is renewed `renewals` times before it would run out.
+
+    `start`: so long it may take, before anything is served, to end what dead processes left; the rest ends beside the service.
+    """
 
     length: float = 5.0
     renewals: int = 3
+    start: float = 1.0
+
+    @property
+    def round(self) -> float:
+        return self.length / self.renewals
 
 
 class Runner:
@@ -88,9 +96,14 @@ class Runner:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                await self._settle()
-                upkeep = [group.create_task(self._upkeep()), group.create_task(self.watch.run())]
+                settled, serving = asyncio.Event(), asyncio.Event()
+                beside = (self._settling(settled, serving), self._upkeep(), self.watch.run())
+                upkeep = [group.create_task(work) for work in beside]
                 try:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._lease.start):
+                            await settled.wait()
+                    serving.set()
                     yield
                 finally:
                     for task in upkeep:
@@ -231,19 +244,32 @@ class Runner:
         work.done.set_result(None)
 
     async def _upkeep(self) -> None:
-        """Renews the leases held here and ends what a dead process left, for as long as this one runs."""
-        interval = self._lease.length / self._lease.renewals
-        steps = ClockSteps(self._clock, interval)
+        """Renews the leases held here, whatever else there is to do, for as long as this process runs."""
         while True:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(self._lease.round)
             try:
                 await self._keep_leases()
                 await self._heed()
                 await self._unpark()
-                if not steps.recent():
-                    await self._settle()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
+
+    async def _settling(self, settled: asyncio.Event, serving: asyncio.Event) -> None:
+        """Ends what dead processes left, for as long as this one runs; `settled` is set behind the first round.
+
+        Raises: LedgerUnavailable before it is `serving`.
+        """
+        steps = ClockSteps(self._clock, self._lease.round)
+        while True:
+            try:
+                if not steps.recent():
+                    await settle_all(await self._left(), self._settle)
+            except LedgerUnavailable as error:
+                if not serving.is_set():
+                    raise
+                log.warning("upkeep.skipped", error=str(error))
+            settled.set()
+            await asyncio.sleep(self._lease.round)
 
     async def _keep_leases(self) -> None:
         """Those of idle threads that no turn gave back go now: what is left there is settled next."""
@@ -272,17 +298,23 @@ class Runner:
                 if work is not None:
                     self.ask(work)
 
-    async def _settle(self) -> None:
-        for leftover in await self._ledger.unfinished(self._clock.now(), self._holder):
-            if leftover.turn in self._expected or self._runs(leftover):
-                continue
-            try:
-                if not await self._go_on(leftover):
-                    agent = self._agent(leftover.task.agent)
-                    policies = None if agent is None else agent.policies
-                    await settle(leftover, self._ledger, self._fanout, self._clock, policies)
-            except CorruptRecord as error:
-                log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
+    async def _left(self) -> list[UnfinishedTurn]:
+        """What nobody works on. A turn of this process that was at work then may have come to wait for its caller by now."""
+        own = self._own()
+        found = await self._ledger.unfinished(self._clock.now(), self._holder)
+        own |= self._own()
+        return [leftover for leftover in found if leftover.turn not in own]
+
+    def _own(self) -> set[str]:
+        return {work.turn for work in self._tasks.values()} | self._expected.keys()
+
+    async def _settle(self, leftover: UnfinishedTurn) -> None:
+        """Raises: LedgerUnavailable, CorruptRecord."""
+        if leftover.turn in self._expected or self._runs(leftover) or await self._go_on(leftover):
+            return
+        agent = self._agent(leftover.task.agent)
+        policies = None if agent is None else agent.policies
+        await settle(leftover, self._ledger, self._fanout, self._clock, policies)
 
     async def _go_on(self, leftover: UnfinishedTurn) -> bool:
         """Beside the turns that wait here for the thread: they wait for this one to end."""

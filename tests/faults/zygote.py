@@ -114,6 +114,7 @@ async def zygote() -> AsyncIterator[Zygote]:
         cwd=_PROJECT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("A2A_GATEWAY__")},
     )
     made = Zygote(process)
@@ -122,11 +123,9 @@ async def zygote() -> AsyncIterator[Zygote]:
         try:
             yield made
         finally:
-            # They hold its pipes open.
-            for child in made.children.values():
-                if not child.ended.done():
-                    child.signal(signal.SIGKILL)
-            process.kill()
+            # With all of its children, also those that it has not told of: they hold its pipes open.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             listening.cancel()
 

@@ -36,6 +36,7 @@ class AgentPolicies:
     turn_timeout: float = 900.0
     history_messages: int | None = None
     history_tokens: int | None = None
+    uncited_sources: Literal["keep", "drop"] = "keep"
     tool_rounds: int = 20
     parallel_tools: int = 8
     unknown_tool: Literal["error_result", "fail"] = "error_result"

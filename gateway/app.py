@@ -139,6 +139,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         persistence=agent.history.persistence,
         history_messages=agent.history.max_messages,
         history_tokens=agent.history.max_tokens,
+        uncited_sources=agent.history.uncited_sources,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
         tool_rounds=config.limits.tool_rounds,

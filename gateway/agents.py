@@ -44,6 +44,7 @@ class AgentPolicies:
     mixed_batch: Literal["eager", "hold"] = "eager"
     new_task_while_waiting: Literal["reject", "supersede"] = "reject"
     approval_timeout: float = 86400.0
+    standing_approvals: Literal["refuse", "allow"] = "refuse"
     approvals: tuple[ApprovalRule, ...] = ()
     client_tools: tuple[ToolDeclaration, ...] = ()
     tool_calls: Showing = field(default_factory=Showing)

@@ -149,6 +149,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         mixed_batch=agent.mixed_batch,
         new_task_while_waiting=agent.new_task_while_waiting,
         approval_timeout=agent.approval_timeout,
+        standing_approvals=agent.standing_approvals,
         approvals=tuple(
             ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
         ),

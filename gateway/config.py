@@ -480,6 +480,11 @@ class AgentCommon(Settings):
         gt=0,
         description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
     )
+    standing_approvals: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="Whether a caller may allow a tool for good (`always: true`), which holds for its own calls in the same "
+        "context.",
+    )
     mixed_batch: Literal["eager", "hold"] = Field(
         "eager",
         description="What becomes of other calls of an answer while one of them waits for a yes: "

@@ -36,6 +36,7 @@ class AgentPolicies:
     turn_timeout: float = 900.0
     history_messages: int | None = None
     history_tokens: int | None = None
+    uncited_sources: Literal["keep", "drop"] = "keep"
     tool_rounds: int = 20
     parallel_tools: int = 8
     unknown_tool: Literal["error_result", "fail"] = "error_result"
@@ -43,6 +44,7 @@ class AgentPolicies:
     mixed_batch: Literal["eager", "hold"] = "eager"
     new_task_while_waiting: Literal["reject", "supersede"] = "reject"
     approval_timeout: float = 86400.0
+    standing_approvals: Literal["refuse", "allow"] = "refuse"
     approvals: tuple[ApprovalRule, ...] = ()
     client_tools: tuple[ToolDeclaration, ...] = ()
     tool_calls: Showing = field(default_factory=Showing)

@@ -15,7 +15,7 @@ from gateway.answers import Answers, answers
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
 from gateway.commits import AskedCall, Caller, CommitPoint, Conflict, GivenAnswer, IdempotencyKey, Replay, TaskRecord
-from gateway.deciding import repeats, resolve
+from gateway.deciding import refuse_always, repeats, resolve
 from gateway.errors import InvalidParams
 from gateway.fanout import Fanout
 from gateway.items import UserItem
@@ -73,6 +73,8 @@ class Answering:
         if not given:
             waiting.close()
             return waiting
+        if call.agent.policies.standing_approvals == "refuse":
+            refuse_always(given)
         resolution = resolve(given, await self._calls(given, waiting), self._clock.now(), shown.redact)
         if not resolution:
             return Replay(task.id, content)

@@ -28,7 +28,7 @@ _WORDS = {"approve": True, "reject": False}
 class Decision(msgspec.Struct, frozen=True):
     """A yes or no. `call` None: to every call that is asked about. `field` is where it stands in the request.
 
-    `args`, where they are given: the arguments that it is about.
+    `args`, where they are given: the arguments that it is about. `always`: the yes is for every later call of the tool, too.
     """
 
     field: str
@@ -36,6 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
     approved: bool
     reason: str | None = None
     args: Json | UnsetType = UNSET
+    always: bool = False
 
 
 class ClientResult(msgspec.Struct, frozen=True):
@@ -107,6 +108,7 @@ def _listed(field: str, entries: Json) -> Iterator[Decision]:
             _boolean(f"{at}.approved", entry.get("approved")),
             _reason(f"{at}.reason", entry.get("reason")),
             entry.get("args", UNSET),
+            _boolean(f"{at}.always", entry.get("always", False)),
         )
 
 

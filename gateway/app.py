@@ -140,6 +140,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         persistence=agent.history.persistence,
         history_messages=agent.history.max_messages,
         history_tokens=agent.history.max_tokens,
+        uncited_sources=agent.history.uncited_sources,
         queued_turns=config.limits.queued_turns_per_context,
         turn_timeout=config.limits.turn_timeout,
         tool_rounds=config.limits.tool_rounds,
@@ -149,6 +150,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         mixed_batch=agent.mixed_batch,
         new_task_while_waiting=agent.new_task_while_waiting,
         approval_timeout=agent.approval_timeout,
+        standing_approvals=agent.standing_approvals,
         approvals=tuple(
             ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
         ),

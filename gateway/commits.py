@@ -269,12 +269,16 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked."""
+    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked.
+
+    `always`: it holds for every call of this tool that the context sees.
+    """
 
     tool_call: str
     digest: str | None
     decision: str
     by: str | None
+    always: bool = False
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):

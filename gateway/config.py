@@ -37,6 +37,7 @@ from gateway.items import StorageOwner
 from gateway.loopback import is_loopback
 from gateway.redaction import json_path
 from gateway.schema_words import fault
+from gateway.tool_calls import Exposure
 
 __all__ = [
     "AgentCommon",
@@ -367,6 +368,11 @@ class HistoryConfig(Settings):
     max_tokens: _Count | None = Field(
         None, description="With a history kept by the gateway: most tokens of it to send, the new message included."
     )
+    uncited_sources: Literal["keep", "drop"] = Field(
+        "keep",
+        description="With a history kept by the gateway: whether numbered sources in the results of earlier turns' tools are "
+        "sent that no answer has cited.",
+    )
     persistence: Literal["per_service_call", "per_turn"] = Field(
         "per_service_call",
         description="What the model sees of a turn that failed: what happened in it, or nothing of it.",
@@ -400,7 +406,7 @@ class ToolCallsRule(Settings):
     principals: Annotated[tuple[_Text, ...], Field(min_length=1)] = Field(
         description="Callers that this is for, by name; `*` stands for any characters."
     )
-    exposure: Literal["full", "args", "names", "none"] | None = Field(None, description="What they see of a call.")
+    exposure: Exposure | None = Field(None, description="What they see of a call.")
     redact: tuple[_JsonPath, ...] | None = Field(None, description="What is masked for them, in place of the agent's.")
 
 
@@ -414,7 +420,7 @@ class ToolCallsConfig(Settings):
         "auto",
         description="How calls and results travel: in status updates, in artifacts, or as the client is known to read them.",
     )
-    exposure: Literal["full", "args", "names", "none"] = Field(
+    exposure: Exposure = Field(
         "full", description="What is shown of a call: all, not its result, its name only, nothing."
     )
     redact: tuple[_JsonPath, ...] = Field(
@@ -475,6 +481,11 @@ class AgentCommon(Settings):
         duration("24h"),
         gt=0,
         description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
+    )
+    standing_approvals: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="Whether a caller may allow a tool for good (`always: true`), which holds for its own calls in the same "
+        "context.",
     )
     mixed_batch: Literal["eager", "hold"] = Field(
         "eager",
@@ -569,6 +580,8 @@ class GatewayConfig(GatewaySections):
 def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
     """Raises: ValueError when less is to be sent of a conversation that is not sent at all."""
     windows = [f"history.{name}" for name in ("max_messages", "max_tokens") if getattr(history, name) is not None]
+    if history.uncited_sources == "drop":
+        windows.append("history.uncited_sources")
     if windows and owner is StorageOwner.BACKEND:
         raise ValueError(
             f"{' and '.join(windows)} can only limit a history that the gateway keeps, but history.owner is 'backend': "

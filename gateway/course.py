@@ -99,6 +99,10 @@ class Course:
                 offered = await agent.toolset.offered()
             except ToolError as error:
                 raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
+        standing = frozenset[tuple[str | None, str]]()
+        if policies.approvals and policies.standing_approvals == "allow":
+            context, principal = self.lane.thread.context, self.work.caller.principal
+            standing = await self.means.ledger.standing_approvals(context, principal)
         self.tools = ToolPolicy(
             offered,
             {tool.name: tool for tool in theirs if tool.name not in offered},
@@ -106,4 +110,5 @@ class Course:
             unknown_fails=policies.unknown_tool == "fail",
             exhausted=exhausted,
             patience=int(policies.approval_timeout * 1000),
+            standing=standing,
         )

@@ -58,6 +58,13 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
     return Resolution(decisions, results)
 
 
+def refuse_always(given: Answers) -> None:
+    """Raises: InvalidParams for a yes to more than the call that was asked about."""
+    for decision in given.decisions:
+        if decision.always:
+            raise invalid(decision.field, "this agent asks about every call: leave out `always`")
+
+
 def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
     """Whether all of it was answered before, in the same way."""
     if any(decision.call is None for decision in given.decisions):
@@ -89,6 +96,10 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
     call = asked.call
     if decision.args is not UNSET and not _are_meant(decision.args, call.arguments, redact):
         raise invalid(decision.field, f"{echo(call.id)} was asked about with other arguments")
+    if decision.always and not (decision.approved and call.executor == "gateway"):
+        raise invalid(
+            decision.field, f"only a yes to a tool of the gateway can be for always, not that to {echo(call.id)}"
+        )
     if asked.decision is not None:
         if (asked.decision == "approved") != decision.approved:
             raise invalid(decision.field, f"{echo(call.id)} is decided already ({asked.decision})")

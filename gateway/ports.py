@@ -542,6 +542,10 @@ class Ledger(PushReads, Protocol):
         """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
         ...
 
+    async def standing_approvals(self, context: str, principal: str) -> frozenset[tuple[str | None, str]]:
+        """The tools, as (server, name), that the principal allowed for as long as the context lasts, by its row's id."""
+        ...
+
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         """The handle at which a turn began, or the chain that it began itself; nothing where it made no call."""
         ...

@@ -18,15 +18,18 @@ from gateway.items import (
     UserItem,
 )
 from gateway.reduction import Window, newest
+from gateway.sources import NO_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """`positions` are those of the items that the backend's chain did not hold before this call: for owner BACKEND those
-    of all items, in their order."""
+    of all items, in their order. `last_source`: the highest number of a source in what it was made from, where that is
+    looked for."""
 
     items: tuple[Item, ...]
     positions: tuple[int, ...]
+    last_source: int = NO_SOURCE
 
 
 def project(

@@ -1,13 +1,17 @@
 """What a turn is reminded of: the ledger's items as the view of its next service call. Law: with a window no more is read
 than the window takes, however long the conversation is."""
 
+import dataclasses
+from collections.abc import Sequence
+
 from gateway import ownership
 from gateway.agents import Agent, AgentPolicies
 from gateway.commits import NewToolCall, ThreadRecord
-from gateway.items import StorageOwner
+from gateway.items import HistoryRecord, StorageOwner
 from gateway.ports import Ledger
 from gateway.projection import View, project
 from gateway.reduction import Window, weigh, weight_of_tokens
+from gateway.sources import last_number, without_uncited
 
 
 async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
@@ -19,13 +23,18 @@ async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) 
         unsent = await ledger.history(thread.id, unsent_only=True)
         return project(owned, unsent, turn, whole_turns=whole_turns)
     window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
+    records: Sequence[HistoryRecord]
     if window is None:
-        whole = await ledger.history(thread.id, unsent_only=False)
-        return project(owned, whole, turn, anew=anew, whole_turns=whole_turns)
-    records = await ledger.recent_history(
-        thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
-    )
-    return project(owned, records, turn, window, whole_turns=whole_turns)
+        records = await ledger.history(thread.id, unsent_only=False)
+    else:
+        records = await ledger.recent_history(
+            thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
+        )
+    if agent.policies.uncited_sources == "keep":
+        return project(owned, records, turn, window, anew=anew, whole_turns=whole_turns)
+    shrunk = without_uncited(records, turn)
+    view = project(owned, shrunk, turn, window, anew=anew, whole_turns=whole_turns)
+    return dataclasses.replace(view, last_source=last_number(records))
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

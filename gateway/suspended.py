@@ -92,7 +92,7 @@ class Suspended:
         for call_id, decision in resolution.decisions.items():
             call = self.machine.calls[call_id]
             decided = "approved" if decision.approved else "rejected"
-            self._verdicts.append(Verdict(call_id, call.digest, decided, principal))
+            self._verdicts.append(Verdict(call_id, call.digest, decided, principal, decision.always))
             if decision.approved:
                 call.status = "approved"
             else:

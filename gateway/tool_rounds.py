@@ -10,6 +10,8 @@ from gateway.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.invoking import invoke
 from gateway.performing import Performer
 from gateway.ports import AdapterError, ErrorClass
+from gateway.recall import recall
+from gateway.sources import numbered
 from gateway.tools import Settled, ToolCall
 from gateway.turn_commands import Publish
 
@@ -20,12 +22,13 @@ _FAILING_ROUNDS = 3
 class ToolRounds:
     """Those of one turn."""
 
-    __slots__ = ("_course", "_failing", "_performer")
+    __slots__ = ("_course", "_failing", "_last_source", "_performer")
 
     def __init__(self, course: Course, performer: Performer) -> None:
         self._course = course
         self._performer = performer
         self._failing = 0
+        self._last_source: int | None = None
 
     async def run(self) -> None:
         """The calls that may run. What the backend may run has only to be told to it.
@@ -80,7 +83,20 @@ class ToolRounds:
                             self._performer.publish(command.update)
 
             settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
+            if work.agent.policies.uncited_sources == "drop" and settled.status == "completed":
+                settled = await self._with_numbers(settled)
             return await self._settle(call, settled)
+
+    async def _with_numbers(self, settled: Settled) -> Settled:
+        """Its sources go on from the highest number that the conversation has. Source: state-model, scenario 98."""
+        course = self._course
+        view = course.view
+        if self._last_source is None and not view.items:
+            # The turn waited, and has read nothing yet.
+            view = await recall(course.means.ledger, course.work.agent, course.lane.thread, course.work.turn)
+        last = view.last_source if self._last_source is None else self._last_source
+        output, self._last_source = numbered(settled.output, last)
+        return Settled(settled.status, output)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:
         await self._performer.perform(self._course.machine.settle_tool(call, settled))

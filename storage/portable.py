@@ -24,7 +24,7 @@ LEFT_BEHIND = {
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent"},
     "turn": {"process", "cancel_asked"},
-    "tool_call": {"runs_left"},
+    "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
 """Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow

@@ -275,6 +275,10 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.DUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
+    async def standing_approvals(self, context: str, principal: str) -> frozenset[tuple[str | None, str]]:
+        rows = await self._readers.fetch(queries.STANDING, {"context": context, "principal": principal})
+        return frozenset((server, name) for server, name in rows)
+
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         rows = await self._readers.fetch(queries.TURN_BASE, {"turn": turn})
         return tuple(handle for (handle,) in rows[:1])

@@ -277,7 +277,10 @@ class ServiceCall(Row, table=True):
 
 
 class ToolCall(Row, table=True):
-    """`id` is the public one, `external_id` the backend's; only the first is ever a key."""
+    """`id` is the public one, `external_id` the backend's; only the first is ever a key.
+
+    `standing`: the context in which its approval holds for every call of this tool.
+    """
 
     __tablename__ = "tool_call"
     __table_args__ = (
@@ -286,6 +289,7 @@ class ToolCall(Row, table=True):
         CheckConstraint(f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running')", "status"),
         CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
         CheckConstraint("runs_left >= 0", name="runs_left"),
+        Index("ix_tool_call_standing", "standing", sqlite_where=text("standing IS NOT NULL")),
         _flag("approval_required"),
         CheckConstraint("approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name="approval"),
         _STRICT,
@@ -307,6 +311,7 @@ class ToolCall(Row, table=True):
     approval_at: int | None = _integer()
     approval_expires_at: int | None = _integer()
     approval_consumed_at: int | None = _integer()
+    standing: str | None = _text()
     arguments: str = _text()
     outcome: str | None = _text()
 

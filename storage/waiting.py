@@ -76,6 +76,7 @@ DECIDE_TOOL = Statement(
             approval_decision=bindparam("decision"),
             approval_by=bindparam("by"),
             approval_at=bindparam("now"),
+            standing=bindparam("standing"),
         )
     ),
 )
@@ -148,6 +149,17 @@ CALLS_OF_CALLER = compiled(
         equals(turn.c.task, "task"),
         or_(tool_call.c.approval_decision.is_not(None), tool_call.c.executor == word("client")),
     )
+)
+
+STANDING = compiled(
+    select(tool_call.c.server, tool_call.c.name)
+    .where(
+        # Only so does the planner see that the index holds it.
+        tool_call.c.standing.is_not(None),
+        equals(tool_call.c.standing, "context"),
+        equals(tool_call.c.approval_by, "principal"),
+    )
+    .distinct()
 )
 
 _WAITS = and_(

@@ -43,6 +43,7 @@ def decided(point: Decide) -> list[Step]:
             "call_digest": verdict.digest,
             "decision": verdict.decision,
             "by": verdict.by,
+            "standing": point.context if verdict.always else None,
         }
         steps.append((do.DECIDE_TOOL, values | decision))
     if point.question is not None:

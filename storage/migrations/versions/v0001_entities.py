@@ -298,6 +298,7 @@ def upgrade() -> None:
         sa.Column("approval_at", _INTEGER, nullable=True),
         sa.Column("approval_expires_at", _INTEGER, nullable=True),
         sa.Column("approval_consumed_at", _INTEGER, nullable=True),
+        sa.Column("standing", sa.Text(), nullable=True),
         sa.Column("arguments", sa.Text(), nullable=False),
         sa.Column("outcome", sa.Text(), nullable=True),
         sa.CheckConstraint(
@@ -318,6 +319,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tool_call")),
         sa.UniqueConstraint("service_call", "sequence", name=op.f("uq_tool_call_service_call_sequence")),
         sqlite_strict=True,
+    )
+    op.create_index(
+        "ix_tool_call_standing",
+        "tool_call",
+        ["standing"],
+        unique=False,
+        sqlite_where=sa.text("standing IS NOT NULL"),
     )
     op.create_table(
         "history_item",

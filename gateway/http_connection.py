@@ -20,6 +20,9 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
 
+ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
+"""The extensions of a request that is here, whole."""
+
 _HEAD_BYTES = 64 * 1024
 """Of a head that is not complete. Whether a complete one is too large is the application's to say."""
 
@@ -129,6 +132,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._part = _Part.NOTHING
+        # Who reads the body need not wait for it.
+        self.scope["extensions"] = ARRIVED
         super().on_message_complete()
 
     @property

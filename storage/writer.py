@@ -5,10 +5,12 @@ somebody else has locked the database, a unit waits for as long as it may and go
 """
 
 import asyncio
+import math
 import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -23,12 +25,13 @@ Done = Callable[[Exception | None], None]
 _GROUP = 256
 """Units in one transaction, so that none waits long for its neighbours."""
 
-_BUSY = 0.0005
+_COMMITS = 3
+_PERIOD = 0.01
 _LINGER = 0.003
-"""Seconds. A unit that comes `_BUSY` after a commit is one of many: the group grows for `_LINGER` before it is written.
+"""Seconds. Once there were so many commits in the last period, a group grows for `_LINGER` before it is written.
 
-A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. One that is idle
-writes at once.
+A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. One that is not
+busy writes at once, also what comes in a burst.
 """
 
 _UNFIT = (
@@ -63,6 +66,8 @@ class Writer:
         self._busy_timeout_ms = busy_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
+        self._submitted: list[_Unit] = []
+        """In this step of the event loop: they wake the thread once, and are one group."""
         self._closing = False
         self._drained = False
         self.in_trouble = False
@@ -88,12 +93,20 @@ class Writer:
         if self._closing:
             self._loop.call_soon(done, LedgerUnavailable("the ledger is closed"))
         else:
-            self._queue.put(_Unit(steps, done, time.monotonic() + patience if patience else 0.0))
+            if not self._submitted:
+                self._loop.call_soon(self._hand_over)
+            self._submitted.append(_Unit(steps, done, time.monotonic() + patience if patience else 0.0))
+
+    def _hand_over(self) -> None:
+        submitted, self._submitted = self._submitted, []
+        for one in submitted:
+            self._queue.put(one)
 
     async def close(self) -> None:
         """Commits what was submitted before, calls its callbacks and ends the thread."""
         if not self._closing:
             self._closing = True
+            self._hand_over()
             self._queue.put(None)
         await asyncio.shield(self._ended)
 
@@ -111,19 +124,19 @@ class Writer:
         self._tell(_succeed, self._ended)
 
     def _commit_groups(self, connection: sqlite3.Connection) -> None:
-        committed = 0.0
+        commits = deque([-math.inf] * _COMMITS, _COMMITS)
         kept: list[_Unit] = []
         while kept or not self._drained:
             if not kept:
                 first = self._queue.get()
                 if first is None:
                     return
-                if time.monotonic() - committed < _BUSY:
+                if time.monotonic() - commits[0] < _PERIOD:
                     time.sleep(_LINGER)
                 kept = [first]
             units = [*kept, *self._waiting(_GROUP - len(kept))]
             outcomes = self._write(connection, units)
-            committed = time.monotonic()
+            commits.append(time.monotonic())
             pairs = list(zip(units, outcomes, strict=True))
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import structlog
-from starlette.datastructures import Headers as RequestHeaders
 from starlette.types import ASGIApp, Receive, Scope
 
 from gateway import checks
@@ -138,26 +137,31 @@ class Front:
         return Document(body, strict_json.decode(body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        declared = RequestHeaders(scope=scope).get("content-length", "")
-        if declared.isdecimal() and len(declared) < 20 and int(declared) > self.settings.body:
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if declared.isdigit() and len(declared) < 20 and int(declared) > self.settings.body:
             raise self._too_large()
-        chunks: list[bytes] = []
-        size = 0
+        if "gateway.arrived" in scope.get("extensions", ()):
+            return await self._collect(receive)
         try:
             async with asyncio.timeout(self.settings.body_timeout):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    chunk = message.get("body", b"")
-                    size += len(chunk)
-                    if size > self.settings.body:
-                        raise self._too_large()
-                    chunks.append(chunk)
-                    if not message.get("more_body", False):
-                        return b"".join(chunks)
+                return await self._collect(receive)
         except TimeoutError:
             raise InvalidRequest(f"the body did not arrive within {self.settings.body_timeout:g} s") from None
+
+    async def _collect(self, receive: Receive) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > self.settings.body:
+                raise self._too_large()
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
 
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")

@@ -1,10 +1,13 @@
 """One HTTP connection: uvicorn's, with an end to its patience. Law: a request has so long to arrive and its head may be so
-large, whatever the application does; what is refused here never reaches it.
+large, whatever the application does; what is refused here never reaches it; who takes nothing of an answer loses it.
 
-Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size.
+Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size; a transport that is closed waits
+for its peer to take what was written, for ever.
 """
 
 import asyncio
+import socket
+import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
 from enum import Enum, auto
@@ -18,6 +21,9 @@ from uvicorn.server import ServerState
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
+BLOCKED_SECONDS = 30.0
+
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 _HEAD_BYTES = 64 * 1024
 """Of a head that is not complete. Whether a complete one is too large is the application's to say."""
@@ -32,13 +38,15 @@ class _Part(Enum):
 
 
 class Connection(HttpToolsProtocol):
-    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing.
+    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing;
+    `blocked_seconds` for a peer that takes nothing of what waits for it.
 
     A request that comes in one piece, as nearly all do, sets no timer.
     """
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
+    blocked_seconds = BLOCKED_SECONDS
 
     def __init__(
         self,
@@ -52,6 +60,8 @@ class Connection(HttpToolsProtocol):
         self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
+        self._untaken = 0
+        self._blocked: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -59,6 +69,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
+        self._is_taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -85,6 +96,52 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._part = _Part.NOTHING
         super().on_message_complete()
+
+    # --- what the peer takes
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._is_taken()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def _watch(self) -> None:
+        self._untaken = self.transport.get_write_buffer_size()
+        if self._untaken and self._blocked is None:
+            self._blocked = self.loop.call_later(self.blocked_seconds, self._look)
+
+    def _look(self) -> None:
+        self._blocked, before = None, self._untaken
+        if 0 < before <= self.transport.get_write_buffer_size():
+            self._drop()
+        else:
+            self._watch()
+
+    def _drop(self) -> None:
+        """With all that waits, which the system would keep for it otherwise."""
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
+
+    def _is_taken(self) -> None:
+        if self._blocked is not None:
+            self._blocked.cancel()
+            self._blocked = None
+
+    # --- the time that a request has
 
     @property
     def _answers(self) -> bool:

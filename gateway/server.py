@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
-from gateway.http_connection import Connection
+from gateway.http_connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -33,12 +33,17 @@ def listen(host: str, port: int) -> socket.socket:
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
+        """`blocked`: seconds after which a peer that takes nothing is dropped."""
+
+        class Patient(Connection):
+            blocked_seconds = blocked
+
         self._socket = bound
         self._server = _Server(
             Config(
                 app,
-                http=Connection,
+                http=Patient,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

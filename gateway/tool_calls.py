@@ -28,7 +28,7 @@ from gateway.redaction import MASK, JsonPath, redacted
 URI = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
 Channel = Literal["status", "artifact"]
-Exposure = Literal["none", "names", "args", "full"]
+Exposure = Literal["full", "args", "names", "none"]
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 

@@ -23,6 +23,7 @@ BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
 BLOCKED_SECONDS = 30.0
 
+_LINGER_SECONDS = 1.0
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 _HEAD_BYTES = 64 * 1024
@@ -60,6 +61,7 @@ class Connection(HttpToolsProtocol):
         self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
+        self._refused = False
         self._untaken = 0
         self._blocked: TimerHandle | None = None
 
@@ -73,6 +75,8 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         super().data_received(data)
         if self._part is not self._timed:
             self._timed = self._part
@@ -181,12 +185,20 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """Where an earlier request of the connection is still being answered, the connection just ends."""
+        """Where an earlier request of the connection is still being answered, the connection just ends.
+
+        What is still being sent is read and dropped for a moment: a connection that ends with something unread takes the
+        answer with it.
+        """
         self._stop()
-        if not (self._answers or self.transport.is_closing()):
+        if self._answers or self.transport.is_closing():
+            self.transport.close()
+        else:
             body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (STATUS_LINE[status], len(body), body)
             )
-        self.transport.close()
+            self._refused = True
+            self.transport.write_eof()
+            self._wait(_LINGER_SECONDS, self.transport.close)

@@ -194,6 +194,13 @@ async def test_a_head_without_end_is_cut_short() -> None:
         assert told(await peer.rest()) == (431, "the head of the request is too large")
 
 
+async def test_who_is_still_sending_a_head_without_end_is_told_all_the_same() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 8 * 1024 * 1024)
+        assert told(await peer.rest())[0] == 431
+
+
 async def test_a_large_body_is_no_large_head() -> None:
     async with served(echo) as connect:
         peer = await connect()

@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT: the gateway stops taking messages, lets its turns end, and its exit is clean."""
 
+import asyncio
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -10,7 +11,7 @@ import httpx2
 import pytest
 
 from gateway.failures import RESTARTED
-from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, user_message, why
+from tests.a2a_client import A2A, COMPLETED, Stream, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, Held, held_agents
 from tests.running import StartChild, child_gateways
 
@@ -73,6 +74,41 @@ async def test_a_running_turn_ends_in_peace_and_its_stream_can_be_resumed(proces
     assert [frame.number for frame in rest[1:]] == [len(seen), len(seen) + 1]
     assert streamed_text([*seen, *rest]) == "one two three"
     assert why(rest[-1].event["statusUpdate"]) == COMPLETED
+
+
+_STREAMS = 50
+
+
+async def test_fifty_streams_are_ended_in_peace_and_all_their_turns_end_well(process: Process) -> None:
+    child = await process.start()
+    texts = {f"talking {agent} {number}": agent for number in range(_STREAMS // len(AGENTS)) for agent in AGENTS}
+    told = asyncio.Barrier(len(texts) + 1)
+
+    async def listen(http: httpx2.AsyncClient, text: str, agent: str) -> tuple[Stream, str]:
+        async with A2A(http, agent).stream(text) as stream:
+            await stream.read_until(lambda frames: streamed_text(frames) == "one two ")
+            await process.held.arrived[text].wait()
+            await told.wait()
+            await stream.rest()
+        return stream, stream.frames[0].event["task"]["id"]
+
+    async with a2a_http(child.url) as http, asyncio.TaskGroup() as group:
+        listening = [group.create_task(listen(http, text, agent)) for text, agent in texts.items()]
+        await told.wait()
+        child.signal(signal.SIGTERM)
+        for task in listening:
+            await task
+        assert (await http.get("/readyz")).status_code == 503
+        assert await _new_message_is_refused(http)
+        for text in texts:
+            process.held.go_on[text].set()
+    assert await child.ended() == 0
+    ended = [task.result() for task in listening]
+    again = await process.start()
+    async with a2a_http(again.url) as http:
+        stored = [await A2A(http, agent).get(task) for (_, task), agent in zip(ended, texts.values(), strict=True)]
+    assert [(stream.cut, stream.comments) for stream, _ in ended] == [(False, [": draining"])] * _STREAMS
+    assert [(why(task), text_of(task)) for task in stored] == [(COMPLETED, "one two three")] * _STREAMS
 
 
 async def _left_unfinished(process: Process, signals: int) -> None:

@@ -6,6 +6,7 @@ import json
 import socket
 import sqlite3
 import struct
+import sys
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway.server import listen
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Say, Step
 from gateway.testing.serving import serve
@@ -164,6 +166,15 @@ async def test_no_task_and_no_channel_is_left_of_streams_that_were_left(
             async with asyncio.timeout(30):
                 while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  # that is what is waited for
                     await asyncio.sleep(0.01)
+
+
+@pytest.mark.fault("C1")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such option")
+def test_a_peer_that_acknowledges_nothing_is_given_up_by_the_system_within_a_minute() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) + 15_000 <= 60_000
 
 
 # --- C2 ---------------------------------------------------------------------------------------------------------------

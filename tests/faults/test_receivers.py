@@ -56,7 +56,7 @@ async def _no_http(exchange: Exchange) -> None:
 
 def _answers(status: int, **headers: str) -> Any:
     async def answer(exchange: Exchange) -> None:
-        await exchange.send(plain(f"{status} Whatever", **headers))
+        await exchange.send(plain(f"{status} Whatever", b"", **headers))
 
     return answer
 

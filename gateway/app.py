@@ -322,7 +322,7 @@ async def serve(
         served = config.model_copy(update={"server": config.server.bound_to(bound.getsockname()[1])})
         signals = Signals()
         async with running(served, Registry()) as gateway:
-            server = HttpServer(gateway.app, bound)
+            server = HttpServer(gateway.app, bound, served.limits.stream_blocked)
             # What has been loaded by now stays: no collection looks at it again.
             gc.freeze()
             with signals.watched(reloads=reload is not None):

@@ -249,7 +249,7 @@ class LimitsConfig(Settings):
     stream_blocked: Duration = Field(
         duration("30s"),
         gt=0,
-        description="A stream whose reader takes nothing for so long is closed; it can be resumed.",
+        description="A connection whose reader takes nothing for so long is closed; its stream can be resumed.",
     )
     stream_keepalive: Duration = Field(
         duration("15s"), gt=0, description="Silence after which a stream gets a comment."

@@ -1,11 +1,14 @@
 """One HTTP connection: uvicorn's, with an end to its patience. Law: a request has so long to arrive and its head may be so
-large, whatever the application does; what is refused here never reaches it.
+large, whatever the application does; what is refused here never reaches it; who takes nothing of an answer loses it.
 
-Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size. It writes the head of an
-answer and its body apart, and uvloop sends at once whatever is written.
+Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size; a transport that is closed waits
+for its peer to take what was written, for ever. It writes the head of an answer and its body apart, and uvloop sends at once
+whatever is written.
 """
 
 import asyncio
+import socket
+import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
 from enum import Enum, auto
@@ -19,6 +22,10 @@ from uvicorn.server import ServerState
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
+BLOCKED_SECONDS = 30.0
+
+_LINGER_SECONDS = 1.0
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
 """The extensions of a request that is here, whole."""
@@ -59,6 +66,10 @@ class _Outgoing:
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
+    def write_eof(self) -> None:
+        self._send()
+        self._transport.write_eof()
+
     def close(self) -> None:
         self._send()
         self._transport.close()
@@ -68,6 +79,9 @@ class _Outgoing:
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self._chunks)) + self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()
@@ -80,13 +94,15 @@ class _Outgoing:
 
 
 class Connection(HttpToolsProtocol):
-    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing.
+    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing;
+    `blocked_seconds` for a peer that takes nothing of what waits for it.
 
     A request that comes in one piece, as nearly all do, sets no timer.
     """
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
+    blocked_seconds = BLOCKED_SECONDS
 
     def __init__(
         self,
@@ -100,6 +116,9 @@ class Connection(HttpToolsProtocol):
         self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
+        self._refused = False
+        self._untaken = 0
+        self._blocked: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Outgoing(transport, self.loop))  # type: ignore[arg-type]
@@ -107,9 +126,12 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
+        self._is_taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         super().data_received(data)
         if self._part is not self._timed:
             self._timed = self._part
@@ -135,6 +157,52 @@ class Connection(HttpToolsProtocol):
         # Who reads the body need not wait for it.
         self.scope["extensions"] = ARRIVED
         super().on_message_complete()
+
+    # --- what the peer takes
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._is_taken()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def _watch(self) -> None:
+        self._untaken = self.transport.get_write_buffer_size()
+        if self._untaken and self._blocked is None:
+            self._blocked = self.loop.call_later(self.blocked_seconds, self._look)
+
+    def _look(self) -> None:
+        self._blocked, before = None, self._untaken
+        if 0 < before <= self.transport.get_write_buffer_size():
+            self._drop()
+        else:
+            self._watch()
+
+    def _drop(self) -> None:
+        """With all that waits, which the system would keep for it otherwise."""
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
+
+    def _is_taken(self) -> None:
+        if self._blocked is not None:
+            self._blocked.cancel()
+            self._blocked = None
+
+    # --- the time that a request has
 
     @property
     def _answers(self) -> bool:
@@ -174,12 +242,20 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """Where an earlier request of the connection is still being answered, the connection just ends."""
+        """Where an earlier request of the connection is still being answered, the connection just ends.
+
+        What is still being sent is read and dropped for a moment: a connection that ends with something unread takes the
+        answer with it.
+        """
         self._stop()
-        if not (self._answers or self.transport.is_closing()):
+        if self._answers or self.transport.is_closing():
+            self.transport.close()
+        else:
             body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (STATUS_LINE[status], len(body), body)
             )
-        self.transport.close()
+            self._refused = True
+            self.transport.write_eof()
+            self._wait(_LINGER_SECONDS, self.transport.close)

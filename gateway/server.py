@@ -5,15 +5,19 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
-from gateway.http_connection import Connection
+from gateway.http_connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
+_UNHEARD_SECONDS = 40
+"""A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -27,18 +31,27 @@ class _Server(Server):
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 lets the system choose. Raises: OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    if sys.platform == "linux":
+        # Those that it accepts inherit it. Else the system goes on for a quarter of an hour.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_SECONDS * 1000)
+    return bound
 
 
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
+        """`blocked`: seconds after which a peer that takes nothing is dropped."""
+
+        class Patient(Connection):
+            blocked_seconds = blocked
+
         self._socket = bound
         self._server = _Server(
             Config(
                 app,
-                http=Connection,
+                http=Patient,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.faults.catalogue import CATALOGUE, NOT_BUILT
@@ -34,8 +35,13 @@ def _rows_of(marks: ast.AST) -> Iterator[str]:
             yield from (ast.literal_eval(argument) for argument in node.args)
 
 
-def marked() -> Iterator[tuple[str, str]]:
+@cache
+def marked() -> tuple[tuple[str, str], ...]:
     """(row, test) of each mark in this folder."""
+    return tuple(_marked())
+
+
+def _marked() -> Iterator[tuple[str, str]]:
     for path in sorted(HERE.glob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in tree.body:

@@ -34,7 +34,7 @@ from tests.faults.crash_world import (
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import unsettled, violations
 
-pytestmark = pytest.mark.xdist_group("torture")
+pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K3", "K5", "K7", "K8", "K12")]
 
 KILLS = int(os.environ.get("CRASH_KILLS", "16"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)

@@ -24,7 +24,7 @@ from tests.invariants import violations
 from tests.receiver import LOOPBACK, Letter, Receiver, receiving
 from tests.running import Child, StartChild, child_gateways
 
-pytestmark = pytest.mark.xdist_group("drain")
+pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
 
 _STREAMS = 50
 _BOUND_SECONDS = 120

@@ -280,3 +280,28 @@ async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, database, story)
+
+
+@pytest.mark.fault("K12")
+async def test_a_process_that_dies_twenty_times_in_a_row_while_it_recovers_is_recovered(tmp_path: Path) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        story, file = Story(), _configure(tmp_path / "one", backend, "backend")
+        database = file.parent / "gateway.db"
+        child = await parent.serving(file)
+        backend.stop_at = "three"
+        async with a2a_http(child.url.result()) as http, asyncio.TaskGroup() as group:
+            living = group.create_task(_live_through(http, backend, story))
+            await backend.reached.wait()
+            await child.kill()
+            await living
+        backend.stop_at = ""
+        for _ in range(20):
+            _time_passes(database)
+            child = await parent.fork(file, "*finish*.before:1")
+            assert not await child.ready()
+            assert "finish" in child.point()
+            assert violations(database, settled=False) == []
+        _time_passes(database)
+        again = await parent.serving(file)
+        async with a2a_http(again.url.result()) as http:
+            await _check(http, database, story)

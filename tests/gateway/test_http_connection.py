@@ -1,6 +1,7 @@
 """Requests that come slowly, or never, or are no HTTP: raw bytes to a real server, which stays well."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.gateway.core import BOUND, soon
 from tests.running import child_gateways
 
 SHORT = 0.05
+_ESTABLISHED = 1
 Connect: TypeAlias = Callable[[], Awaitable["Peer"]]
 
 
@@ -51,6 +53,19 @@ class Peer:
 
     def leave(self) -> None:
         self._writer.close()
+
+    def stop_reading(self) -> None:
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    async def dropped(self) -> None:
+        """Returns when the server has dropped the connection, whatever it still had to say."""
+        connection = self._writer.get_extra_info("socket")
+        async with asyncio.timeout(BOUND):
+            while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def take(self, most: int) -> bytes:
+        return await soon(self._reader.read(most))
 
 
 def told(data: bytes) -> tuple[int, str]:
@@ -182,6 +197,13 @@ async def test_a_head_without_end_is_cut_short() -> None:
         assert told(await peer.rest()) == (431, "the head of the request is too large")
 
 
+async def test_who_is_still_sending_a_head_without_end_is_told_all_the_same() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 8 * 1024 * 1024)
+        assert told(await peer.rest())[0] == 431
+
+
 async def test_a_large_body_is_no_large_head() -> None:
     async with served(echo) as connect:
         peer = await connect()
@@ -249,3 +271,40 @@ async def test_a_gateway_that_is_started_as_it_is_refuses_an_endless_head(tmp_pa
         await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 66_000)
         assert told(await peer.rest())[0] == 431
         peer.leave()
+
+
+# --- those who take nothing ---
+
+_LARGE = 32 * 1024 * 1024
+_STOP = _LARGE // 16
+
+
+async def _says_a_lot(scope: Scope, receive: Receive, send: Send) -> None:
+    await Reply(b"x" * _LARGE)(scope, receive, send)
+
+
+async def _streams_a_lot_and_gives_up(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * _LARGE, "more_body": True})
+
+
+@pytest.mark.parametrize("app", [_says_a_lot, _streams_a_lot_and_gives_up])
+@pytest.mark.parametrize("request_", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
+async def test_who_takes_nothing_of_an_answer_loses_the_connection(app: ASGIApp, request_: bytes) -> None:
+    async with served(app, blocked_seconds=SHORT) as connect:
+        peer = await connect()
+        peer.stop_reading()
+        await peer.say(request_)
+        await peer.dropped()
+
+
+async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
+    async with served(_says_a_lot, blocked_seconds=4 * SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        taken = 0
+        async with asyncio.timeout(BOUND):
+            while piece := await peer.take(_LARGE):
+                if taken // _STOP != (taken := taken + len(piece)) // _STOP:
+                    await asyncio.sleep(SHORT)
+        assert taken > _LARGE

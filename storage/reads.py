@@ -179,8 +179,11 @@ class Reads(StoredPushes):
 
     async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
         rows = await self._readers.fetch(queries.UNFINISHED_TURNS, {"now": now, "process": process})
+        # Who ends it needs no status message: one that cannot be read must not hide all others.
         return tuple(
-            UnfinishedTurn(turn, thread, generation, _task(task), Caller(principal, tenant), bool(expired))
+            UnfinishedTurn(
+                turn, thread, generation, _task([*task[:5], None, *task[6:]]), Caller(principal, tenant), bool(expired)
+            )
             for number, turn, thread, generation, expired, tenant, principal, *task in sorted(
                 rows, key=lambda row: (row[2], row[0])
             )

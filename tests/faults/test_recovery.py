@@ -1,0 +1,127 @@
+"""Reliability, K12: the process dies while it recovers, again and again, and then has much to recover: it starts all the
+same, and every task that was open ends.
+
+`RECOVERY_TASKS=10000` shows how soon a process serves that finds so many; no test asserts a time.
+"""
+
+import asyncio
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.failures import RESTARTED
+from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
+from tests.faults.held_agents import AGENTS, held_agents
+from tests.faults.zygote import zygote
+from tests.gateway.core import running_core
+from tests.gateway.scripted import G, Pause, ScriptedAdapter
+from tests.invariants import unsettled, violations
+
+pytestmark = pytest.mark.xdist_group("torture")
+
+TASKS = int(os.environ.get("RECOVERY_TASKS", "300"))
+
+_KILLS = 20
+_OPEN = 60
+_BOUND_SECONDS = 300
+
+
+def _time_passes(database: Path) -> None:
+    """Every lease has run out."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
+        connection.execute("UPDATE process SET alive_until = 0")
+        connection.commit()
+
+
+async def _settled(database: Path) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS):
+        while unsettled(database):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing_open(tmp_path: Path) -> None:
+    """Where it dies differs: before and behind the commit that ends a turn, the first of them or a later one."""
+    file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
+    texts = {f"silent {agent} {number}": agent for number in range(_OPEN // 2) for agent in AGENTS}
+    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, zygote() as parent:
+        agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
+        file.write_text(f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n{agents}")
+        child = await parent.serving(file)
+        acked = {}
+        async with a2a_http(child.url.result()) as http:
+            for text, agent in texts.items():
+                sent = await A2A(http, agent).call(
+                    "SendMessage", message=user_message(text, text), configuration={"returnImmediately": True}
+                )
+                acked[text] = sent["task"]["id"]
+            for text in texts:
+                await held.arrived[text].wait()
+            await child.kill()
+        deaths = 0
+        for number in range(_KILLS):
+            _time_passes(database)
+            where = "stored" if number % 5 == 4 else "before"
+            child = await parent.fork(file, f"*finish*.{where}:{1 + number % 4}")
+            await child.ready()
+            deaths += not child.url.done()
+            await child.kill()
+            assert child.ended.result() == -9
+            assert violations(database, settled=False) == []
+        assert deaths > _KILLS // 2
+        _time_passes(database)
+        child = await parent.serving(file)
+        await _settled(database)
+        assert violations(database) == []
+        async with a2a_http(child.url.result()) as http:
+            for text, agent in texts.items():
+                assert why(await A2A(http, agent).get(acked[text])) == failed(RESTARTED)
+            for text in list(texts)[:2]:
+                following = await A2A(http, texts[text]).send("next", text)
+                assert (why(following), text_of(following)) == (COMPLETED, f"{text} | next")
+
+
+async def test_a_process_that_finds_many_open_tasks_serves_and_ends_them_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, file = tmp_path / "gateway.db", tmp_path / "gateway.yaml"
+    await _leave_many_open(database)
+    (tmp_path / "echo.py").write_text("def reply(text):\n    return text\n")
+    file.write_text(
+        "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\n"
+        "agents:\n  echo: {type: python, ref: './echo.py:reply'}\n"
+    )
+    async with asyncio.timeout(_BOUND_SECONDS), zygote() as parent:
+        child = await parent.fork(file)
+        began = time.monotonic()
+        assert await child.ready()
+        async with a2a_http(child.url.result()) as http:
+            ready = await http.get("/readyz")
+            served = time.monotonic() - began
+            answered = await A2A(http, "echo").send("hello")
+            await _settled(database)
+    ended = time.monotonic() - began
+    with capsys.disabled():
+        print(f"\n{TASKS} open tasks: served after {served:.2f} s, all ended after {ended:.2f} s")  # noqa: T201
+    assert (ready.status_code, why(answered)) == (200, COMPLETED)
+    assert violations(database) == []
+
+
+async def _leave_many_open(database: Path) -> None:
+    """Each in a context of its own, begun by a process that died."""
+    async with running_core(database, prefix="dead") as core:
+        pause = Pause()
+        core.agent(ScriptedAdapter(G, otherwise=lambda _: [pause]))
+        numbers = iter(range(TASKS))
+
+        async def send() -> None:
+            for number in numbers:
+                await core.send("hi", context=f"context-{number}", at_once=True)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(send())

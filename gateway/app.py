@@ -331,6 +331,7 @@ async def serve(
                         waits.append(_reloading(gateway, config, served, signals.reload, reload))
                     await _first_of(*waits)
                     gateway.drain.set()
+                    gateway.runner.retire()
                     await _drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
 

@@ -115,6 +115,13 @@ class NewToolCall(msgspec.Struct, frozen=True):
     expires_at: int | None = None
 
 
+class Preferences(msgspec.Struct, frozen=True):
+    """How the sender of a message wants its answer: in these media types, with these extensions."""
+
+    modes: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+
+
 class Accept(msgspec.Struct, frozen=True):
     """C1: one accepted message. `context_public` is None where the context exists.
 
@@ -139,6 +146,7 @@ class Accept(msgspec.Struct, frozen=True):
     last_event: int
     working: bool = False
     process: str = ""
+    preferences: Preferences = Preferences()
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -237,6 +245,16 @@ class TakeOver(msgspec.Struct, frozen=True):
     now: int
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """A turn that waits for its place, and whose process `left_by` died, waits in this process. Hits no row when another has
+    it by now, or that one lives."""
+
+    turn: str
+    left_by: str
+    process: str
+    now: int
+
+
 class Suspend(msgspec.Struct, frozen=True):
     """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
     the turn has all its answers, and only waits to be taken up."""
@@ -311,7 +329,8 @@ class Decide(msgspec.Struct, frozen=True):
 class Finish(msgspec.Struct, frozen=True):
     """C6: a turn ends. `state` None: the task goes on with the next accepted turn. Hits no row when the task has ended.
 
-    `artifacts` and `messages` are the public record of this turn, as JSON arrays.
+    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process`: who has the turn; it hits no
+    row when another has taken it. None: whoever.
     """
 
     task: str
@@ -327,6 +346,7 @@ class Finish(msgspec.Struct, frozen=True):
     messages: bytes
     visible: bool
     now: int
+    process: str | None = None
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -528,6 +548,7 @@ CommitPoint = (
     | ToolStarts
     | ToolEnds
     | TakeOver
+    | Claim
     | Suspend
     | Resume
     | Decide
@@ -598,7 +619,8 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out."""
+    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out. `waits`: it has not begun.
+    `process` is the one that had it; `cancel_asked`: it was to be cancelled there."""
 
     turn: str
     thread: str
@@ -606,6 +628,9 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     task: TaskRecord
     caller: Caller
     expired: bool = True
+    waits: bool = False
+    process: str = ""
+    cancel_asked: bool = False
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
@@ -633,14 +658,17 @@ class UnheardCall(msgspec.Struct, frozen=True):
     pending: str | None
 
 
-class CallUnderWay(msgspec.Struct, frozen=True):
-    """The service call in which a turn is. `base`: the handle at which the turn began."""
+class LatestCall(msgspec.Struct, frozen=True):
+    """The last service call that a turn has made. `base`: the handle at which the turn began. `restarts`: how many of its
+    calls were made again because their process died."""
 
     id: str
     round: int
     attempt: int
+    status: str
     pending: str | None
     base: str | None
+    restarts: int
 
 
 class EarlierToolCall(msgspec.Struct, frozen=True):

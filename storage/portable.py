@@ -22,12 +22,12 @@ LEFT_BEHIND = {
     "context": {"tenant", "principal", "expires_at"},
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
-    "input": {"tenant", "principal", "agent"},
+    "input": {"tenant", "principal", "agent", "preferences"},
     "turn": {"process", "cancel_asked"},
     "history_item": {"weight"},
 }
-"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow
-from the others."""
+"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, of a turn that
+has not ended, or follow from the others."""
 
 
 def columns(table: Table) -> tuple[Column[object], ...]:

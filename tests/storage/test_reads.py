@@ -518,4 +518,6 @@ async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_o
 async def test_a_turn_that_is_found_comes_with_its_task_and_caller(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
     working = task_record(state=TaskState.WORKING, status_at=1100)
-    assert await ledger.unfinished(10_000) == (UnfinishedTurn("turn-1", "thread-1", 1, working, ADA),)
+    assert await ledger.unfinished(10_000) == (
+        UnfinishedTurn("turn-1", "thread-1", 1, working, ADA, process="process-1"),
+    )

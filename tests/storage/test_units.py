@@ -13,6 +13,7 @@ from gateway.commits import (
     NewItem,
     NewToolCall,
     Pending,
+    Prepare,
     Release,
     Renew,
 )
@@ -253,7 +254,8 @@ async def test_a_later_preparation_keeps_the_lease_and_the_generation(
 )
 async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | None) -> None:
     ended = replace(FINISH, state=None, events=None)
-    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []), ended)
+    holder = lease.holder if isinstance(lease, Prepare) else ACCEPT.process
+    await database.ledger.commit(replace(ACCEPT, process=holder), FOLLOW_UP, *([lease] if lease else []), ended)
     taken = replace(
         PREPARE,
         generation=1 if lease else 0,

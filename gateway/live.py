@@ -109,7 +109,7 @@ class Lane:
     parked: bool = False
     waiting: deque[Work] = field(default_factory=deque)
     running: Work | None = None
-    beside: list["Lane"] = field(default_factory=list)
+    beside: list["Lane"] = field(default_factory=list, repr=False)
 
     @property
     def may_release(self) -> bool:

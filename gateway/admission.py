@@ -31,6 +31,7 @@ from gateway.commits import (
     EventRow,
     IdempotencyKey,
     OpenTurn,
+    Preferences,
     Prepare,
     Replay,
     TaskRecord,
@@ -302,6 +303,7 @@ class Admission:
             event=None,
             last_event=number + more + (event is not None),
             process=self._runner.process,
+            preferences=Preferences(_modes(request), call.named),
         )
         return _Plan(accept, number, event, ends=ends)
 
@@ -334,7 +336,6 @@ class Admission:
         queued = accept.new_task and plan.prepare is None
         state = TaskState.SUBMITTED if queued else TaskState.WORKING
         loop = asyncio.get_running_loop()
-        configuration = request.configuration
         work = Work(
             turn=accept.turn,
             agent=call.agent,
@@ -350,7 +351,7 @@ class Admission:
             ),
             message=message,
             first_message=outputs[0].message if outputs else message,
-            accepted_output_modes=(configuration.accepted_output_modes if configuration else None) or (),
+            accepted_output_modes=accept.preferences.modes,
             fresh_thread=accept.new_thread,
             opened=loop.create_future(),
             done=loop.create_future(),
@@ -381,6 +382,10 @@ class Admission:
                 leave()
                 self._fanout.release(accept.task)
         return work
+
+
+def _modes(request: SendMessageRequest) -> tuple[str, ...]:
+    return (request.configuration.accepted_output_modes if request.configuration else None) or ()
 
 
 def _check_owner(call: Call, thread: ThreadRecord) -> None:

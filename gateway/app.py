@@ -270,7 +270,13 @@ async def running(
 
         front = Succession(generation(config, agents, sources), runner.idle)
         runner.know(lambda name: front.agents.by_name.get(name, None))
-        beside = [deletions.run(), retention.run(), patience.run(), *([push.run()] if push is not None else ())]
+        beside = [
+            deletions.run(),
+            retention.run(),
+            patience.run(),
+            keys.run(),
+            *([push.run()] if push is not None else ()),
+        ]
         async with front.lasting(), runner.running(), _beside(*beside):
             yield Gateway(front, runner, drain, reload)
 
@@ -334,6 +340,7 @@ async def serve(
                         waits.append(_reloading(gateway, config, served, signals.reload, reload))
                     await _first_of(*waits)
                     gateway.drain.set()
+                    gateway.runner.retire()
                     await _drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
 

@@ -1,10 +1,12 @@
 """Credentials to a caller. Law: a failed credential raises, it never yields a caller without a name; what was presented is
 neither logged nor kept, but for the beginning of what looks like a key, and for digests of whole keys."""
 
+import asyncio
 import hmac
 import ipaddress
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 import msgspec
@@ -12,7 +14,7 @@ import structlog
 
 from gateway.api_keys import ApiKey, digest_of, has_form, shown
 from gateway.clock import Clock
-from gateway.commits import Caller
+from gateway.commits import Caller, CorruptRecord, LedgerUnavailable
 from gateway.errors import TooManyRequests, Unauthenticated
 from gateway.throttle import Buckets
 
@@ -20,6 +22,9 @@ log = structlog.get_logger("gateway.auth")
 
 _TRUSTED_FOR = 1.0
 """Seconds for which a key counts as it was last read: so long may one that was revoked still be taken."""
+
+_LOOKED_AFTER = _TRUSTED_FOR / 2
+"""Seconds between two looks at the keys with which something is open."""
 
 _KEPT = 4096
 _FAILURES = 20
@@ -32,10 +37,11 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks. `admin`: the admin API is open to them."""
+    """Who asks. `admin`: the admin API is open to them. `key`: the digest of the key that they have presented."""
 
     caller: Caller
     admin: bool = False
+    key: bytes | None = None
 
 
 class Authenticator(Protocol):
@@ -44,6 +50,10 @@ class Authenticator(Protocol):
 
         Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
         """
+        ...
+
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block runs, `callback` is called when what was presented does not count any more."""
         ...
 
 
@@ -55,6 +65,9 @@ class NoAuthentication:
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
         return _ANYONE
+
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class KeySource(Protocol):
@@ -71,6 +84,7 @@ class KeyAuthentication:
         self._keys = keys
         self._clock = clock
         self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
+        self._told: dict[bytes, set[Callable[[], None]]] = {}
         self._failures = Buckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
@@ -92,13 +106,38 @@ class KeyAuthentication:
             raise self._failure(peer, shown(text), fault or "unknown")
         return known[1]
 
+    @contextmanager
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
+        if identity.key is None:
+            yield
+            return
+        told = self._told.setdefault(identity.key, set())
+        told.add(callback)
+        try:
+            yield
+        finally:
+            told.discard(callback)
+            if not told:
+                self._told.pop(identity.key, None)
+
+    async def run(self) -> None:
+        """Never returns: tells those who are open with a key that it was revoked, or has expired."""
+        while True:
+            await asyncio.sleep(_LOOKED_AFTER)
+            for digest in tuple(self._told):
+                with suppress(LedgerUnavailable, CorruptRecord):
+                    key = await self._keys.api_key(digest)
+                    if key is None or key.fault(self._clock.now()) is not None:
+                        for callback in tuple(self._told.get(digest, ())):
+                            callback()
+
     async def _look_up(self, digest: bytes) -> tuple[ApiKey, Identity, float] | None:
         # Before it is read: what is revoked while the answer is on its way is not trusted for longer.
         now = self._clock.monotonic()
         key = await self._keys.api_key(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             return None
-        found = (key, Identity(Caller(key.principal, key.tenant), key.admin), now)
+        found = (key, Identity(Caller(key.principal, key.tenant), key.admin, digest), now)
         if len(self._known) >= _KEPT:
             self._known.clear()
         self._known[digest] = found

@@ -47,11 +47,13 @@ class ServiceCalls:
         adapter = work.agent.adapter
         course.begin_call()
         self._tries = 0
-        request = await self._preparer.prepare() if rejoined is None else await self._rejoin(rejoined)
+        if rejoined is not None:
+            self._take_up(rejoined)
+        again = rejoined is not None and rejoined.pending is not None
+        request = await (self._rejoin() if again else self._preparer.prepare())
         if rejoined is None:
             self._seen = Seen(work.live.outputs[-1], course.machine.answer)
         work.rejoined = None
-        again = rejoined is not None
         while True:
             try:
                 if self._lane.thread.lost:
@@ -104,14 +106,16 @@ class ServiceCalls:
         await self._means.pace.sleep(error.retry_after or wait)
         self._begin_again()
 
-    async def _rejoin(self, rejoined: Rejoined) -> ServiceRequest:
-        """The turn was taken over in the midst of a service call."""
+    def _take_up(self, rejoined: Rejoined) -> None:
+        """The turn was taken over, at this service call."""
         course = self._course
-        self._preparer.set_deadline()
-        await course.offer()
         course.attempt, course.pending, course.base = rejoined.attempt, rejoined.pending, self._work.base
         course.machine.round, self._seen = rejoined.round, rejoined.before
         course.machine.begin_again(rejoined.before.answer, ())
+
+    async def _rejoin(self) -> ServiceRequest:
+        self._preparer.set_deadline()
+        await self._course.offer()
         self._begin_again()
         return await self._preparer.request()
 

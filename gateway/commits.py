@@ -120,6 +120,13 @@ class NewToolCall(msgspec.Struct, frozen=True):
     runs_left: int = 1
 
 
+class Preferences(msgspec.Struct, frozen=True):
+    """How the sender of a message wants its answer: in these media types, with these extensions."""
+
+    modes: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+
+
 class Accept(msgspec.Struct, frozen=True):
     """C1: one accepted message. `context_public` is None where the context exists.
 
@@ -144,6 +151,7 @@ class Accept(msgspec.Struct, frozen=True):
     last_event: int
     working: bool = False
     process: str = ""
+    preferences: Preferences = Preferences()
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -242,6 +250,16 @@ class TakeOver(msgspec.Struct, frozen=True):
     now: int
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """A turn that waits for its place, and whose process `left_by` died, waits in this process. Hits no row when another has
+    it by now, or that one lives."""
+
+    turn: str
+    left_by: str
+    process: str
+    now: int
+
+
 class Suspend(msgspec.Struct, frozen=True):
     """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
     the turn has all its answers, and only waits to be taken up."""
@@ -320,7 +338,8 @@ class Decide(msgspec.Struct, frozen=True):
 class Finish(msgspec.Struct, frozen=True):
     """C6: a turn ends. `state` None: the task goes on with the next accepted turn. Hits no row when the task has ended.
 
-    `artifacts` and `messages` are the public record of this turn, as JSON arrays.
+    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process`: who has the turn; it hits no
+    row when another has taken it. None: whoever.
     """
 
     task: str
@@ -336,6 +355,7 @@ class Finish(msgspec.Struct, frozen=True):
     messages: bytes
     visible: bool
     now: int
+    process: str | None = None
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -537,6 +557,7 @@ CommitPoint = (
     | ToolStarts
     | ToolEnds
     | TakeOver
+    | Claim
     | Suspend
     | Resume
     | Decide
@@ -607,7 +628,8 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out."""
+    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out. `waits`: it has not begun.
+    `process` is the one that had it; `cancel_asked`: it was to be cancelled there."""
 
     turn: str
     thread: str
@@ -615,6 +637,9 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     task: TaskRecord
     caller: Caller
     expired: bool = True
+    waits: bool = False
+    process: str = ""
+    cancel_asked: bool = False
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
@@ -647,14 +672,17 @@ class UnheardCall(msgspec.Struct, frozen=True):
     pending: str | None
 
 
-class CallUnderWay(msgspec.Struct, frozen=True):
-    """The service call in which a turn is. `base`: the handle at which the turn began."""
+class LatestCall(msgspec.Struct, frozen=True):
+    """The last service call that a turn has made. `base`: the handle at which the turn began. `restarts`: how many of its
+    calls were made again because their process died."""
 
     id: str
     round: int
     attempt: int
+    status: str
     pending: str | None
     base: str | None
+    restarts: int
 
 
 class EarlierToolCall(msgspec.Struct, frozen=True):

@@ -35,11 +35,12 @@ class LiveTask:
 
 @dataclass(frozen=True, slots=True)
 class Rejoined:
-    """The service call of a turn that was taken over. `before`: what the turn had shown when the call began."""
+    """The service call of a turn that was taken over: the one under way, to be listened to again by its `pending` handle, or
+    without one the call that is to be made next. `before`: what the turn had shown when the call began."""
 
     round: int
     attempt: int
-    pending: str
+    pending: str | None
     before: Seen
 
 
@@ -94,12 +95,12 @@ class Work:
         await asyncio.shield(self.done)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lane:
     """The turns of one thread, one after another. `thread` is its row as the last commit left it, if `current`.
 
     `leased`: the last commit that said so left the lease with this process. `parked`: none of them can begin, because an
-    earlier one waits for its caller.
+    earlier one waits for its caller. `beside`: all lanes of the thread here, this one among them.
     """
 
     thread: ThreadRecord
@@ -108,6 +109,12 @@ class Lane:
     parked: bool = False
     waiting: deque[Work] = field(default_factory=deque)
     running: Work | None = None
+    beside: list["Lane"] = field(default_factory=list, repr=False)
+
+    @property
+    def may_release(self) -> bool:
+        """No turn of another lane needs the lease, which is one for all of the process."""
+        return not any(lane.leased and lane.running is not None for lane in self.beside if lane is not self)
 
     @property
     def length(self) -> int:

@@ -187,7 +187,7 @@ class Performer:
         if work.repeats_answer and end.status == "completed":
             for again in whole(output, live.id, live.context_id):
                 self.publish(again)
-        goes = lane.running is work and not lane.waiting
+        goes = lane.running is work and not lane.waiting and lane.may_release
         if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
             points = (*points, Rewind(lane.thread.id, work.turn, self._course.base, now))
 
@@ -206,6 +206,8 @@ class Performer:
                 messages=output.messages_json(end.message),
                 visible=reply is None,
                 now=now,
+                # One that waited is anybody's, until it goes on.
+                process=None if work.resumed else means.holder,
             )
             return (*points, finish, Release(lane.thread.id, means.holder)) if goes else (*points, finish)
 

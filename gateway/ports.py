@@ -13,15 +13,16 @@ from gateway.commits import (
     AgedContext,
     AskedCall,
     Caller,
-    CallUnderWay,
     CommitPoint,
     ContextRecord,
     Deletion,
     EarlierToolCall,
     EndedTask,
     IdempotencyKey,
+    LatestCall,
     MeasuredCall,
     OpenTurn,
+    Preferences,
     Replay,
     TaskFilter,
     TaskOwner,
@@ -514,8 +515,14 @@ class Ledger(PushReads, Protocol):
         """Those of a turn that have no outcome, in the order in which they were made."""
         ...
 
-    async def under_way(self, turn: str) -> CallUnderWay | None:
-        """The service call of a turn that has not ended."""
+    async def latest_call(self, turn: str) -> LatestCall | None: ...
+
+    async def preferences(self, turn: str) -> Preferences:
+        """Of the message that opened the turn."""
+        ...
+
+    async def process_of(self, turn: str) -> str | None:
+        """The process that has a turn which has not ended."""
         ...
 
     async def unheard(self, thread_id: str) -> UnheardCall | None:

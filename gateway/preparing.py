@@ -71,7 +71,9 @@ class Preparer:
                 record = await ledger.task(work.caller, work.agent.name, work.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
-                if self._begins and not gave_back:
+                if await ledger.process_of(work.turn) != self._means.holder:
+                    raise  # This process stood still, and another has taken the turn up.
+                if self._begins and lane.may_release and not gave_back:
                     # A turn of another process may come first, which cannot begin as long as the lease is held here.
                     await ledger.commit(Release(lane.thread.id, self._means.holder))
                     lane.leased, gave_back = False, True

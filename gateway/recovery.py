@@ -44,12 +44,18 @@ log = structlog.get_logger("gateway.recovery")
 
 
 async def settle(
-    leftover: UnfinishedTurn, ledger: Ledger, fanout: Fanout, clock: Clock, policies: AgentPolicies | None = None
+    leftover: UnfinishedTurn,
+    ledger: Ledger,
+    fanout: Fanout,
+    clock: Clock,
+    policies: AgentPolicies | None = None,
+    failure: str = RESTARTED,
 ) -> None:
-    """Ends the turn as FAILED, unless it can be taken up where it stopped. Nothing happens where another process was faster,
-    or its own has come back to life.
+    """Ends the turn as FAILED, unless what its caller allowed has still to be done. Nothing happens where another process was
+    faster, or its own has come back to life.
 
-    `policies`: its agent's, None where there is none any more. Raises: LedgerUnavailable, CorruptRecord.
+    `policies`: its agent's, None where there is none any more. `failure`: why nobody goes on with it. Raises:
+    LedgerUnavailable, CorruptRecord.
     """
     task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
@@ -65,7 +71,7 @@ async def settle(
         return
     output, number = await _shown(turns[-1], task, ledger)
     correlation_id = clock.correlation_id()
-    failure = TOOL_OUTCOME_UNKNOWN if ran else RESTARTED
+    failure = TOOL_OUTCOME_UNKNOWN if ran else failure
     why = _why(failure, task.id, task.context_id, clock.new_id(), correlation_id)
     final = status(TaskState.FAILED, timestamp(now), why)
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
@@ -92,6 +98,7 @@ async def settle(
                 messages=output.messages_json(final.message),
                 visible=True,
                 now=now,
+                process=leftover.process,
             ),
             Unsync(leftover.thread, leftover.turn),
         )

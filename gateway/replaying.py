@@ -104,19 +104,21 @@ class Seen:
         self.calls = _requested(output.messages)
 
 
-def seen_in(message: Message, updates: Sequence[Update], round_: int) -> tuple[TurnOutput, Seen]:
-    """What the log of a turn shows, whole, and of what came before the service call with this number.
+def seen_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> Seen:
+    """What the log of a turn shows of what came before the service call with this number. `output`: what it shows in all."""
+    earlier = TurnOutput(output.message)
+    for update in updates[: begins_at(updates, round_)]:
+        earlier.apply(update)
+    # A turn that waited for its caller goes on in an artifact of its own.
+    return Seen(earlier, next(reversed(output.artifacts), ""))
+
+
+def begins_at(updates: Sequence[Update], round_: int) -> int:
+    """Where the service call with this number begins in a turn's log, if that can be told.
 
     A round ends with its tool calls: behind the last that is told of them everything is of the next one.
     """
-    begins = max((index + 1 for index, update in enumerate(updates) if _is_of_earlier(update, round_)), default=0)
-    output, earlier = TurnOutput(message), TurnOutput(message)
-    for update in updates:
-        output.apply(update)
-    for update in updates[:begins]:
-        earlier.apply(update)
-    # A turn that waited for its caller goes on in an artifact of its own.
-    return output, Seen(earlier, next(reversed(output.artifacts), ""))
+    return max((index + 1 for index, update in enumerate(updates) if _is_of_earlier(update, round_)), default=0)
 
 
 def _is_of_earlier(update: Update, round_: int) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from gateway.commits import (
     Caller,
     CommitPoint,
     Conflict,
+    CorruptRecord,
     LedgerUnavailable,
     Prepare,
     Release,
@@ -27,7 +29,10 @@ from gateway.commits import (
     ThreadRecord,
     UnfinishedTurn,
 )
+from gateway.course import TurnFailed
+from gateway.failures import RESTARTED
 from gateway.fanout import Fanout
+from gateway.lanes import Lanes
 from gateway.live import Lane, Work
 from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
@@ -75,7 +80,8 @@ class Runner:
         self._lease = lease or LeaseTimes()
         self._holder = clock.row_id()
         self._means = Means(ledger, clock, self._holder, self._lease.length, pace or Pace())
-        self._lanes: dict[str, Lane] = {}
+        self._lanes = Lanes()
+        self._retired = False
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
@@ -86,6 +92,10 @@ class Runner:
     def know(self, agent: Callable[[str], Agent | None]) -> None:
         """Turns that a dead process left can go on here, with the agent that has its name now."""
         self._agent = agent
+
+    def retire(self) -> None:
+        """The process is about to go: what others leave is left to those that stay."""
+        self._retired = True
 
     def guard(self, call: Call) -> None:
         """Makes every call to a backend through this."""
@@ -157,8 +167,7 @@ class Runner:
 
     def queued(self, thread: str) -> int:
         """How many turns of this thread arrive, wait or run here."""
-        lane = self._lanes.get(thread)
-        return list(self._expected.values()).count(thread) + (lane.length if lane is not None else 0)
+        return list(self._expected.values()).count(thread) + sum(lane.length for lane in self._lanes.of(thread))
 
     def preparation(self, accept: Accept) -> Prepare:
         """C2 for a turn that begins in the very unit that accepts it, where no other runs on its thread."""
@@ -166,10 +175,10 @@ class Runner:
 
     def start(self, work: Work, thread: ThreadRecord) -> None:
         """Queues an accepted turn behind the others of its thread; takes over the hold on the task's channel."""
-        lane = self._lanes.get(thread.id)
+        lane = self._lanes.first(thread.id)
         if lane is None:
             # Who did not take the lease with what was read may have read it before the thread's last turn ended.
-            lane = self._lanes[thread.id] = Lane(thread, current=work.prepared or work.fresh_thread)
+            lane = self._lanes.add(Lane(thread, current=work.prepared or work.fresh_thread))
         if work.prepared:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
         self._tasks[work.live.id] = work
@@ -180,7 +189,7 @@ class Runner:
 
     def resume(self, work: Work, thread: ThreadRecord) -> None:
         """Takes up a turn that waited for its caller, before the others of its thread, and the hold on its task's channel."""
-        lane = self._lanes.setdefault(thread.id, Lane(thread, current=False))
+        lane = self._lanes.first(thread.id) or self._lanes.add(Lane(thread, current=False))
         self._tasks[work.live.id] = work
         lane.waiting.appendleft(work)
         lane.parked = False
@@ -188,10 +197,10 @@ class Runner:
 
     def interrupt(self, work: Work, thread: str) -> None:
         """Asks the turns before this one to end, so that it need not wait for what they do."""
-        lane = self._lanes[thread]
-        for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
-            if other is not work:
-                self.ask(other)
+        for lane in self._lanes.of(thread):
+            for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
+                if other is not work:
+                    self.ask(other)
 
     async def cancel(self, work: Work) -> None:
         """Asks the turn to end; returns when it has ended, one way or another."""
@@ -209,7 +218,7 @@ class Runner:
 
     def _take_out(self, work: Work) -> None:
         """A turn that waits is ended beside the one that runs."""
-        lane = next(lane for lane in self._lanes.values() if work in lane.waiting)
+        lane = next(lane for lane in self._lanes if work in lane.waiting)
         lane.waiting.remove(work)
         self._set_off(work, lane)
 
@@ -229,9 +238,9 @@ class Runner:
             lane.running = None
         self._dismiss(work)
         self._next(lane)
-        if lane.running is None and not lane.waiting and self._lanes.get(lane.thread.id) is lane:
-            del self._lanes[lane.thread.id]
-            if lane.leased:
+        if lane.running is None and not lane.waiting and lane in lane.beside:
+            last = self._lanes.remove(lane)
+            if lane.leased and last:
                 self._given_up.add(lane.thread.id)
 
     def _dismiss(self, work: Work) -> None:
@@ -255,7 +264,7 @@ class Runner:
                 log.warning("upkeep.skipped", error=str(error))
 
     async def _settling(self, settled: asyncio.Event, serving: asyncio.Event) -> None:
-        """Ends what dead processes left, for as long as this one runs; `settled` is set behind the first round.
+        """Goes on with what dead processes left, or ends it, for as long as this one runs; `settled` is set behind a round.
 
         Raises: LedgerUnavailable before it is `serving`.
         """
@@ -263,7 +272,7 @@ class Runner:
         while True:
             try:
                 if not steps.recent():
-                    await settle_all(await self._left(), self._settle)
+                    await settle_all(await self._left(), partial(self._settle, {}))
             except LedgerUnavailable as error:
                 if not serving.is_set():
                     raise
@@ -273,10 +282,11 @@ class Runner:
 
     async def _keep_leases(self) -> None:
         """Those of idle threads that no turn gave back go now: what is left there is settled next."""
-        idle = self._given_up - self._lanes.keys()
+        threads = self._lanes.threads
+        idle = self._given_up.difference(threads)
         points: list[CommitPoint] = [Release(thread, self._holder) for thread in sorted(idle)]
-        if self._lanes:
-            points.append(Renew(tuple(self._lanes), self._holder, self._means.lease_until()))
+        if threads:
+            points.append(Renew(threads, self._holder, self._means.lease_until()))
         if any(not work.prepared for work in self._tasks.values()):
             points.append(self.beat())
         if points:
@@ -285,7 +295,7 @@ class Runner:
 
     async def _unpark(self) -> None:
         """What a lane waited for may have ended elsewhere."""
-        for lane in [lane for lane in self._lanes.values() if lane.parked]:
+        for lane in [lane for lane in self._lanes if lane.parked]:
             if await self._ledger.waiting_task(lane.thread.id) is None:
                 lane.parked = False
                 self._next(lane)
@@ -308,25 +318,37 @@ class Runner:
     def _own(self) -> set[str]:
         return {work.turn for work in self._tasks.values()} | self._expected.keys()
 
-    async def _settle(self, leftover: UnfinishedTurn) -> None:
-        """Raises: LedgerUnavailable, CorruptRecord."""
-        if leftover.turn in self._expected or self._runs(leftover) or await self._go_on(leftover):
+    async def _settle(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> None:
+        """It goes on here, or ends. `begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
+        if self._retired or leftover.turn in self._expected or self._runs(leftover):
             return
-        agent = self._agent(leftover.task.agent)
+        agent, failure = self._agent(leftover.task.agent), RESTARTED
+        try:
+            taken = await take_over(leftover, agent, self._means, self._fanout)
+        except TurnFailed as error:
+            log.warning("turn.not-taken-over", task=leftover.task.id, failure=error.failure, detail=error.detail)
+            taken, failure = None, error.failure
+        except CorruptRecord as error:
+            log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
+            taken = None
+        if taken is not None:
+            self._go_on(*taken, begun, asked_to_end=leftover.cancel_asked)
+            return
         policies = None if agent is None else agent.policies
-        await settle(leftover, self._ledger, self._fanout, self._clock, policies)
+        await settle(leftover, self._ledger, self._fanout, self._clock, policies, failure)
 
-    async def _go_on(self, leftover: UnfinishedTurn) -> bool:
-        """Beside the turns that wait here for the thread: they wait for this one to end."""
-        taken = await take_over(leftover, self._agent(leftover.task.agent), self._means, self._fanout)
-        if taken is None:
-            return False
-        work, thread = taken
-        lane = Lane(replace(thread, generation=thread.generation + 1), current=True, leased=True, running=work)
-        self._lanes.setdefault(thread.id, lane)
+    def _go_on(self, work: Work, thread: ThreadRecord, begun: dict[str, Lane], *, asked_to_end: bool) -> None:
+        """Behind the turns that were taken up just before, and beside those that wait here already: they come later."""
+        lane = begun.get(thread.id)
+        if lane is None:
+            lane = begun[thread.id] = self._lanes.add(Lane(thread, current=work.rejoined is not None))
+            lane.leased = work.rejoined is not None
         self._tasks[work.live.id] = work
-        self._set_off(work, lane)
-        return True
+        lane.waiting.append(work)
+        if asked_to_end and work.rejoined is None:
+            self.ask(work)
+        else:
+            self._next(lane)
 
     def _runs(self, leftover: UnfinishedTurn) -> bool:
         work = self._tasks.get(leftover.task.id)

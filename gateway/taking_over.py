@@ -1,23 +1,40 @@
-"""A turn whose process died goes on in another one, where its backend has gone on meanwhile. Law: the same turn, the same
-service call, the same log; nothing is asked of the backend before the lease is taken.
+"""A turn whose process died goes on in another one: it waits here for its place, its service call is listened to again, or the
+next one is made. Law: the same turn and the same log; one process takes it, and nothing is asked of the backend before.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 import structlog
 from msgspec.structs import replace
 
+from gateway import ownership
 from gateway.agents import Agent
 from gateway.clock import timestamp
-from gateway.commits import Conflict, TakeOver, ThreadRecord, UnfinishedTurn
+from gateway.commits import (
+    Beat,
+    Claim,
+    CommitPoint,
+    Conflict,
+    Fail,
+    LatestCall,
+    Preferences,
+    TakeOver,
+    ThreadRecord,
+    UnfinishedTurn,
+)
+from gateway.continuing import Listen, Make, way_on
+from gateway.course import TurnFailed
+from gateway.failures import OWNER_CONFLICT, RESTARTED
 from gateway.fanout import Fanout
 from gateway.journal import Journal
 from gateway.live import LiveTask, Rejoined, Work, status
 from gateway.means import Means
-from gateway.model import TaskState
-from gateway.ports import Resuming
-from gateway.record import TurnOutput, logged
-from gateway.replaying import seen_in
+from gateway.ports import Ledger
+from gateway.record import TurnOutput, Update, replay
+from gateway.replaying import Seen, seen_before
+from gateway.tool_showing import rendering
+from gateway.whole_answers import repeats
 
 log = structlog.get_logger("gateway.taking-over")
 
@@ -25,36 +42,92 @@ log = structlog.get_logger("gateway.taking-over")
 async def take_over(
     leftover: UnfinishedTurn, agent: Agent | None, means: Means, fanout: Fanout
 ) -> tuple[Work, ThreadRecord] | None:
-    """The turn, with its thread as it stands before the lease is taken; None: nobody can go on with it, or another did.
+    """The turn, with its thread as this leaves it; None: nobody can go on with it, or another did.
 
-    The fanout's hold on the task belongs to the turn then. Raises: LedgerUnavailable, CorruptRecord.
+    The fanout's hold on the task belongs to the turn then. Raises: TurnFailed where the agent's settings do not let the thread
+    go on; LedgerUnavailable, CorruptRecord.
     """
-    if agent is None or not leftover.expired or not isinstance(agent.adapter, Resuming):
+    # What this process itself has lost has met a fault here, which it would meet again.
+    anew = leftover.process != means.holder and not (leftover.cancel_asked and leftover.expired)
+    if agent is None or not (leftover.expired or (leftover.waits and anew)):
         return None
-    ledger, task = means.ledger, leftover.task
-    call = await ledger.under_way(leftover.turn)
-    thread = await ledger.thread(leftover.thread)
-    if call is None or call.pending is None or thread is None or thread.lost:
+    thread = await means.ledger.thread(leftover.thread)
+    if thread is None:
         return None
+    if not ownership.serves(agent.adapter.ownership, thread):
+        raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({thread.owner}, {thread.handle_kind})")
+    if leftover.waits:
+        return await _take_queued(leftover, agent, thread, means, fanout)
+    return await _take_begun(leftover, agent, thread, means, fanout, anew=anew)
+
+
+async def _take_queued(
+    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Means, fanout: Fanout
+) -> tuple[Work, ThreadRecord] | None:
+    """Nothing of it was sent: it takes its place here."""
+    known = await _known(leftover, means.ledger)
+    now = means.clock.now()
+    claim = Claim(leftover.turn, leftover.process, means.holder, now)
+    if not await _stored(means, Beat(means.holder, means.lease_until(), now), claim):
+        return None
+    log.info("turn.taken-up", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
+    return _work(leftover, agent, known, means, fanout), thread
+
+
+async def _take_begun(
+    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Means, fanout: Fanout, *, anew: bool
+) -> tuple[Work, ThreadRecord] | None:
+    """`anew`: a service call may be made, besides listening to one."""
+    call = await means.ledger.latest_call(leftover.turn)
+    known = await _known(leftover, means.ledger)
+    open_tools = bool(await means.ledger.open_tool_calls(leftover.turn))
+    way = way_on(agent, thread, call, known.updates, open_tools=open_tools)
+    if call is None or way is None or (isinstance(way, Make) and not anew):
+        return None
+    taken = replace(thread, generation=leftover.generation + 1)
+    now = means.clock.now()
+    take = TakeOver(thread.id, leftover.generation, means.holder, means.lease_until(), leftover.turn, now)
+    gives_up = isinstance(way, Make) and way.instead_of is not None
+    if not await _stored(means, take, *([_given_up(call, leftover, taken, now)] if gives_up else [])):
+        return None
+    work = _work(leftover, agent, known, means, fanout)
+    work.base = call.base
+    match way:
+        case Listen(pending=pending):
+            work.service_call, work.prepared = call.id, True
+            before = seen_before(known.outputs[-1], known.updates, call.round)
+            work.rejoined = Rejoined(call.round, call.attempt, pending, before)
+        case Make(round=round_, attempt=attempt):
+            # In an artifact of its own: which of those that were shown goes on growing is not known.
+            work.rejoined = Rejoined(round_, attempt, None, Seen(known.outputs[-1], ""))
+    log.info("turn.taken-over", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
+    return work, taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """`outputs` of the task's turns, the last of them is this one's; `updates` are those in its log, `number` its last."""
+
+    outputs: list[TurnOutput]
+    updates: list[Update]
+    number: int
+    preferences: Preferences
+
+
+async def _known(leftover: UnfinishedTurn, ledger: Ledger) -> _Known:
+    task = leftover.task
     turns = (await ledger.turns((task.id,), artifacts=True))[task.id]
     events = await ledger.events(task.id, task.last_event)
-    message = turns[-1].message
-    output, before = seen_in(message, [logged(payload) for _, payload in events], call.round)
-    take = TakeOver(
-        thread=thread.id,
-        generation=leftover.generation,
-        holder=means.holder,
-        lease_until=means.lease_until(),
-        turn=leftover.turn,
-        now=means.clock.now(),
-    )
-    try:
-        await ledger.commit(take)
-    except Conflict:
-        return None
-    loop = asyncio.get_running_loop()
+    outputs = [TurnOutput.stored(turn) for turn in turns]
+    updates = [update for _, update in replay(outputs[-1], turns[-1], events)]
     number = events[-1][0] if events else task.last_event
-    work = Work(
+    return _Known(outputs, updates, number, await ledger.preferences(leftover.turn))
+
+
+def _work(leftover: UnfinishedTurn, agent: Agent, known: _Known, means: Means, fanout: Fanout) -> Work:
+    task, loop, named = leftover.task, asyncio.get_running_loop(), known.preferences.named
+    policies = agent.policies
+    return Work(
         turn=leftover.turn,
         agent=agent,
         caller=leftover.caller,
@@ -63,20 +136,38 @@ async def take_over(
             context_id=task.context_id,
             agent=agent.name,
             caller=leftover.caller,
-            status=status(TaskState.WORKING, timestamp(task.status_at)),
-            outputs=[*(TurnOutput.stored(turn) for turn in turns[:-1]), output],
-            journal=Journal(ledger, fanout.hold(task.id), task.id, number),
+            status=status(task.state, timestamp(task.status_at), task.status_message),
+            outputs=known.outputs,
+            journal=Journal(means.ledger, fanout.hold(task.id), task.id, known.number),
         ),
-        message=message,
-        first_message=turns[0].message,
-        accepted_output_modes=(),
+        message=known.outputs[-1].message,
+        first_message=known.outputs[0].message,
+        accepted_output_modes=known.preferences.modes,
         fresh_thread=False,
         opened=loop.create_future(),
         done=loop.create_future(),
-        service_call=call.id,
-        prepared=True,
-        base=call.base,
-        rejoined=Rejoined(call.round, call.attempt, call.pending, before),
+        rendering=rendering(policies.tool_calls, leftover.caller.principal, named),
+        repeats_answer=repeats(policies.repeat_answer, named),
     )
-    log.info("turn.taken-over", agent=agent.name, task=task.id, turn=work.turn)
-    return work, replace(thread, generation=leftover.generation)
+
+
+def _given_up(call: LatestCall, leftover: UnfinishedTurn, thread: ThreadRecord, now: int) -> Fail:
+    """The call that nobody hears the end of. Its error class is what counts such calls."""
+    return Fail(
+        thread=thread.id,
+        generation=thread.generation,
+        turn=leftover.turn,
+        service_call=call.id,
+        status="failed",
+        error_class=RESTARTED,
+        items=(),
+        now=now,
+    )
+
+
+async def _stored(means: Means, *points: CommitPoint) -> bool:
+    try:
+        await means.ledger.commit(*points)
+    except Conflict:
+        return False
+    return True

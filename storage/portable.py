@@ -22,13 +22,13 @@ LEFT_BEHIND = {
     "context": {"tenant", "principal", "expires_at"},
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
-    "input": {"tenant", "principal", "agent"},
+    "input": {"tenant", "principal", "agent", "preferences"},
     "turn": {"process", "cancel_asked"},
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
-"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, or follow
-from the others (what is exported has ended)."""
+"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, of a turn that
+has not ended, or follow from the others (what is exported has ended)."""
 
 
 def columns(table: Table) -> tuple[Column[object], ...]:

@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import table as from_table
 
+from gateway.failures import RESTARTED
 from storage.sql import (
     compiled,
     context,
@@ -37,7 +38,7 @@ from storage.sql import (
     word,
 )
 from storage.statement import Listing
-from storage.tables import LIVE, UNDER_WAY, UNFINISHED, UNSENT, WAITING
+from storage.tables import LIVE, UNFINISHED, UNSENT, WAITING
 
 _THREAD = (
     thread.c.id,
@@ -281,6 +282,9 @@ UNFINISHED_TURNS = compiled(
         turn.c.thread,
         thread.c.generation,
         and_(turn.c.status == word("running"), _FREE).label("expired"),
+        (turn.c.status == word("accepted")).label("waits"),
+        turn.c.process,
+        turn.c.cancel_asked,
         task.c.tenant,
         task.c.principal,
         *_TASK,
@@ -329,13 +333,20 @@ EARLIER_TOOL_CALL = compiled(
 
 _FIRST_CALL = service_call.alias("first_call")
 
-CALL_UNDER_WAY = compiled(
+_AGAIN = service_call.alias("again")
+
+LATEST_CALL = compiled(
     select(
         service_call.c.id,
         service_call.c.round,
         service_call.c.attempt,
+        service_call.c.status,
         service_call.c.pending_handle,
         _FIRST_CALL.c.handle_in,
+        select(func.count())
+        .select_from(_AGAIN)
+        .where(_AGAIN.c.turn == bindparam("turn"), _AGAIN.c.error_class == word(RESTARTED))
+        .scalar_subquery(),
     )
     .select_from(
         service_call.join(
@@ -347,8 +358,17 @@ CALL_UNDER_WAY = compiled(
             ),
         )
     )
-    .where(service_call.c.turn == bindparam("turn"), text(f"service_call.{UNDER_WAY}"))
+    .where(service_call.c.turn == bindparam("turn"))
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
 )
+
+PREFERENCES = compiled(
+    select(input_.c.preferences).where(input_.c.turn == bindparam("turn"), input_.c.ordinal == literal_column("0"))
+)
+
+PROCESS_OF = compiled(select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None)))
 
 UNHEARD_CALL = compiled(
     select(

@@ -13,7 +13,6 @@ from gateway.commits import (
     AgedContext,
     AskedCall,
     Caller,
-    CallUnderWay,
     Conflict,
     ContextRecord,
     CorruptRecord,
@@ -21,8 +20,10 @@ from gateway.commits import (
     EarlierToolCall,
     EndedTask,
     IdempotencyKey,
+    LatestCall,
     MeasuredCall,
     OpenTurn,
+    Preferences,
     Replay,
     StoredArtifact,
     TaskFilter,
@@ -47,6 +48,7 @@ _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
 _artifacts = msgspec.json.Decoder(tuple[StoredArtifact, ...])
 _value = msgspec.json.Decoder()
+_preferences = msgspec.json.Decoder(Preferences)
 
 T = TypeVar("T")
 
@@ -182,9 +184,17 @@ class Reads(StoredPushes):
         # Who ends it needs no status message: one that cannot be read must not hide all others.
         return tuple(
             UnfinishedTurn(
-                turn, thread, generation, _task([*task[:5], None, *task[6:]]), Caller(principal, tenant), bool(expired)
+                turn,
+                thread,
+                generation,
+                _task([*task[:5], None, *task[6:]]),
+                Caller(principal, tenant),
+                bool(expired),
+                bool(waits),
+                left_by,
+                bool(cancel_asked),
             )
-            for number, turn, thread, generation, expired, tenant, principal, *task in sorted(
+            for _, turn, thread, generation, expired, waits, left_by, cancel_asked, tenant, principal, *task in sorted(
                 rows, key=lambda row: (row[2], row[0])
             )
         )
@@ -241,9 +251,18 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(ToolCallRecord(*row) for row in rows)
 
-    async def under_way(self, turn: str) -> CallUnderWay | None:
-        rows = await self._readers.fetch(queries.CALL_UNDER_WAY, {"turn": turn})
-        return CallUnderWay(*rows[0]) if rows else None
+    async def latest_call(self, turn: str) -> LatestCall | None:
+        rows = await self._readers.fetch(queries.LATEST_CALL, {"turn": turn})
+        return LatestCall(*rows[0]) if rows else None
+
+    async def preferences(self, turn: str) -> Preferences:
+        rows = await self._readers.fetch(queries.PREFERENCES, {"turn": turn})
+        stored = rows[0][0] if rows else None
+        return Preferences() if stored is None else _readable(_preferences.decode, stored, f"turn {turn!r}")
+
+    async def process_of(self, turn: str) -> str | None:
+        rows = await self._readers.fetch(queries.PROCESS_OF, {"turn": turn})
+        return rows[0][0] if rows else None
 
     async def unheard(self, thread_id: str) -> UnheardCall | None:
         rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})

@@ -164,6 +164,7 @@ NEW_INPUT = Statement(
             **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key"),
             received_at=bindparam("now"),
             event=bindparam("last_event"),
+            preferences=bindparam("preferences"),
             payload=bindparam("message"),
         )
     ),
@@ -226,13 +227,14 @@ KEEP_LEASE = Statement(
 _earlier = turn.alias("earlier")
 
 RUN_TURN = Statement(
-    "run a turn that has not ended, behind all earlier ones of its thread",
+    "run a turn of the holder's that has not ended, behind all earlier ones of its thread",
     compiled(
         update(turn)
         .where(
             equals(turn.c.id, "turn"),
             equals(turn.c.task, "task"),
             equals(turn.c.thread, "thread"),
+            equals(turn.c.process, "holder"),
             text(UNFINISHED),
             ~exists(
                 select(literal_column("1"))
@@ -453,6 +455,24 @@ TAKE_TURN = Statement(
     ),
 )
 
+CLAIM_TURN = Statement(
+    "take a turn that waits from a process that died",
+    compiled(
+        update(turn)
+        .where(
+            equals(turn.c.id, "turn"),
+            turn.c.status == word("accepted"),
+            equals(turn.c.process, "left_by"),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(process)
+                .where(equals(process.c.id, "left_by"), process.c.alive_until >= bindparam("now"))
+            ),
+        )
+        .values(process=bindparam("process"))
+    ),
+)
+
 RESUME_TURN = Statement(
     "go on with a turn that waited",
     compiled(
@@ -478,6 +498,7 @@ END_TURN = Statement(
             equals(turn.c.task, "task"),
             equals(turn.c.thread, "thread"),
             turn.c.ended_at.is_(None),
+            or_(bindparam("process").is_(None), equals(turn.c.process, "process")),
         )
         .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
     ),

@@ -218,7 +218,8 @@ class Turn(Row, table=True):
 
 
 class Input(Row, table=True):
-    """One accepted message; ordinal 0 opened the turn. `message_id` is a label, never unique; `key` is."""
+    """One accepted message; ordinal 0 opened the turn. `message_id` is a label, never unique; `key` is. `preferences` NULL:
+    none."""
 
     __tablename__ = "input"
     __table_args__ = (
@@ -249,6 +250,7 @@ class Input(Row, table=True):
     key: str | None = _text()
     received_at: int = _integer()
     event: int = _integer()
+    preferences: str | None = _text()
     payload: str = _text()
 
 

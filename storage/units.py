@@ -16,6 +16,7 @@ from gateway.commits import (
     AskCancel,
     Beat,
     BeginEpoch,
+    Claim,
     Close,
     CommitPoint,
     Complete,
@@ -31,6 +32,7 @@ from gateway.commits import (
     NewToolCall,
     Orphan,
     Pending,
+    Preferences,
     Prepare,
     Release,
     Renew,
@@ -57,6 +59,8 @@ from storage.statement import Step, Value
 from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
+
+_NONE = Preferences()
 
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
 
@@ -93,7 +97,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _close(point)
         case Append():
             return _events(point.events)
-        case TakeOver() | Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Claim() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return _elsewhere(point)
@@ -114,10 +118,12 @@ def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -
             return ending(point)
 
 
-def _leases(point: TakeOver | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def _leases(point: TakeOver | Claim | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
     match point:
         case TakeOver():
             return _take_over(point)
+        case Claim():
+            return [(do.CLAIM_TURN, msgspec.structs.asdict(point))]
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -211,6 +217,7 @@ def _accept(point: Accept) -> list[Step]:
         "process": point.process,
         "message_id": point.message.message_id,
         "message": _json(point.message),
+        "preferences": None if point.preferences == _NONE else _encoder.encode(point.preferences).decode(),
         "weight": weight(items.UserItem(point.message)),
         "turn_status": "accepted",
         "base_generation": None,
@@ -398,6 +405,7 @@ def _finish(point: Finish) -> list[Step]:
         "artifacts": point.artifacts.decode(),
         "messages": point.messages.decode(),
         "visible": int(point.visible),
+        "process": point.process,
         "now": point.now,
     }
     steps: list[Step] = [(do.END_TURN, values), (do.FORGET_CALLS, values)]

@@ -6,6 +6,7 @@ Law: `Front.invoke` is the only caller of the operations.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope
 
 from gateway import checks
 from gateway.agents import Agent, Agents
-from gateway.auth import Authenticator
+from gateway.auth import Authenticator, Identity
 from gateway.bindings.headers import ServiceParameters, refuse_media_type
 from gateway.bindings.reply import Headers
-from gateway.bindings.sse import StreamSettings
+from gateway.bindings.sse import Counting, StreamSettings
 from gateway.calls import Call, EventStream, Operations
 from gateway.clock import Clock
 from gateway.commits import Caller, LedgerUnavailable
@@ -61,6 +62,7 @@ class Incoming(msgspec.Struct, frozen=True):
     caller: Caller
     agent: str | None
     parameters: ServiceParameters
+    identity: Identity
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -71,11 +73,12 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an operation gave: `result` as JSON (None: it has no result), or a stream."""
+    """What an operation gave: `result` as JSON (None: it has no result), or a stream, for as long as its caller `counts`."""
 
     result: bytes | None
     stream: EventStream | None
     headers: Headers
+    counts: Counting
 
 
 class ClientGone(Exception):
@@ -120,7 +123,7 @@ class Front:
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        return Incoming(identity.caller, agent, ServiceParameters.of(scope))
+        return Incoming(identity.caller, agent, ServiceParameters.of(scope), identity)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
         """The body as JSON; `empty` is what a body of no bytes means, if anything. `deeper`: levels beyond the limit.
@@ -188,10 +191,11 @@ class Front:
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
         perform = getattr(self._operations, method.operation)
+        counts = partial(self._auth.telling, incoming.identity)
         if method.streaming:
-            return Outcome(None, await self._counted(incoming.caller, perform, call, request), headers)
+            return Outcome(None, await self._counted(incoming.caller, perform, call, request), headers, counts)
         result = await perform(call, request)
-        return Outcome(None if result is None else dialect.encode(result), None, headers)
+        return Outcome(None if result is None else dialect.encode(result), None, headers, counts)
 
     async def _counted(self, caller: Caller, perform: Open, call: Call, request: Any) -> EventStream:
         free = self._quotas.streams.take(caller)

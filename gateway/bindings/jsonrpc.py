@@ -72,7 +72,8 @@ class _Exchange:
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self._id
         if outcome.stream is None:
             return Reply(b"%b%b}" % (head, outcome.result or b"null"), headers=outcome.headers)
-        return EventResponse(outcome.stream, Envelope(head, b"}", self._error), front.streams, outcome.headers)
+        envelope = Envelope(head, b"}", self._error)
+        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
 
     def _open(self, document: Document) -> tuple[str, Json]:
         """Method name and params of the envelope. Raises: InvalidRequest."""

@@ -121,7 +121,8 @@ class _Exchange:
         outcome = await front.invoke(incoming, read, size=len(document.body) if document else 0)
         if outcome.stream is None:
             return Reply(outcome.result or b"{}", media_type=self._media_type, headers=outcome.headers)
-        return EventResponse(outcome.stream, Envelope(b"", b"", rest_body), front.streams, outcome.headers)
+        envelope = Envelope(b"", b"", rest_body)
+        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
 
     def _params(self, document: Document) -> Json:
         """The body with the fields of the path. Raises: InvalidRequest, InvalidParams where the two disagree."""

@@ -7,16 +7,20 @@ polls and misses servers that handle signals themselves.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.bindings.reply import Headers
 from gateway.calls import EventStream
 from gateway.draining import Drain
-from gateway.errors import A2AError
+from gateway.errors import A2AError, Unauthenticated
 from gateway.fanout import Frame
+
+Counting = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 _HEADERS: Headers = (
     (b"content-type", b"text/event-stream"),
@@ -63,6 +67,7 @@ class StreamSettings:
 class _End(Enum):
     STREAM = auto()  # it has given everything
     DRAIN = auto()  # the process is about to go
+    REVOKED = auto()  # what the caller has presented does not count any more
     CLIENT = auto()  # it left, or takes nothing any more; it may resume where it stopped
 
 
@@ -74,8 +79,15 @@ class EventResponse:
     """The response of a streaming operation."""
 
     def __init__(
-        self, stream: EventStream, envelope: Envelope, settings: StreamSettings, headers: Headers = ()
+        self,
+        stream: EventStream,
+        envelope: Envelope,
+        settings: StreamSettings,
+        headers: Headers = (),
+        counts: Counting = lambda _: nullcontext(),
     ) -> None:
+        """`counts`: while its block runs, its callback is called when the caller does not count any more."""
+        self._counts = counts
         self._stream = stream
         self._envelope = envelope
         self._settings = settings
@@ -92,17 +104,26 @@ class EventResponse:
                 await self._pump(send)
                 watcher.cancel()
             if self._end is not _End.CLIENT:
-                last = _DRAINING if self._end is _End.DRAIN else b""
-                await self._send(send, {"type": "http.response.body", "body": last})
+                await self._send(send, {"type": "http.response.body", "body": self._last()})
         except _Stuck:
             pass
         finally:
             await self._stream.aclose()
 
+    def _last(self) -> bytes:
+        match self._end:
+            case _End.DRAIN:
+                return _DRAINING
+            case _End.REVOKED:
+                return self._envelope.failure(Unauthenticated("the API key is not valid any more", presented=True))
+            case _:
+                return b""
+
     async def _pump(self, send: Send) -> None:
+        draining, revoked = (partial(self._stop, end) for end in (_End.DRAIN, _End.REVOKED))
         try:
             async with self._reading:
-                with self._settings.drain.telling(lambda: self._stop(_End.DRAIN)):
+                with self._settings.drain.telling(draining), self._counts(revoked):
                     batches = aiter(self._stream)
                     while self._open and (chunk := await self._next(batches)) is not None:
                         if chunk:

@@ -104,3 +104,27 @@ async def test_a_second_signal_means_now(process: Process) -> None:
 @pytest.mark.parametrize("process", ["200ms"], indirect=True)
 async def test_a_turn_that_outlasts_the_grace_is_left_to_the_next_process(process: Process) -> None:
     await _left_unfinished(process, signals=1)
+
+
+@pytest.mark.parametrize("process", ["200ms"], indirect=True)
+async def test_what_had_not_begun_when_the_grace_was_over_runs_in_the_next_process(process: Process) -> None:
+    child, text = await process.start(), "talking function"
+    async with a2a_http(child.url) as http:
+        caller = A2A(http, "function")
+        async with caller.stream(text, "c") as stream:
+            await stream.read_until(lambda frames: streamed_text(frames) == "one two ")
+            queued = {"returnImmediately": True}
+            message = user_message("more", "c")
+            waiting = (await caller.call("SendMessage", message=message, configuration=queued))["task"]
+            child.signal(signal.SIGTERM)
+            await stream.rest()
+    assert await child.ended() == 0
+
+    again = await process.start()
+    async with a2a_http(again.url) as http:
+        caller = A2A(http, "function")
+        async with caller.subscribe(waiting["id"], after=0) as resumed:
+            rest = await resumed.rest()
+        stored = await caller.get(waiting["id"])
+    assert why(rest[-1].event["statusUpdate"]) == why(stored) == COMPLETED
+    assert text_of(stored) == f"{text} | more"

@@ -15,7 +15,8 @@ import pytest
 from gateway.failures import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, why
 from tests.faults.effects import effects
-from tests.faults.test_tool_sweep import Story, _backend, _calls, _configure, _live_through, _time_passes
+from tests.faults.leftovers import time_passes
+from tests.faults.test_tool_sweep import Story, _backend, _calls, _configure, _live_through
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
@@ -46,7 +47,7 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
         await child.dead()
         left, done = _calls(database), Counter(effects(folder))
         ran.append("running" in left.values())
-        _time_passes(database)
+        time_passes(database)
         again = await parent.serving(file, tools=True, idempotent=True)
         async with a2a_http(again.url.result()) as http:
             caller = A2A(http, "agent")

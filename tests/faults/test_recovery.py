@@ -6,9 +6,7 @@ same, and every task that was open ends.
 
 import asyncio
 import os
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from gateway.failures import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, held_agents
+from tests.faults.leftovers import time_passes
 from tests.faults.zygote import zygote
 from tests.gateway.core import running_core
 from tests.gateway.scripted import G, Pause, ScriptedAdapter
@@ -28,14 +27,6 @@ TASKS = int(os.environ.get("RECOVERY_TASKS", "300"))
 _KILLS = 20
 _OPEN = 60
 _BOUND_SECONDS = 300
-
-
-def _time_passes(database: Path) -> None:
-    """Every lease has run out."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
-        connection.execute("UPDATE process SET alive_until = 0")
-        connection.commit()
 
 
 async def _settled(database: Path) -> None:
@@ -64,7 +55,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
             await child.kill()
         deaths = 0
         for number in range(_KILLS):
-            _time_passes(database)
+            time_passes(database)
             where = "stored" if number % 5 == 4 else "before"
             child = await parent.fork(file, f"*finish*.{where}:{1 + number % 4}")
             await child.ready()
@@ -73,7 +64,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
             assert child.ended.result() == -9
             assert violations(database, settled=False) == []
         assert deaths > _KILLS // 2
-        _time_passes(database)
+        time_passes(database)
         child = await parent.serving(file)
         await _settled(database)
         assert violations(database) == []

@@ -7,7 +7,7 @@ The points are not listed here: a run with K = 1, 2, 3, ... is made until one en
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,7 +20,8 @@ from gateway.failpoints import VARIABLE
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Pause, Say, Step
 from gateway.testing.serving import serve
-from tests.a2a_client import A2A, Json, Refused, a2a_http, text_of, user_message, why
+from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
+from tests.faults.leftovers import all_ended, time_passes, to_be_finished
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
@@ -112,14 +113,6 @@ async def _live_through(http: httpx2.AsyncClient, backend: Backend, story: Story
         backend.go.set()
 
 
-def _time_passes(database: Path) -> None:
-    """Every lease has run out."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
-        connection.execute("UPDATE process SET alive_until = 0")
-        connection.commit()
-
-
 def _accepted(database: Path) -> list[str]:
     """The texts of all messages of context c, in the order of their turns."""
     with closing(sqlite3.connect(database)) as connection:
@@ -131,9 +124,11 @@ def _accepted(database: Path) -> list[str]:
     return [text for (text,) in rows]
 
 
-async def _check(http: httpx2.AsyncClient, database: Path, story: Story) -> None:
-    """What was acknowledged is there and has ended; a repeat runs once; the next turn knows all that was said."""
+async def _check(http: httpx2.AsyncClient, database: Path, story: Story, due: Iterable[str] = ()) -> None:
+    """What was acknowledged is there and has ended, and well where it is `due`; a repeat runs once; the next turn knows all
+    that was said."""
     caller = A2A(http, "agent")
+    await all_ended(database)
     assert violations(database) == []
     for text, seen in story.tasks.items():
         if text == "gone":
@@ -141,6 +136,8 @@ async def _check(http: httpx2.AsyncClient, database: Path, story: Story) -> None
         now = await caller.get(seen["id"])
         assert now["status"]["state"] in _FINAL, text
         assert now["history"][0]["parts"] == [{"text": text}]
+        if seen["id"] in due:
+            assert why(now) == COMPLETED, text
         if seen["status"]["state"] in _FINAL:
             assert now == seen
     accepted = _accepted(database)
@@ -197,10 +194,11 @@ async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pat
         else:
             await child.dead()
             points.append(child.point())
-        _time_passes(folder / "gateway.db")
+        time_passes(folder / "gateway.db")
+        due = to_be_finished(folder / "gateway.db")
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
-            await _check(http, folder / "gateway.db", story)
+            await _check(http, folder / "gateway.db", story, due)
         await again.kill()
         shutil.rmtree(folder)
         if story.whole:
@@ -247,10 +245,12 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
             await child.kill()
             await living
         backend.stop_at = ""
-        _time_passes(file.parent / "gateway.db")
+        time_passes(file.parent / "gateway.db")
+        due = to_be_finished(file.parent / "gateway.db")
+        assert (story.tasks["two"]["id"] in due) is (owner == "gateway")
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
-            await _check(http, file.parent / "gateway.db", story)
+            await _check(http, file.parent / "gateway.db", story, due)
 
 
 @pytest.mark.fault("K12")
@@ -268,7 +268,7 @@ async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp
         backend.stop_at = ""
         tried = 0
         for number in count(1):
-            _time_passes(database)
+            time_passes(database)
             child = await parent.fork(file, f"*finish*:{number}")
             if await child.ready():
                 break
@@ -283,25 +283,40 @@ async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp
 
 
 @pytest.mark.fault("K12")
-async def test_a_process_that_dies_twenty_times_in_a_row_while_it_recovers_is_recovered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("owner", ["backend", "gateway"])
+async def test_a_process_that_dies_at_any_point_while_it_goes_on_with_what_was_left_is_followed_by_one_that_does(
+    tmp_path: Path, owner: str
+) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
-        story, file = Story(), _configure(tmp_path / "one", backend, "backend")
+        story, file = Story(), _configure(tmp_path / "one", backend, owner)
         database = file.parent / "gateway.db"
         child = await parent.serving(file)
-        backend.stop_at = "three"
-        async with a2a_http(child.url.result()) as http, asyncio.TaskGroup() as group:
-            living = group.create_task(_live_through(http, backend, story))
+        async with a2a_http(child.url.result()) as http:
+            caller = A2A(http, "agent")
+            queued = {"returnImmediately": True}
+            backend.stop_at = "first"
+            for text in ("first", "one", "two", "three"):
+                message = user_message(text, "c")
+                http.headers["Idempotency-Key"] = "k" if text == "two" else text
+                story.tasks[text] = (await caller.call("SendMessage", message=message, configuration=queued))["task"]
             await backend.reached.wait()
             await child.kill()
-            await living
         backend.stop_at = ""
-        for _ in range(20):
-            _time_passes(database)
-            child = await parent.fork(file, "*finish*.before:1")
-            assert not await child.ready()
-            assert "finish" in child.point()
+        backend.go.set()
+        time_passes(database)
+        due = [task for task in to_be_finished(database) if task != story.tasks["first"]["id"]]
+        assert len(due) == 3
+        tried = 0
+        for number in count(1):
+            child = await parent.fork(file, f"*:{number}")
+            if await child.ready() and await all_ended(database, child.ended):
+                break
+            tried += 1
+            assert await child.dead() == -9
             assert violations(database, settled=False) == []
-        _time_passes(database)
+            time_passes(database)
+        assert tried >= 3
+        await child.kill()
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, database, story)

@@ -24,6 +24,7 @@ from gateway.testing.serving import serve
 from gateway.tools import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, a2a_http, text_of, why
 from tests.faults.effects import effects, misdeeds
+from tests.faults.leftovers import all_ended, time_passes
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
@@ -89,14 +90,6 @@ async def _live_through(http: httpx2.AsyncClient, story: Story) -> None:
         http.headers.pop("Idempotency-Key", None)
 
 
-def _time_passes(database: Path) -> None:
-    """Every lease has run out."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
-        connection.execute("UPDATE process SET alive_until = 0")
-        connection.commit()
-
-
 def _calls(database: Path) -> dict[str, str]:
     """The status of every tool call, in the order in which they were made."""
     with closing(sqlite3.connect(database)) as connection:
@@ -112,6 +105,7 @@ def _outputs_of(statuses: list[str], owner: str) -> list[str]:
 
 async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: str) -> None:
     caller, database = A2A(http, "agent"), folder / "gateway.db"
+    await all_ended(database)
     assert violations(database) == []
     if story.booked:
         now = await caller.get(story.booked["id"])
@@ -160,8 +154,9 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
             await child.kill()
         else:
             await child.dead()
-        _time_passes(folder / "gateway.db")
+        time_passes(folder / "gateway.db")
         again = await parent.serving(file, tools=True)
+        await all_ended(folder / "gateway.db")
         if not story.whole:
             points.append((child.point(), list(_calls(folder / "gateway.db").values())))
         async with a2a_http(again.url.result()) as http:

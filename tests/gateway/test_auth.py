@@ -1,5 +1,6 @@
 """Who a request comes from."""
 
+import asyncio
 from collections.abc import Iterable
 
 import pytest
@@ -81,10 +82,16 @@ async def test_without_authentication_everybody_is_the_same_caller() -> None:
 
 async def test_a_key_says_who_calls_in_either_header(auth: KeyAuthentication, keys: Keys) -> None:
     ada, ops = keys.issue("ada"), keys.issue("ops", admin=True)
-    assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"))
-    assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(Caller("ada"))
-    assert await auth.authenticate([(b"x-api-key", ops.encode())], PEER) == Identity(Caller("ops"), admin=True)
-    assert await auth.authenticate([*bearer(ada), (b"x-api-key", ada.encode())], PEER) == Identity(Caller("ada"))
+    assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada))
+    assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(
+        Caller("ada"), key=digest_of(ada)
+    )
+    assert await auth.authenticate([(b"x-api-key", ops.encode())], PEER) == Identity(
+        Caller("ops"), admin=True, key=digest_of(ops)
+    )
+    assert await auth.authenticate([*bearer(ada), (b"x-api-key", ada.encode())], PEER) == Identity(
+        Caller("ada"), key=digest_of(ada)
+    )
 
 
 async def test_no_key_is_told_from_a_wrong_one(auth: KeyAuthentication) -> None:
@@ -158,7 +165,7 @@ async def test_a_new_key_works_at_once_also_where_it_was_refused_before(auth: Ke
     record = keys.stored.pop(digest_of(key))
     await refused(auth, bearer(key))
     keys.stored[record.digest] = record
-    assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"))
+    assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"), key=digest_of(key))
 
 
 async def test_a_database_that_cannot_be_read_lets_nobody_in(auth: KeyAuthentication, keys: Keys, time: Turned) -> None:
@@ -199,3 +206,30 @@ async def test_neighbours_of_an_ipv6_network_are_one_peer(auth: KeyAuthenticatio
     with pytest.raises(TooManyRequests):
         await auth.authenticate(bearer("x"), "192.0.2.7")
     await refused(auth, bearer("x"), "a socket without an address")
+
+
+async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
+    auth: KeyAuthentication, keys: Keys
+) -> None:
+    key = keys.issue("ada")
+    ada, ops = await auth.authenticate(bearer(key), PEER), await auth.authenticate(bearer(keys.issue("ops")), PEER)
+    told: list[str] = []
+    over = asyncio.Event()
+
+    def tell(name: str) -> None:
+        told.append(name)
+        over.set()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        looking = group.create_task(auth.run())
+        with auth.telling(ada, lambda: tell("ada")), auth.telling(ops, lambda: tell("ops")):
+            keys.revoke(key)
+            await over.wait()
+        looking.cancel()
+    assert told == ["ada"]
+
+
+async def test_nobody_is_told_anything_where_there_are_no_keys() -> None:
+    auth = NoAuthentication()
+    with auth.telling(await auth.authenticate([], PEER), lambda: pytest.fail("told")):
+        pass

@@ -122,6 +122,32 @@ async def test_a_revoked_key_is_refused_by_a_gateway_that_runs(gateway: Local, h
             pass
 
 
+async def test_a_stream_that_is_open_with_a_key_ends_with_an_error_when_that_is_revoked(
+    tmp_path: Path, binding: Binding
+) -> None:
+    (tmp_path / "held.py").write_text(
+        "import asyncio\n\n\nasync def reply(turn):\n    yield 'one'\n    await asyncio.Event().wait()\n"
+    )
+    agents = "echo: {type: python, ref: './held.py:reply'}"
+    async with local_gateway(agents, tmp_path, settings=ASKED) as gateway, a2a_http(gateway.url) as http:
+        key, other = await issue(gateway, "ada"), await issue(gateway, "ada", name="another")
+        exchange = binding.ask("SendStreamingMessage", {"message": user_message("Hello")})
+        headers = {"content-type": "application/json", "X-API-Key": key}
+        async with (
+            asyncio.timeout(BOUND),
+            http.stream(exchange.method, exchange.target, content=exchange.body, headers=headers) as stream,
+        ):
+            lines = aiter(stream.aiter_lines())
+            while "artifactUpdate" not in await anext(lines):
+                pass
+            await revoke(gateway, "ada")
+            rest = [line async for line in lines if line]
+        assert rest[0] == "event: error"
+        assert "the API key is not valid any more" in rest[1]
+        [task] = (await http.get("/a2a/echo/tasks", headers={"X-API-Key": other})).json()["tasks"]
+        assert task["status"]["state"] == "TASK_STATE_WORKING"
+
+
 async def test_cards_and_health_are_for_everybody(http: httpx2.AsyncClient) -> None:
     for path in ("/.well-known/agent-card.json", "/a2a/echo/.well-known/agent-card.json", "/a2a", "/livez", "/readyz"):
         assert (await http.get(path)).status_code == 200

@@ -80,7 +80,7 @@ async def test_turns_of_one_thread_are_numbered_in_the_order_of_their_commits(da
 
 async def test_the_holder_that_lost_its_lease_cannot_complete(tmp_path: Path) -> None:
     async with recorded(tmp_path / "ledger.db") as one, recorded(tmp_path / "ledger.db") as other:
-        await one.ledger.commit(ACCEPT, FOLLOW_UP, PREPARE_WITHOUT_EVENT)
+        await one.ledger.commit(ACCEPT, replace(FOLLOW_UP, process="process-2"), PREPARE_WITHOUT_EVENT)
         taken = replace(
             PREPARE_WITHOUT_EVENT, generation=1, holder="process-2", turn="turn-2", service_call="call-2", now=9001
         )

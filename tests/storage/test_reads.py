@@ -17,8 +17,10 @@ from gateway.commits import (
     CorruptRecord,
     EventRow,
     IdempotencyKey,
+    LatestCall,
     NewItem,
     OpenTurn,
+    Pending,
     Release,
     Replay,
     StoredArtifact,
@@ -28,6 +30,7 @@ from gateway.commits import (
     TurnRecord,
     UnfinishedTurn,
 )
+from gateway.failures import RESTARTED
 from gateway.items import (
     AssistantItem,
     CallItem,
@@ -481,6 +484,30 @@ async def test_a_turn_that_nobody_runs_is_found(
     assert [left.turn for left in await ledger.unfinished(now)] == found
 
 
+async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how_often_it_was_made_again(
+    ledger: SqliteLedger,
+) -> None:
+    await ledger.commit(ACCEPT, PREPARE)
+    assert await ledger.latest_call("turn-1") == LatestCall("call-1", 0, 0, "prepared", None, None, 0)
+    again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
+    await ledger.commit(replace(FAIL, error_class=RESTARTED), again, Pending("call-2", "resp-1"))
+    assert await ledger.latest_call("turn-1") == LatestCall("call-2", 0, 1, "started", "resp-1", None, 1)
+    assert await ledger.latest_call("turn-2") is None
+
+
+async def test_the_process_that_has_a_turn_is_known_until_it_has_ended(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT, PREPARE)
+    assert await ledger.process_of("turn-1") == "process-1"
+    await ledger.commit(COMPLETE, APPEND, FINISH)
+    assert await ledger.process_of("turn-1") is None
+
+
+async def test_a_turn_that_waits_is_found_with_the_process_that_had_it(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT, AskCancel(("turn-1",)))
+    [found] = await ledger.unfinished(0)
+    assert (found.waits, found.expired, found.process, found.cancel_asked) == (True, False, "process-1", True)
+
+
 async def test_a_process_finds_its_own_turns_whoever_lives(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE, ALIVE)
     assert [left.turn for left in await ledger.unfinished(0, "process-1")] == ["turn-1"]
@@ -518,4 +545,6 @@ async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_o
 async def test_a_turn_that_is_found_comes_with_its_task_and_caller(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
     working = task_record(state=TaskState.WORKING, status_at=1100)
-    assert await ledger.unfinished(10_000) == (UnfinishedTurn("turn-1", "thread-1", 1, working, ADA),)
+    assert await ledger.unfinished(10_000) == (
+        UnfinishedTurn("turn-1", "thread-1", 1, working, ADA, process="process-1"),
+    )

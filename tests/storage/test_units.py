@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.commits import (
+    Beat,
     Caller,
+    Claim,
     Close,
     CommitPoint,
     Conflict,
@@ -13,6 +15,8 @@ from gateway.commits import (
     NewItem,
     NewToolCall,
     Pending,
+    Preferences,
+    Prepare,
     Release,
     Renew,
 )
@@ -253,7 +257,8 @@ async def test_a_later_preparation_keeps_the_lease_and_the_generation(
 )
 async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | None) -> None:
     ended = replace(FINISH, state=None, events=None)
-    await database.ledger.commit(ACCEPT, FOLLOW_UP, *([lease] if lease else []), ended)
+    holder = lease.holder if isinstance(lease, Prepare) else ACCEPT.process
+    await database.ledger.commit(replace(ACCEPT, process=holder), FOLLOW_UP, *([lease] if lease else []), ended)
     taken = replace(
         PREPARE,
         generation=1 if lease else 0,
@@ -514,6 +519,8 @@ ELSEWHERE = replace(
     ACCEPT, context_row="context-2", context_public="public-2", thread=replace(THREAD, id="thread-2"), task="task-2"
 )
 
+CLAIM = Claim("turn-1", "process-1", "process-2", 9001)
+
 CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
     "the same context again": (ACCEPTED, replace(ELSEWHERE, context_public="public-1", turn="turn-2", key=None)),
     "an unknown context": (ACCEPTED, replace(FOLLOW_UP, context_row="context-9")),
@@ -587,8 +594,38 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
     "events of an unknown task": (PREPARED, replace(APPEND, events=EventRow("task-9", 1, 1, b"{}"))),
     "a turn that has ended": (ENDED, replace(FINISH, events=None, state=TaskState.FAILED)),
     "a turn of another thread": (COMPLETED, replace(FINISH, thread="thread-9")),
+    "a turn that waits in a process that lives": ((ACCEPT, Beat("process-1", 9001, 0)), CLAIM),
+    "a turn that waits elsewhere by now": (ACCEPTED, replace(CLAIM, left_by="process-3")),
+    "a turn to take that has begun": (PREPARED, CLAIM),
+    "a turn begun by a process that does not have it": ((ACCEPT, CLAIM), PREPARE),
+    "a turn ended by a process that does not have it": (
+        (*PREPARED, COMPLETE, APPEND),
+        replace(FINISH, process="process-2"),
+    ),
     "a closed task that works": (PREPARED, Close("task-1", TaskState.CANCELED, None, 2, 1300)),
 }
+
+
+async def test_a_turn_that_waits_is_taken_from_a_process_that_died_and_begins_in_the_other(database: Recorded) -> None:
+    await database.ledger.commit(ACCEPT, Beat("process-1", 9000, 0))
+    assert await database.changed_by(CLAIM) == {"turn": {"turn-1": {"process": "process-2"}}}
+    await database.ledger.commit(replace(PREPARE, holder="process-2"))
+
+
+async def test_a_turn_is_ended_by_the_process_that_has_it(database: Recorded) -> None:
+    await database.ledger.commit(*COMPLETED)
+    changed = await database.changed_by(replace(FINISH, process="process-1"))
+    assert changed["turn"]["turn-1"]["status"] == "completed"
+
+
+async def test_what_a_message_asks_for_is_stored_with_it_and_nothing_where_it_asks_for_nothing(
+    database: Recorded,
+) -> None:
+    asked = Preferences(("text/plain",), frozenset({"urn:x"}))
+    await database.ledger.commit(ACCEPT, replace(FOLLOW_UP, preferences=asked))
+    assert rows(database.path)["input"]["turn-1", 0]["preferences"] is None
+    assert await database.ledger.preferences("turn-1") == await database.ledger.preferences("nobody's") == Preferences()
+    assert await database.ledger.preferences("turn-2") == asked
 
 
 @pytest.mark.parametrize("name", CONFLICTS)

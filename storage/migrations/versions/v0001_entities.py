@@ -240,6 +240,7 @@ def upgrade() -> None:
         sa.Column("key", sa.Text(), nullable=True),
         sa.Column("received_at", _INTEGER, nullable=False),
         sa.Column("event", _INTEGER, nullable=False),
+        sa.Column("preferences", sa.Text(), nullable=True),
         sa.Column("payload", sa.Text(), nullable=False),
         sa.CheckConstraint("key_kind IN ('header', 'message_id')", name=op.f("ck_input_key_kind")),
         sa.CheckConstraint("(key IS NULL) = (key_kind IS NULL)", name=op.f("ck_input_key")),

@@ -57,14 +57,15 @@ def test_every_find_sees_the_newest_commit(path: Path, connection: sqlite3.Conne
         assert finder.find(NAME, {"id": 1}) == [(name,)]
 
 
-def test_after_a_slow_find_others_are_asked(connection: sqlite3.Connection) -> None:
+def test_after_a_slow_find_others_are_asked(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.finding._REST", 1e9)
     finder = Finder(connection, slow=0.0)
     assert finder.find(NAME, {"id": 1}) == [("one",)]
     assert finder.find(NAME, {"id": 1}) is None
 
 
 async def test_what_cannot_be_found_here_is_fetched(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.finding._REST", 3600.0)
+    monkeypatch.setattr("storage.finding._REST", 1e9)
     readers._finder._slow = 0.0
     for _ in range(3):
         assert await readers.find(NAME, {"id": 1}) == [("one",)]

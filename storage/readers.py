@@ -12,6 +12,7 @@ import aiosqlite
 
 from gateway.commits import LedgerUnavailable
 from storage.compiled import DATA_VERSION
+from storage.finding import Finder
 from storage.grouped import GroupedReader, Query, Row, read_failure
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
@@ -21,9 +22,10 @@ _CONNECTIONS = 3
 
 
 class Readers:
-    """`fetch` is for a few rows; `scan` for what grows, on a pool. An open cursor would hold its connection on the
-    snapshot that it began with: none survives either."""
+    """`find` is for what an index finds, `fetch` for a few rows; `scan` for what grows, on a pool. An open cursor would hold
+    its connection on the snapshot that it began with: none survives any of them."""
 
+    _finder: Finder
     _short: GroupedReader
 
     def __init__(self) -> None:
@@ -39,13 +41,21 @@ class Readers:
         self._path, self._busy_timeout_ms = path, busy_timeout_ms
         try:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
+            finder = _connect(path, 0)
             short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the database does not open for reading: {error}") from error
+        self._finder = Finder(finder)
         self._short = GroupedReader(short)
         for connection in opened:
             self._idle.put_nowait(await aiosqlite.Connection(partial(_same, connection), iter_chunk_size=64))
             self._opened += 1
+
+    async def find(self, sql: str, values: dict[str, Any]) -> list[Row]:
+        """All rows of a query that an index answers with a few. Raises: LedgerUnavailable, CorruptRecord."""
+        self._refuse_when_closed()
+        rows = self._finder.find(sql, values)
+        return await self.fetch(sql, values) if rows is None else rows
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that finds few. Raises: LedgerUnavailable, CorruptRecord."""
@@ -106,6 +116,7 @@ class Readers:
             return
         self._closed = True
         if self._opened:
+            self._finder.close()
             await self._short.close()
         if self._watching is not None:
             self._watching.close()

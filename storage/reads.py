@@ -68,24 +68,24 @@ class Reads(StoredPushes):
     """Every method raises LedgerUnavailable, and CorruptRecord for a row that nobody can read."""
 
     async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None:
-        rows = await self._readers.fetch(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
+        rows = await self._readers.find(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
         row_id, public, state, waiting, *thread = rows[0]
         return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
-        rows = await self._readers.fetch(queries.THREAD, {"thread": thread_id})
+        rows = await self._readers.find(queries.THREAD, {"thread": thread_id})
         return _thread(rows[0]) if rows else None
 
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None:
-        rows = await self._readers.fetch(queries.TASK, {**_whose(caller, agent), "task": task_id})
+        rows = await self._readers.find(queries.TASK, {**_whose(caller, agent), "task": task_id})
         return _task(rows[0]) if rows else None
 
     async def whole_task(
         self, caller: Caller, agent: str, task_id: str
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        rows = await self._readers.fetch(queries.WHOLE_TASK, {**_whose(caller, agent), "task": task_id})
+        rows = await self._readers.find(queries.WHOLE_TASK, {**_whose(caller, agent), "task": task_id})
         if not rows:
             return None
         return _task(rows[0][:_TASK_COLUMNS]), _turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
@@ -95,7 +95,7 @@ class Reads(StoredPushes):
         return tuple(_task(row) for row in rows)
 
     async def api_key(self, digest: bytes) -> ApiKey | None:
-        rows = await self._readers.fetch(queries.API_KEY, {"digest": digest})
+        rows = await self._readers.find(queries.API_KEY, {"digest": digest})
         return _api_key(rows[0]) if rows else None
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
@@ -103,7 +103,7 @@ class Reads(StoredPushes):
 
     async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None:
         values = {**_whose(caller, agent), "key_kind": key.kind, "key": key.key}
-        rows = await self._readers.fetch(queries.REPLAY, values)
+        rows = await self._readers.find(queries.REPLAY, values)
         return Replay(*rows[0]) if rows else None
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:

@@ -68,10 +68,11 @@ class Delivery:
 
     async def run(self) -> None:
         """Raises: Conflict when another process has it, or it was changed; LedgerUnavailable."""
-        until = self._until()
-        await self._ledger.commit(TakePush(self._task, self._id, self._due_at, until))
-        self._due_at = until
+        # What is being stored is stored before what a cancellation gives back: that builds on it.
+        take = TakePush(self._task, self._id, self._due_at, self._until())
+        self._due_at = take.until
         try:
+            await self._ledger.commit(take)
             await self._go_on()
         except asyncio.CancelledError:
             # The process stops: another one, or the next, need not wait until this is not taken any more.
@@ -119,9 +120,9 @@ class Delivery:
         if not outcome.delivered:
             await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
             return False
-        until = self._until()
-        await self._ledger.commit(MovePush(self._task, self._id, self._due_at, number + 1, until))
-        self._next, self._due_at, self._attempts = number + 1, until, 0
+        move = MovePush(self._task, self._id, self._due_at, number + 1, self._until())
+        self._next, self._due_at, self._attempts = number + 1, move.until, 0
+        await self._ledger.commit(move)
         return True
 
     async def _fail(self, error: str, final: PushState | None, retry_after: float | None = None) -> None:

@@ -13,6 +13,7 @@ from gateway.delivering import PushLimits
 from gateway.letters import Letters, Outcome
 from gateway.notifying import Notifier
 from gateway.ports import CallCompleted, TextDelta
+from gateway.push_records import MovePush, TakePush
 from tests.gateway.core import Core, running_core, soon, until
 from tests.gateway.pushing import SEAL, Pushing
 from tests.gateway.scripted import BR, ScriptedAdapter, says
@@ -107,6 +108,27 @@ async def test_two_processes_on_one_database_post_each_event_once(core: Core) ->
     async with running_core(core.path, prefix="other") as other, notifying(core, sender), notifying(other, sender):
         await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
     assert len(set(sender.posted)) == len(sender.posted) == 40
+
+
+@pytest.mark.parametrize("stored_last", [TakePush, MovePush])
+async def test_what_a_process_was_storing_of_a_delivery_when_it_stops_is_another_ones_at_once(
+    core: Core, stored_last: type
+) -> None:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    pushing, sender = Pushing(core), HeldSender()
+    sender.go.set()
+    await tasks_with_configs(core, pushing, "client.example")
+    core.time.step = 1
+    gate = core.ledger.hold(stored_last)
+    async with notifying(core, sender):
+        await soon(gate.reached.wait())
+    core.ledger.let_go()
+    told = len(sender.posted)
+    async with notifying(core, sender):
+        await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
+    ids = [posted for _, posted in sender.posted]
+    assert len(ids) == len(set(ids))
+    assert told == (stored_last is MovePush)
 
 
 async def test_what_a_process_that_stops_was_about_to_post_is_another_ones_at_once(core: Core) -> None:

@@ -1,6 +1,8 @@
 """What dead processes left: many threads at a time, each in order, and nobody who cannot be ended holds up the others."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,13 @@ async def test_a_turn_that_comes_to_wait_while_it_is_looked_for_what_was_left_wa
         again.go.set()
         assert (await core.get(task.id)).status.state is TaskState.INPUT_REQUIRED
         assert core.ledger.stored(Finish) == []
+
+
+async def test_a_status_that_cannot_be_read_stops_neither_the_start_nor_the_end_of_its_task(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    task = await left_behind(path, BR, TextDelta("a"))
+    with closing(sqlite3.connect(path)) as database, database:
+        assert database.execute("UPDATE task SET status_message = 'no JSON' WHERE id = ?", (task,)).rowcount == 1
+    async with running_core(path, prefix="two", now=LATER) as core:
+        core.agent(ScriptedAdapter(BR))
+        assert failed(await core.get(task))

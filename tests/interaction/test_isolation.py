@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from storage import readers, writer
-from tests.a2a_client import A2A, a2a_http, user_message
+from tests.a2a_client import A2A, a2a_http, text_of, user_message
 from tests.interaction.harness import Binding, Gateway, Rest
 from tests.interaction.test_keys import ASKED, issue
 from tests.running import local_gateway
@@ -90,6 +90,9 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
         two.tasks["input-required"] = (await agent.send("ask"))["id"]
         send = {"message": user_message("wait"), "configuration": {"returnImmediately": True}}
         two.tasks["working"] = (await agent.call("SendMessage", **send))["task"]["id"]
+        # What it stores beside a request would be taken for that request's.
+        while text_of(await agent.get(two.tasks["working"])) != "waiting":
+            pass
         two.token = (await agent.call("ListTasks", pageSize=1))["nextPageToken"]
         yield two
 

@@ -139,7 +139,8 @@ class Client:
             async for part in source:
                 *events, rest = (rest + part).split(b"\n\n")
                 for event in events:
-                    yield event
+                    if not event.startswith(b":"):  # a sign of life
+                        yield event
             if status != 200 or rest.strip():
                 yield rest  # an error instead of events
         finally:
@@ -364,7 +365,7 @@ def state_of(data):
 
 def follow(event, expected):
     """The number that the next event must have."""
-    if not event.strip() or event.startswith(b":"):
+    if not event.strip():
         return expected
     found = NUMBER.search(event)
     if not found or int(found[1]) != expected:

@@ -167,7 +167,7 @@ class StorageConfig(Settings):
     lease_timeout: Duration = Field(
         duration("5s"),
         gt=0,
-        description="Silence after which a process that shares the database counts as dead and others end its turns.",
+        description="Silence after which a process that shares the database counts as dead and others take its turns.",
     )
 
 

@@ -179,7 +179,7 @@ class StorageConfig(Settings):
         duration("5s"),
         gt=0,
         le=LONGEST_LEASE / 1000,
-        description="Silence after which a process that shares the database counts as dead and others end its turns.",
+        description="Silence after which a process that shares the database counts as dead and others take its turns.",
     )
 
 

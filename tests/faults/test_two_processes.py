@@ -37,6 +37,9 @@ LEASE_SECONDS = 2.0
 _ENDS_WITHIN_SECONDS = 10 * LEASE_SECONDS
 """A lease to run out, an upkeep to come round, and two busy cores: state of the task, not a promise of speed."""
 
+_LEAST = 2
+"""Kills and stops, however slow the machine is."""
+
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 
 AGENTS = ("chained", "kept")
@@ -124,7 +127,7 @@ async def _stream(night: Night, caller: A2A, agent: str, context: str, text: str
 
 async def _kill(night: Night, over: asyncio.Event) -> None:
     """One of the two dies and another takes its place, or it stands still until its leases have run out. Never both."""
-    while not over.is_set():
+    while not over.is_set() or night.kills + night.stops < _LEAST:
         await asyncio.sleep(night.chance.uniform(0.2, 1.5))
         index = night.chance.randrange(2)
         if night.chance.random() < 0.25:
@@ -200,7 +203,6 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
         print(f"every task had ended {leases:.1f} leases after the last message")  # noqa: T201
         print(f"{len(night.acked)} acknowledged, {dict(night.ended)}, {night.cut} cut, {night.refused} refused")  # noqa: T201
         print(f"{len(effects(tmp_path))} runs of tools, failures: {dict(night.failures)}")  # noqa: T201
-    assert night.kills + night.stops >= 2
     assert night.ended["TASK_STATE_COMPLETED"] > 0
     assert effects(tmp_path)
     # Nothing that the backend was sent was refused: turns fail with their process, and for no other reason.

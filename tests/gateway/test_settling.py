@@ -82,7 +82,7 @@ async def test_the_start_does_not_wait_until_the_last_turn_has_been_settled(tmp_
     async with running_core(
         path, prefix="two", now=LATER, lease=NEVER, before=lambda ledger: held.append(ledger.slow_read("turns"))
     ) as core:
-        core.agent(ScriptedAdapter(G, says("fine")))
+        core.agent(ScriptedAdapter(BR, says("fine")))
         await soon(held[0].reached.wait())
         assert answer(await core.send("hello", context="elsewhere")) == "fine"
         watching = await core.subscribe(task)

@@ -66,7 +66,7 @@ async def successor(
     """The process that finds it, once its lease has run out."""
     async with running_core(path, prefix=f"p{number}", lease=QUICK) as core:
         core.agent(adapter, toolset=box, **policies)
-        core.time.now = START + number * 10**6
+        core.time.now = START + number * 10**5
         yield core
 
 

@@ -90,16 +90,19 @@ async def test_what_a_dead_process_left_does_not_lie_there_for_as_long_as_the_cl
         if starts == "before":
             async with running_core(path, prefix="two", lease=OFTEN) as other:
                 await one.die()
+                other.agent(ScriptedAdapter(ownership, says("b", "r2"), says("c", "r3")))
                 _set(step, other)
-                await _ends(other, path, ownership, [task.id for task in lost])
+                # It has the agent: what waited runs there.
+                await _ends(other, path, [task.id for task in lost[:1]])
+                assert answer(await other.get(lost[1].id)) == "b"
         else:
             await one.die()
             async with running_core(path, prefix="two", lease=OFTEN, now=START + step) as other:
-                await _ends(other, path, ownership, [task.id for task in lost])
+                other.agent(ScriptedAdapter(ownership, says("c", "r3")))
+                await _ends(other, path, [task.id for task in lost])
 
 
-async def _ends(other: Core, path: Path, ownership: Ownership, lost: list[str]) -> None:
-    other.agent(ScriptedAdapter(ownership, says("c", "r3")))
+async def _ends(other: Core, path: Path, lost: list[str]) -> None:
     await until(lambda: not query(path, "SELECT 1 FROM turn WHERE ended_at IS NULL"))
     for task in [await other.get(name) for name in lost]:
         assert task.status.state is TaskState.FAILED

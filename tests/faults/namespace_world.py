@@ -43,7 +43,8 @@ URLS = (
 def _prepare(folder: Path) -> None:
     for command in (
         ["ip", "link", "set", "lo", "up"],
-        *(["ip", "addr", "add", address, "dev", "lo"] for address in (PUBLIC, *PRIVATE[:-1])),
+        # Nobody else could have the address: to look for them would keep it unusable for a moment.
+        *(["ip", "addr", "add", address, "dev", "lo", "nodad"] for address in (PUBLIC, *PRIVATE[:-1])),
     ):
         subprocess.run(command, check=True)
     _hosts(folder, HOSTS)

@@ -13,7 +13,7 @@ from tests.gateway.core import Core, running_core
 @pytest.fixture(autouse=True)
 def _fresh_loggers() -> None:
     """A logger keeps the settings of its first use: what a command set up in this process must not hold for later tests."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # at once: threads import as well
         logger = vars(module).get("log") if name.startswith("gateway") else None
         if isinstance(logger, BoundLoggerLazyProxy):
             vars(logger).pop("bind", None)

@@ -674,7 +674,7 @@ class UnheardCall(msgspec.Struct, frozen=True):
 
 class LatestCall(msgspec.Struct, frozen=True):
     """The last service call that a turn has made. `base`: the handle at which the turn began. `restarts`: how many of its
-    calls were made again because their process died."""
+    calls were made again because their process died. `asked`: for tools that the backend does not run."""
 
     id: str
     round: int
@@ -683,6 +683,7 @@ class LatestCall(msgspec.Struct, frozen=True):
     pending: str | None
     base: str | None
     restarts: int
+    asked: bool
 
 
 class EarlierToolCall(msgspec.Struct, frozen=True):

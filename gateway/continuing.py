@@ -50,8 +50,9 @@ def way_on(
     if open_tools or call.restarts >= RESTARTS:
         return None
     if call.status == "completed":
-        # What came of its tools is stored, and the next call has not been made.
-        return Make(call.round + 1, 0)
+        # What came of its tools is stored, and the next call has not been made. Without any it was the last one of its
+        # turn, and somebody else has found its end.
+        return Make(call.round + 1, 0) if call.asked else None
     if says_something(updates, call.round):
         return None
     again = Make(call.round, call.attempt + 1, call.id)

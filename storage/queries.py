@@ -347,6 +347,11 @@ LATEST_CALL = compiled(
         .select_from(_AGAIN)
         .where(_AGAIN.c.turn == bindparam("turn"), _AGAIN.c.error_class == word(RESTARTED))
         .scalar_subquery(),
+        exists(
+            select(literal_column("1")).where(
+                tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend")
+            )
+        ),
     )
     .select_from(
         service_call.join(

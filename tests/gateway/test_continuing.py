@@ -29,7 +29,7 @@ from tests.gateway.core import CARD
 from tests.gateway.resuming import ResumingAdapter
 from tests.gateway.scripted import BR, BS, G, ScriptedAdapter
 
-CALL = LatestCall("call", 0, 0, "prepared", None, None, 0)
+CALL = LatestCall("call", 0, 0, "prepared", None, None, 0, False)
 ONCE = replace(G, repeatable=False)
 OFTEN = replace(BR, repeatable=True)
 
@@ -94,9 +94,15 @@ def test_a_turn_is_taken_up_twice(restarts: int, goes_on: bool) -> None:
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_the_call_behind_a_complete_one_whose_tools_have_ended_is_made(ownership: Ownership) -> None:
-    call = msgspec.structs.replace(CALL, round=2, attempt=1, status="completed")
+    call = msgspec.structs.replace(CALL, round=2, attempt=1, status="completed", asked=True)
     assert way(call, ownership, [TEXT]) == Make(3, 0)
     assert way(call, ownership, [TEXT], open_tools=True) is None
+
+
+@pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
+def test_nothing_comes_behind_a_complete_call_that_asked_for_no_tool(ownership: Ownership) -> None:
+    """Its process died before it knew of the end; who looked the call up has stored it."""
+    assert way(msgspec.structs.replace(CALL, status="completed"), ownership) is None
 
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])

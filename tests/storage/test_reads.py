@@ -488,10 +488,10 @@ async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how
     ledger: SqliteLedger,
 ) -> None:
     await ledger.commit(ACCEPT, PREPARE)
-    assert await ledger.latest_call("turn-1") == LatestCall("call-1", 0, 0, "prepared", None, None, 0)
+    assert await ledger.latest_call("turn-1") == LatestCall("call-1", 0, 0, "prepared", None, None, 0, False)
     again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
     await ledger.commit(replace(FAIL, error_class=RESTARTED), again, Pending("call-2", "resp-1"))
-    assert await ledger.latest_call("turn-1") == LatestCall("call-2", 0, 1, "started", "resp-1", None, 1)
+    assert await ledger.latest_call("turn-1") == LatestCall("call-2", 0, 1, "started", "resp-1", None, 1, False)
     assert await ledger.latest_call("turn-2") is None
 
 

@@ -10,6 +10,8 @@ import re
 import time
 import uuid
 
+from stack.rawclient import Connection
+
 FINAL = re.compile(rb'"state":"TASK_STATE_(COMPLETED|FAILED|CANCELED|REJECTED)"')
 TASK = re.compile(rb'"task":\{"id":"([^"]+)"')
 POSTED = re.compile(rb'"taskId":"([^"]+)"')
@@ -42,32 +44,6 @@ AGENTS = {"backend": 60, "local": 28, "tools": 12}
 
 class Unexpected(Exception):
     """A turn did not end as it has to."""
-
-
-class Connection(asyncio.Protocol):
-    def __init__(self):
-        self.buffer, self.waiter, self.closed = b"", None, False
-
-    def connection_made(self, transport):
-        self.transport = transport
-
-    def data_received(self, data):
-        self.buffer += data
-        self.wake()
-
-    def connection_lost(self, _):
-        self.closed = True
-        self.wake()
-
-    def wake(self):
-        if self.waiter and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    async def more(self):
-        if self.closed:
-            raise ConnectionError("the gateway closed the connection")
-        self.waiter = asyncio.get_running_loop().create_future()
-        await self.waiter
 
 
 class Client:

@@ -3,6 +3,7 @@ next one is made. Law: the same turn and the same log; one process takes it, and
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -79,10 +80,18 @@ async def _take_begun(
 ) -> tuple[Work, ThreadRecord] | None:
     """`anew`: a service call may be made, besides listening to one."""
     call = await means.ledger.latest_call(leftover.turn)
-    known = await _known(leftover, means.ledger)
     open_tools = bool(await means.ledger.open_tool_calls(leftover.turn))
-    way = way_on(agent, thread, call, known.updates, open_tools=open_tools)
-    if call is None or way is None or (isinstance(way, Make) and not anew):
+
+    def find(updates: Sequence[Update]) -> Listen | Make | None:
+        way = way_on(agent, thread, call, updates, open_tools=open_tools)
+        return None if isinstance(way, Make) and not anew else way
+
+    # What nobody could go on with, had it shown nothing, is not read: at a start there may be thousands of them.
+    if call is None or find(()) is None:
+        return None
+    known = await _known(leftover, means.ledger)
+    way = find(known.updates)
+    if way is None:
         return None
     taken = replace(thread, generation=leftover.generation + 1)
     now = means.clock.now()

@@ -124,9 +124,14 @@ class A2A:
 
     async def tasks(self, context: str) -> list[Json]:
         """All tasks of the context with their artifacts, latest first."""
-        result = await self.call("ListTasks", contextId=context, includeArtifacts=True)
-        tasks: list[Json] = result["tasks"]
-        return tasks
+        found: list[Json] = []
+        token = ""
+        while True:
+            page = await self.call("ListTasks", contextId=context, includeArtifacts=True, pageSize=100, pageToken=token)
+            found += page["tasks"]
+            token = page["nextPageToken"]
+            if not token:
+                return found
 
     @asynccontextmanager
     async def _open(self, method: str, params: Json, headers: dict[str, str]) -> AsyncIterator[Stream]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
-from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, text_of, why
+from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.faults.crash_clients import FINAL, Client, Line, Stitched, Told
 from tests.faults.crash_world import (
     AGENTS,
@@ -31,8 +31,9 @@ from tests.faults.crash_world import (
     runs,
     tool_calls,
 )
+from tests.faults.leftovers import all_ended
 from tests.faults.zygote import Zygote, zygote
-from tests.invariants import unsettled, violations
+from tests.invariants import violations
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K3", "K5", "K7", "K8", "K12")]
 
@@ -101,8 +102,7 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
             over.set()
         clients = [*talking, *away]
         async with asyncio.timeout(_ENDS_WITHIN_SECONDS):
-            while unsettled(world.database):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+            await all_ended(world.database)
 
         assert violations(world.database) == []
         async with asyncio.TaskGroup() as group:
@@ -145,20 +145,9 @@ async def _the_conversation_goes_on(client: Client, line: Line, told: Told) -> N
     last = await caller.send(text, client.context, messageId=text)
     assert why(last) == COMPLETED, f"{client.agent}: {last}"
     assert text_of(last).partition(SAID)[2].split(" | ") == [*client.said, text]
-    listed = {task["id"] for task in await _listed(caller, client.context)} - {last["id"]}
+    listed = {task["id"] for task in await caller.tasks(client.context)} - {last["id"]}
     assert listed == {task.id for task in client.tasks}
     assert told.never.isdisjoint(client.said)
-
-
-async def _listed(caller: A2A, context: str) -> list[Json]:
-    found: list[Json] = []
-    token = ""
-    while True:
-        page = await caller.call("ListTasks", contextId=context, pageSize=100, pageToken=token)
-        found += page["tasks"]
-        token = page["nextPageToken"]
-        if not token:
-            return found
 
 
 def _every_decision_was_heeded(world: World, told: Told) -> None:

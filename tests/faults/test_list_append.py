@@ -15,9 +15,10 @@ from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Delay, Say, Step
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, text_of, why
+from tests.faults.leftovers import all_ended
 from tests.faults.list_append import Turn, anomalies, lost
 from tests.faults.zygote import Forked, Zygote, zygote
-from tests.invariants import unsettled, violations
+from tests.invariants import violations
 
 pytestmark = [pytest.mark.fault("R1"), pytest.mark.xdist_group("torture")]
 
@@ -126,8 +127,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
                 await asyncio.sleep(0.01)
             await world.gateways[0].kill()
             await world.start(0)
-        while unsettled(tmp_path / "gateway.db"):  # noqa: ASYNC110  # nobody tells of it
-            await asyncio.sleep(0.05)
+        await all_ended(tmp_path / "gateway.db")
         last = {}
         async with a2a_http(world.gateways[0].url.result()) as http:
             for context in range(CONTEXTS):

@@ -14,11 +14,11 @@ import pytest
 from gateway.failures import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, held_agents
-from tests.faults.leftovers import time_passes
+from tests.faults.leftovers import all_ended, time_passes
 from tests.faults.zygote import zygote
 from tests.gateway.core import running_core
 from tests.gateway.scripted import G, Pause, ScriptedAdapter
-from tests.invariants import unsettled, violations
+from tests.invariants import violations
 
 pytestmark = pytest.mark.xdist_group("torture")
 
@@ -31,8 +31,7 @@ _BOUND_SECONDS = 300
 
 async def _settled(database: Path) -> None:
     async with asyncio.timeout(_BOUND_SECONDS):
-        while unsettled(database):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await all_ended(database)
 
 
 async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing_open(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from gateway.testing.scripts import Call, Conversation, Delay, Say, Step
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_message, why
 from tests.faults.effects import effects, misdeeds
+from tests.faults.leftovers import all_ended
 from tests.faults.zygote import Forked, Zygote, zygote
-from tests.invariants import unsettled, violations
+from tests.invariants import violations
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K14", "R1")]
 
@@ -158,8 +159,7 @@ async def _settled(database: Path) -> float:
     """How many leases it took until every task had ended."""
     began = time.monotonic()
     async with asyncio.timeout(_ENDS_WITHIN_SECONDS):
-        while unsettled(database):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        await all_ended(database)
     return (time.monotonic() - began) / LEASE_SECONDS
 
 
@@ -248,19 +248,8 @@ async def _goes_on(night: Night, number: int) -> None:
     last = await night.caller(agent).send(f"{number}.last", context)
     assert why(last) == COMPLETED, f"{agent}: {last}"
     told = text_of(last).split(" | ")
-    listed = [task["history"][0]["parts"][0]["text"] for task in await _tasks(night.caller(agent), context)]
+    listed = [task["history"][0]["parts"][0]["text"] for task in await night.caller(agent).tasks(context)]
     assert len(told) == len(set(told))
     assert sorted(told) == sorted(listed)
     mine = [text for text in night.acked if text.startswith(f"{number}.")]
     assert [text for text in told if text in mine] == [text for text in mine if text in told] == mine
-
-
-async def _tasks(caller: A2A, context: str) -> list[Json]:
-    found: list[Json] = []
-    token = ""
-    while True:
-        page = await caller.call("ListTasks", contextId=context, pageSize=100, pageToken=token)
-        found += page["tasks"]
-        token = page["nextPageToken"]
-        if not token:
-            return found

@@ -418,6 +418,12 @@ async def outcome(what: Awaitable[Task]) -> TaskState | str:
         return type(error).__name__
 
 
+def error_class(task: Task) -> Any:
+    """Why it failed, in the words of the table; None where it did not."""
+    metadata = task.status.message.metadata if task.status.message else None
+    return (metadata or {}).get("errorClass")
+
+
 def reason(task: Task) -> str:
     """What its caller is told of why it failed."""
     assert task.status.state is TaskState.FAILED

@@ -36,12 +36,25 @@ from gateway.suspended import EXPIRED, NO_RESULT, REJECTED
 from gateway.tool_calls import URI
 from gateway.tool_port import ToolDeclaration
 from gateway.tools import NOT_RUN
-from tests.gateway.core import START, Core, answer, events, frames, logged, query, running_core, said, soon, states
+from tests.gateway.core import (
+    START,
+    Core,
+    answer,
+    error_class,
+    events,
+    frames,
+    logged,
+    query,
+    running_core,
+    said,
+    soon,
+    states,
+)
 from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 from tests.invariants import violations
 from tests.scenarios.test_golden_traces import OWNERS, Sent
-from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, failure, told
+from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, told
 
 GATED = (ApprovalRule("box.pay*"),)
 PAY = call("c2", "pay", '{"to": "ada", "sum": 3}')
@@ -677,7 +690,7 @@ async def test_29_a_turn_that_waited_too_long_ends_and_its_thread_is_left_as_it_
     core.time.now += 61_000
     await patience(core).sweep()
     await soon(core.runner.idle())
-    assert (failure(await core.get(task.id)), flipped.requests) == ("owner-conflict", [])
+    assert (error_class(await core.get(task.id)), flipped.requests) == ("owner-conflict", [])
     adapter, _ = setup(core, old, says("back", "r1" if old is BS else "r2"))
     assert (await start(core, "2")).status.state is TaskState.COMPLETED
     assert adapter.sent[0][1][-2:] == [f"O c2 {EXPIRED}", "U 2"]

@@ -20,6 +20,7 @@ from tests.gateway.core import (
     START,
     Core,
     answer,
+    error_class,
     events,
     frames,
     logged,
@@ -62,11 +63,6 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[Core, Core]]:
 def echo(request: ServiceRequest) -> Script:
     text = request.message.parts[0].text
     return [None, *says(f"re {text}", f"r-{text}")]
-
-
-def failure(task: Task) -> object:
-    said = task.status.message
-    return (said.metadata or {}).get("errorClass") if said is not None else None
 
 
 async def some_upkeeps(core: Core) -> None:
@@ -286,7 +282,7 @@ async def test_136_when_the_holder_dies_its_turn_ends_and_the_one_that_waits_els
         read = await frames(waiting)
         assert states(read) == ["SUBMITTED", "WORKING", "COMPLETED"]
         ended = await other.get(lost.id)
-        assert (failure(ended), answer(ended)) == (RESTARTED, "b")
+        assert (error_class(ended), answer(ended)) == (RESTARTED, "b")
         assert second.sent == [("r1", ["U 2", "U 3"]) if ownership is BR else (None, ["U 1", "A a", "U 2", "U 3"])]
         order = "SELECT number, status FROM turn ORDER BY number"
         assert query(other.path, order) == [(1, "completed"), (2, "failed"), (3, "completed")]

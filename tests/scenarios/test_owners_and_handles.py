@@ -10,13 +10,13 @@ from gateway.config import ConfigInvalid, GatewayConfig
 from gateway.config_file import load
 from gateway.failures import OWNER_CONFLICT, safe_text
 from gateway.items import Ownership, StorageOwner
-from gateway.model import Task, TaskState
+from gateway.model import TaskState
 from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.registry import Registry
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Say
 from gateway.testing.serving import serve
-from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, running_core, said, soon
+from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, said, soon
 from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 G_EITHER = Ownership(G.owner, G.handle, either=True)
@@ -27,12 +27,6 @@ EPOCHS = "SELECT epoch, storage_owner, handle, state FROM thread ORDER BY epoch"
 
 def fails(kind: ErrorClass, retry_after: float | None = None) -> Script:
     return [AdapterError(kind, "no", retry_after=retry_after)]
-
-
-def reason(task: Task) -> str:
-    assert task.status.state is TaskState.FAILED
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
 
 
 def why(kind: str) -> str:

@@ -12,7 +12,7 @@ from gateway import tool_calls
 from gateway.commits import Accept, Complete, Finish, LedgerUnavailable
 from gateway.errors import InvalidParams, UnsupportedOperation
 from gateway.items import Ownership
-from gateway.model import Message, Part, StreamResponse, Task, TaskState
+from gateway.model import Message, Part, StreamResponse, TaskState
 from gateway.ports import (
     AdapterError,
     CallCompleted,
@@ -38,6 +38,7 @@ from tests.gateway.core import (
     message,
     numbers,
     query,
+    reason,
     running_core,
     said,
     soon,
@@ -61,12 +62,6 @@ FULL: Script = [Progress("on it"), *TOOLS, TextDelta("thr"), PartReady(Part(data
 def echo(request: ServiceRequest) -> Script:
     text = request.message.parts[0].text
     return says(f"re {text}", f"r-{text}")
-
-
-def reason(task: Task) -> str:
-    assert task.status.state is TaskState.FAILED
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
 
 
 # --- D. persistence and atomicity ---

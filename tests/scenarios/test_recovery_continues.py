@@ -15,7 +15,6 @@ from gateway.model import (
     Part,
     SendMessageConfiguration,
     SendMessageRequest,
-    Task,
     TaskState,
 )
 from gateway.ports import (
@@ -34,6 +33,7 @@ from tests.gateway.core import (
     Core,
     FragileLedger,
     answer,
+    error_class,
     frames,
     logged,
     message,
@@ -55,11 +55,6 @@ LATER = START + 6000
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 ONCE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
 """A Python function: what it did is not known."""
-
-
-def why(task: Task) -> object:
-    said_last = task.status.message
-    return (said_last.metadata or {}).get("errorClass") if said_last is not None else None
 
 
 async def left_behind(path: Path, ownership: Ownership, *texts: str, script: Script = (), **policies: Any) -> list[str]:
@@ -92,7 +87,7 @@ async def test_109d_turns_that_waited_run_in_the_process_that_recovers_in_their_
     adapter = ScriptedAdapter(ownership, says("b", "r2"), says("c", "r3"))
     async with survivor(path, adapter) as core:
         await soon(core.runner.idle())
-        assert why(await core.get(first)) == RESTARTED
+        assert error_class(await core.get(first)) == RESTARTED
         tasks = [await core.get(task) for task in waited]
         assert [(task.status.state.name, answer(task)) for task in tasks] == [("COMPLETED", "b"), ("COMPLETED", "c")]
         assert [said(task) for task in tasks] == [["U 2"], ["U 3"]]
@@ -159,7 +154,7 @@ async def test_109d_a_turn_that_waited_and_whose_agent_is_gone_fails_with_the_re
     _, second = await left_behind(path, G, "1", "2")
     async with running_core(path, prefix="two", now=LATER) as core:
         core.agent(ScriptedAdapter(G))
-        assert why(await core.get(second)) == RESTARTED
+        assert error_class(await core.get(second)) == RESTARTED
 
 
 async def test_109d_an_answer_to_a_question_that_waited_goes_on_in_its_task(tmp_path: Path) -> None:
@@ -174,7 +169,7 @@ async def test_109d_an_answer_to_a_question_that_waited_goes_on_in_its_task(tmp_
     async with survivor(path, adapter) as core:
         await soon(core.runner.idle())
         task = await core.get(asked.id)
-        assert (why(await core.get(other.id)), answer(task)) == (RESTARTED, "which? done")
+        assert (error_class(await core.get(other.id)), answer(task)) == (RESTARTED, "which? done")
         assert said(task)[:2] == ["U paint", "U blue"]
     assert adapter.requests[0].first_message.parts == (Part(text="paint"),)
     assert numbers(logged(path, asked.id)) == list(range(1, len(logged(path, asked.id)) + 1))
@@ -223,7 +218,7 @@ async def test_136_what_waited_in_a_process_that_died_runs_in_the_one_that_lives
         two.time.now = LATER
         watching = [await two.subscribe(task.id) for task in (theirs, ours, last)]
         assert [streamed(await frames(stream)) for stream in watching] == ["c", "d", "e"]
-        assert why(await two.get(lost.id)) == RESTARTED
+        assert error_class(await two.get(lost.id)) == RESTARTED
         await soon(two.runner.idle())
     assert [request.message.parts[0].text for request in living.requests] == ["3", "4", "5"]
     order = "SELECT status FROM turn ORDER BY number"
@@ -319,7 +314,7 @@ async def test_109d_a_call_of_which_something_was_shown_is_not_made_again(tmp_pa
     [task] = await left_behind(path, G, "1", script=SHOWN[case])
     adapter = ScriptedAdapter(G)
     async with survivor(path, adapter) as core:
-        assert why(await core.get(task)) == RESTARTED
+        assert error_class(await core.get(task)) == RESTARTED
     assert adapter.requests == []
     assert violations(path) == []
 
@@ -332,7 +327,7 @@ async def test_109d_a_call_that_may_have_changed_something_is_not_made_again(
     [task] = await left_behind(path, ownership, "1")
     adapter = ScriptedAdapter(ownership)
     async with survivor(path, adapter) as core:
-        assert why(await core.get(task)) == RESTARTED
+        assert error_class(await core.get(task)) == RESTARTED
     assert adapter.requests == []
     assert violations(path) == []
 
@@ -349,7 +344,7 @@ async def test_109d_a_turn_that_kills_its_process_is_taken_up_twice_and_no_more(
                 await soon(pause.reached.wait())
                 assert (await core.get(task)).status.state is TaskState.WORKING
             else:
-                assert why(await core.get(task)) == RESTARTED
+                assert error_class(await core.get(task)) == RESTARTED
             asked += len(adapter.requests)
     assert asked == 2
     assert query(path, "SELECT attempt, status FROM service_call ORDER BY attempt") == [
@@ -367,7 +362,7 @@ async def test_109d_a_call_that_was_to_be_cancelled_is_not_made_again(tmp_path: 
         await core.ledger.commit(asked_to_cancel(path, task))
     adapter = ScriptedAdapter(G)
     async with survivor(path, adapter) as core:
-        assert why(await core.get(task)) == RESTARTED
+        assert error_class(await core.get(task)) == RESTARTED
     assert adapter.requests == []
 
 
@@ -415,7 +410,7 @@ async def test_29_a_turn_whose_agent_was_set_to_another_owner_meanwhile_fails_wi
         await core.get(tasks[0])
     adapter = ScriptedAdapter(G)
     async with survivor(path, adapter) as core:
-        assert [why(await core.get(task)) for task in tasks] == [OWNER_CONFLICT] * 2
+        assert [error_class(await core.get(task)) for task in tasks] == [OWNER_CONFLICT] * 2
     assert adapter.requests == []
     assert violations(path) == []
 

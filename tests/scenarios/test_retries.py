@@ -9,9 +9,9 @@ import pytest
 from gateway.commits import Fail, Prepare
 from gateway.failures import safe_text
 from gateway.items import Ownership
-from gateway.model import Task, TaskState
+from gateway.model import TaskState
 from gateway.ports import AdapterError, CallStarted, ErrorClass, TextDelta
-from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, running_core, soon, until
+from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, soon, until
 from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -22,12 +22,6 @@ CALLS = "SELECT round, attempt, status, error_class, handle_in FROM service_call
 
 def fails(kind: ErrorClass, retry_after: float | None = None) -> Script:
     return [AdapterError(kind, "no", retry_after=retry_after)]
-
-
-def reason(task: Task) -> str:
-    assert task.status.state is TaskState.FAILED
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
 
 
 def why(kind: str) -> str:

@@ -31,7 +31,7 @@ from gateway.ports import (
 )
 from gateway.tool_calls import URI
 from gateway.tool_port import ToolError, ToolOutput
-from tests.gateway.core import START, Core, answer, events, frames, query, running_core, soon, until
+from tests.gateway.core import START, Core, answer, error_class, events, frames, query, running_core, soon, until
 from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 from tests.scenarios.test_golden_traces import OWNERS, Send, Sent, _fresh, rejected
@@ -55,11 +55,6 @@ def asks(handle: str, *calls: ToolCallReady | ToolResultReady) -> Script:
 
 def adapter_of(ownership: Ownership, *scripts: Script) -> ScriptedAdapter:
     return ScriptedAdapter(ownership, *(_fresh(script, ownership) for script in scripts))
-
-
-def failure(task: Task) -> Any:
-    metadata = task.status.message.metadata if task.status.message else None
-    return (metadata or {}).get("errorClass")
 
 
 def told(task: Task) -> list[tuple[str, str]]:
@@ -393,7 +388,7 @@ async def test_75_where_it_is_said_so_an_unknown_tool_fails_the_turn(core: Core,
     adapter = adapter_of(ownership, asks("r1", call("c1", "nope"), C2), says("A2", "r2"))
     core.agent(adapter, toolset=box, unknown_tool="fail")
     task = await core.send("1", context="c")
-    assert (failure(task), box.ran) == (UNKNOWN_TOOL, [])
+    assert (error_class(task), box.ran) == (UNKNOWN_TOOL, [])
     await core.send("2", context="c")
     refusal = f"O c1 {tools.NO_SUCH_TOOL}"
     assert adapter.sent[1][1] == (
@@ -444,7 +439,7 @@ async def test_78_three_rounds_of_nothing_but_failures_end_the_turn(core: Core, 
     scripts = [asks(f"r{n}", call(f"c{n}", "one")) for n in range(3)]
     adapter = adapter_of(ownership, *scripts, says("A2", "r9"))
     core.agent(adapter, toolset=ScriptedTools({"one": ToolError("down")}))
-    assert failure(await core.send("1", context="c")) == TOOLS_FAILING
+    assert error_class(await core.send("1", context="c")) == TOOLS_FAILING
     assert query(core.path, "SELECT status FROM tool_call") == [("failed",)] * 3
     await core.send("2", context="c")
     assert adapter.sent[3][1][-2:] == [f"O c2 {tools.FAILED}", "U 2"]
@@ -468,7 +463,7 @@ async def test_79_a_call_beyond_the_limit_is_closed_and_the_turn_fails(
     adapter = adapter_of(ownership, asks("r1", C1), asks("r2", call("c3", "one")), says("A2", "r3"))
     core.agent(adapter, toolset=box, tool_rounds=1, round_limit_action=action)
     task = await core.send("1", context="c")
-    assert (failure(task), box.ran, query(core.path, OPEN)) == (ROUND_LIMIT, ["one"], [(0,)])
+    assert (error_class(task), box.ran, query(core.path, OPEN)) == (ROUND_LIMIT, ["one"], [(0,)])
     await core.send("2", context="c")
     closed = f"O c3 {tools.LIMIT_REACHED}"
     assert adapter.sent[2][1][-2:] == [closed, "U 2"]
@@ -530,7 +525,7 @@ async def test_82_where_ids_hold_for_the_thread_another_call_of_the_same_id_is_r
     box = ScriptedTools({"one": "O"})
     other = call("c1", "one", '{"n":2}')
     core.agent(adapter_of(ownership, asks("r1", C1), asks("r2", other)), toolset=box)
-    assert failure(await core.send("1", context="c")) == ErrorClass.CONTRACT_BROKEN
+    assert error_class(await core.send("1", context="c")) == ErrorClass.CONTRACT_BROKEN
     assert (box.ran, query(core.path, OPEN)) == (["one"], [(0,)])
 
 
@@ -667,7 +662,7 @@ async def test_50_a_tool_that_acted_before_a_crash_is_not_run_again_and_the_mode
     async with running_core(path, prefix="two", now=START + 10**7) as two:
         two.agent(adapter, toolset=ScriptedTools({"one": act}))
         left = await two.get(task.id)
-        assert (left.status.state, failure(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
+        assert (left.status.state, error_class(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
         await two.send("2", context="c")
     assert effects == [{}]
     assert query(path, "SELECT status FROM tool_call") == [("interrupted",)]
@@ -847,11 +842,11 @@ async def test_tools_that_cannot_be_reached_fail_the_turn_with_a_safe_text(core:
     box.unreachable = "https://secret@tools is down"
     core.agent(adapter_of(BR, says("A1", "r1")), toolset=box)
     task = await core.send("1", context="c")
-    assert failure(task) == TOOLS_UNAVAILABLE
+    assert error_class(task) == TOOLS_UNAVAILABLE
     assert "secret" not in str(task)
 
 
 async def test_a_turn_that_runs_out_of_time_in_a_tool_ends_with_its_outcome_unknown(core: Core) -> None:
     core.agent(adapter_of(BR, asks("r1", C1)), toolset=ScriptedTools({"one": Pause()}), turn_timeout=0.05)
-    assert failure(await core.send("1", context="c")) == TURN_TIMEOUT
+    assert error_class(await core.send("1", context="c")) == TURN_TIMEOUT
     assert query(core.path, "SELECT status FROM tool_call") == [("interrupted",)]

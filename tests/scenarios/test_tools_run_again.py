@@ -16,12 +16,12 @@ from gateway.items import Ownership
 from gateway.model import TaskState
 from gateway.runner import LeaseTimes
 from gateway.tools import RUNS
-from tests.gateway.core import START, Core, answer, query, running_core, soon
+from tests.gateway.core import START, Core, answer, error_class, query, running_core, soon
 from tests.gateway.scripted import G, Pause, ScriptedAdapter, says
 from tests.gateway.scripted_tools import ScriptedTools
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, patience, reply, yes
-from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call, failure
+from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
 
 QUICK = LeaseTimes(0.05)
 ONE, TWO = call("c1", "one"), call("c2", "two")
@@ -117,7 +117,7 @@ async def test_50_beside_a_tool_that_is_not_idempotent_nothing_is_run_again(
     async with successor(path, adapter_of(ownership, says("A", "r2")), again) as core:
         await until_due(core, task.id)
         left = await core.get(task.id)
-        assert (left.status.state, failure(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
+        assert (left.status.state, error_class(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
     assert (again.runs, query(path, "SELECT status FROM tool_call")) == ([], [("interrupted",), ("interrupted",)])
     assert violations(path) == []
 
@@ -137,7 +137,7 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
     async with successor(path, adapter_of(G, says("A")), box, RUNS + 1) as core:
         await until_due(core, task)
         left = await core.get(task)
-        assert (left.status.state, failure(left), box.runs) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN, [])
+        assert (left.status.state, error_class(left), box.runs) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN, [])
     assert violations(path) == []
 
 
@@ -157,7 +157,7 @@ async def test_50_a_yes_is_for_one_run_also_of_an_idempotent_tool(tmp_path: Path
     box = Box({"one": "O"})
     async with successor(path, adapter_of(G, says("A")), box, approvals=rules) as core:
         await until_due(core, task.id)
-        assert failure(await core.get(task.id)) == TOOL_OUTCOME_UNKNOWN
+        assert error_class(await core.get(task.id)) == TOOL_OUTCOME_UNKNOWN
     assert box.runs == []
 
 
@@ -171,7 +171,7 @@ async def test_50_a_tool_that_is_not_idempotent_any_more_is_not_run_again(
     async with successor(path, adapter, box) as core:
         await until_due(core, task)
         left = await core.get(task)
-        assert (left.status.state, failure(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
+        assert (left.status.state, error_class(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
         await core.send("2", context="c")
     assert query(path, "SELECT status FROM tool_call") == [("interrupted",)]
     assert adapter.sent[0][1][-2:] == [f"O c1 {UNKNOWN}", "U 2"]
@@ -186,7 +186,7 @@ async def test_50_a_round_in_which_somebody_has_still_to_be_asked_is_not_taken_u
     box = Box({"one": "O", "two": "T"})
     async with successor(path, adapter_of(G, says("A")), box, approvals=rules) as core:
         await until_due(core, task)
-        assert failure(await core.get(task)) == TOOL_OUTCOME_UNKNOWN
+        assert error_class(await core.get(task)) == TOOL_OUTCOME_UNKNOWN
     assert box.runs == []
     assert violations(path) == []
 

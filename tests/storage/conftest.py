@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.readers import Readers
 from tests.storage.conversation import Recorded, recorded
 
 
@@ -12,3 +13,12 @@ from tests.storage.conversation import Recorded, recorded
 async def database(tmp_path: Path) -> AsyncGenerator[Recorded, None]:
     async with recorded(tmp_path / "ledger.db") as database:
         yield database
+
+
+@pytest.fixture
+async def readers(path: Path) -> AsyncGenerator[Readers, None]:
+    """Of the file that the test has made."""
+    readers = Readers()
+    await readers.open(str(path), 50)
+    yield readers
+    await readers.close()

@@ -2,7 +2,7 @@
 
 import math
 import sqlite3
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,14 +29,6 @@ def path(tmp_path: Path) -> Path:
 def connection(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
         yield connection
-
-
-@pytest.fixture
-async def readers(path: Path) -> AsyncGenerator[Readers, None]:
-    readers = Readers()
-    await readers.open(str(path), 50)
-    yield readers
-    await readers.close()
 
 
 def rename(path: Path, name: str) -> None:

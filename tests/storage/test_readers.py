@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,14 +22,6 @@ def path(tmp_path: Path) -> Path:
         connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
         connection.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(1000)])
     return path
-
-
-@pytest.fixture
-async def readers(path: Path) -> AsyncGenerator[Readers, None]:
-    readers = Readers()
-    await readers.open(str(path), 50)
-    yield readers
-    await readers.close()
 
 
 def add_one(path: Path) -> int:

@@ -1,6 +1,7 @@
 """Command lines run in this process, against a scripted agent on loopback."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ class Ended:
 
 Call = Callable[..., Ended]
 CommandLine = Callable[..., Awaitable[Ended]]
+Typing = Callable[..., Awaitable[Ended]]
 
 
 @pytest.fixture
@@ -40,5 +42,20 @@ def command_line(call: Call) -> CommandLine:
 
     async def perform(*arguments: str) -> Ended:
         return await asyncio.to_thread(call, *arguments)
+
+    return perform
+
+
+@pytest.fixture
+def typing(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Typing:
+    """A command line with these lines on its standard input, which is a pipe."""
+
+    async def perform(lines: str, *arguments: str) -> Ended:
+        read, write = os.pipe()
+        os.write(write, lines.encode())
+        os.close(write)
+        with os.fdopen(read) as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            return await command_line(*arguments)
 
     return perform

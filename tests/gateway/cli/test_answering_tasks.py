@@ -1,15 +1,13 @@
 """`stream` and `chat` when a task waits for a yes or for a tool of this machine, against a scripted agent."""
 
 import json
-import os
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from gateway.tool_calls import URI
-from tests.gateway.cli.conftest import CommandLine, Ended
+from tests.gateway.cli.conftest import CommandLine, Typing
 from tests.gateway.cli.pseudo_terminal import terminal
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
@@ -25,7 +23,6 @@ from tests.gateway.cli.scripted_agent import (
 from tests.gateway.cli.test_answering import DELETE, ECHO, SEARCH, asks
 
 Json = Any
-Typing = Callable[..., Awaitable[Ended]]
 
 ECHO_TOOL = f"echo={sys.executable} -c 'import sys; print(sys.stdin.read())'"
 
@@ -37,21 +34,6 @@ def stream(*events: Json, first: int = 0) -> Events:
 
 ASKS = stream(status(WORKING, "thinking"), asks(SEARCH))
 DONE = stream(says("Done."), status(COMPLETED), first=3)
-
-
-@pytest.fixture
-def typing(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Typing:
-    """A command line with these lines on its standard input."""
-
-    async def perform(lines: str, *arguments: str) -> Ended:
-        read, write = os.pipe()
-        os.write(write, lines.encode())
-        os.close(write)
-        with os.fdopen(read) as stdin:
-            monkeypatch.setattr("sys.stdin", stdin)
-            return await command_line(*arguments)
-
-    return perform
 
 
 def messages(agent: ScriptedAgent) -> list[Json]:

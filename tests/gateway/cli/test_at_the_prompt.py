@@ -1,9 +1,8 @@
 """A person at the prompt of `tasks watch` and `chat`, or a program in a pipe, whose task waits: against a real gateway."""
 
 import json
-import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from gateway.testing.chat_server import ChatServer
 from gateway.testing.scripts import Call, Say, by_keyword, in_rounds
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http
-from tests.gateway.cli.conftest import CommandLine, Ended
+from tests.gateway.cli.conftest import Ended, Typing
 from tests.gateway.cli.pseudo_terminal import terminal
 from tests.running import Local, local_gateway
 
 Json = Any
-Typing = Callable[..., Awaitable[Ended]]
 
 DESK = '''
 def book(hotel: str) -> str:
@@ -58,21 +56,6 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Local]:
 async def hotel(gateway: Local) -> AsyncIterator[A2A]:
     async with a2a_http(gateway.url) as http:
         yield A2A(http, "hotel")
-
-
-@pytest.fixture
-def typing(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Typing:
-    """A command line with these lines on its standard input, which is a pipe."""
-
-    async def perform(lines: str, *arguments: str) -> Ended:
-        read, write = os.pipe()
-        os.write(write, lines.encode())
-        os.close(write)
-        with os.fdopen(read) as stdin:
-            monkeypatch.setattr("sys.stdin", stdin)
-            return await command_line(*arguments)
-
-    return perform
 
 
 def rest(ended: Ended, beginning: str) -> str:

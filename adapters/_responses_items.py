@@ -24,6 +24,8 @@ SERVER_TOOLS = {
 OPEN_CALLS = frozenset({"function_call", "custom_tool_call"})
 OPEN_CALL_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 CALLS = OPEN_CALLS | SERVER_TOOLS.keys()
+# Foundry alone has it: its user has to open a page.
+CONSENT = "oauth_consent_request"
 # It stands for all that was said before it.
 COMPACTION = "compaction"
 
@@ -45,6 +47,7 @@ class OutputItem(msgspec.Struct):
     summary: list[Content] | None = None
     name: str | None = None
     server_label: str | None = None
+    consent_link: str | None = None
     approval_request_id: str | None = None
     arguments: str | None = None
     input: str | None = None

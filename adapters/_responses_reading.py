@@ -15,6 +15,7 @@ from adapters._responses_continuing import Continuing, Echo
 from adapters._responses_items import (
     CALLS,
     COMPACTION,
+    CONSENT,
     OPEN_CALL_OUTPUTS,
     OPEN_CALLS,
     SERVER_TOOLS,
@@ -32,6 +33,7 @@ from gateway.ports import (
     ApprovalAsked,
     CallCompleted,
     CallStarted,
+    ConsentAsked,
     ErrorClass,
     ItemReady,
     PartReady,
@@ -135,6 +137,7 @@ class Reading:
         self._summary: tuple[str | None, int] | None = None
         self._calls: dict[str, _Call] = {}
         self._call_ids: set[str] = set()
+        self._links: set[str] = set()
         self._unanswered: dict[str, list[str]] = {}
         self._early: dict[str, _Early] = {}
         self._unclaimed: list[OutputItem] = []
@@ -205,7 +208,7 @@ class Reading:
     def _begin_anew(self) -> None:
         self._last_item, self._items_done, self._summary = None, 0, None
         self._text.clear()
-        for known in (self._asides, self._call_ids):
+        for known in (self._asides, self._call_ids, self._links):
             known.clear()
         self._calls.clear()
         self._unanswered.clear()
@@ -243,7 +246,8 @@ class Reading:
             # One that the backend kept although it should not has to be named, to be deleted there.
             self._continuing.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
-            finish=finish,
+            # One that waits for consent may be incomplete for no other reason. Source: Microsoft's agent framework.
+            finish=None if finish == "incomplete" and self._links else finish,
             state=self._continuing.state(self._last_item),
             stored=response.store,
         )
@@ -318,6 +322,8 @@ class Reading:
 
     def _added(self, event: _Event) -> Sequence[AdapterEvent]:
         item = _decode_item(event.item)
+        if item.type == CONSENT and item.consent_link:
+            return tuple(self._consent(item))
         if item.type == "message" and item.phase == "commentary" and item.id:
             self._asides.add(item.id)
         if item.type not in CALLS or _key(item) in self._calls or (item.type == "mcp_call" and not item.name):
@@ -333,6 +339,9 @@ class Reading:
 
     def _item(self, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
         item = _decode_item(raw)
+        if item.type == CONSENT:
+            yield from self._consent(item)
+            return
         self._last_item = item.id or self._last_item
         match item.type:
             case "message":
@@ -405,6 +414,14 @@ class Reading:
             raise self._broken("a question for approval has no id of its own, or names no tool")
         self._call_ids.add(item.id)
         return ApprovalAsked(item.id, item.name, item.arguments or "", item.server_label or "", item.id)
+
+    def _consent(self, item: OutputItem) -> Iterator[ConsentAsked]:
+        """It comes whole with its announcement, and some servers say no more of it. Nothing of it is sent back."""
+        if not item.consent_link:
+            raise self._broken("consent was asked for without a link")
+        if item.consent_link not in self._links:
+            self._links.add(item.consent_link)
+            yield ConsentAsked(item.consent_link, f"mcp:{item.server_label}" if item.server_label else "")
 
     def _new_call_id(self, item: OutputItem) -> str:
         """The backend's id of the call, unless this response had that one before, or none is given."""

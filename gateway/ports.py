@@ -171,6 +171,17 @@ class ApprovalAsked(msgspec.Struct, frozen=True):
     provider_id: str | None = None
 
 
+class ConsentAsked(msgspec.Struct, frozen=True):
+    """The backend cannot go on before its user has consented to something at a third party, on the page at `url`, and ends
+    its answer with it. The task waits as AUTH_REQUIRED for its next message, which goes upstream as any other: whether the
+    consent was given is for the backend to see. `server` is for whom it is, as `mcp:mail`; `text` says why.
+    """
+
+    url: str
+    server: str = ""
+    text: str = ""
+
+
 class ItemReady(msgspec.Struct, frozen=True):
     """Something to remember with the thread, in its place among the other items."""
 
@@ -230,6 +241,7 @@ AdapterEvent = (
     | ToolCallReady
     | ToolResultReady
     | ApprovalAsked
+    | ConsentAsked
     | ItemReady
     | DirectReply
     | CallCompleted

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway import tool_calls, tools
+from gateway import consent, tool_calls, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits import NewItem
+from gateway.consent import ConsentLink
 from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
 from gateway.items import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
-from gateway.model import Json, Part, TaskState
+from gateway.model import Json, Message, Part, TaskState
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
     ArtifactReady,
     CallCompleted,
     CallStarted,
+    ConsentAsked,
     DirectReply,
     Ending,
     ErrorClass,
@@ -85,6 +87,7 @@ class Turn:
     _telling: Telling = field(init=False)
     _told: ToldCalls = field(init=False)
     _shown: bool = False
+    _consents: dict[str, ConsentLink] = field(default_factory=dict)
     round: int = 0
     calls: dict[str, ToolCall] = field(default_factory=dict)
     between_calls: bool = False
@@ -106,8 +109,7 @@ class Turn:
             case ReasoningDelta(text=text):
                 telling.thought(text)
             case CallStarted(handle=handle):
-                if handle is not None:
-                    out.append(NotePending(handle))
+                out += [] if handle is None else [NotePending(handle)]
             case PartReady(part=part):
                 telling.part(part)
             case ArtifactReady():
@@ -116,6 +118,8 @@ class Turn:
                 telling.aside(text)
             case ItemReady():
                 telling.item(event)
+            case ConsentAsked():
+                self._ask_consent(event)
             case CallCompleted():
                 self._complete(event)
             case DirectReply(parts=parts, state=state):
@@ -217,6 +221,7 @@ class Turn:
 
     def begin_again(self, answer: str, calls: Sequence[str]) -> None:
         """The service call is told once more: its answer is this artifact, its first tool calls have these public ids."""
+        self._consents.clear()
         self._telling.begin_again(answer)
         self._told.begin_again(calls)
         self._shown = self._shown or bool(answer or calls)
@@ -237,8 +242,17 @@ class Turn:
 
     # --- the end
 
+    def _ask_consent(self, event: ConsentAsked) -> None:
+        try:
+            consent.check(event.url)
+        except ValueError as error:
+            raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"consent was asked for, but {error}") from error
+        link = ConsentLink(f"consent_{self.clock.new_id()}", event.url, event.server, event.text)
+        self._consents.setdefault(event.url, link)
+
     def _complete(self, event: CallCompleted) -> None:
         facts, telling, told = self.facts, self._telling, self._told
+        ending = Ending.AUTH_REQUIRED if self._consents and event.ending is Ending.COMPLETED else event.ending
         out = telling.out
         backend = facts.ownership.owner is StorageOwner.BACKEND
         telling.flush()
@@ -252,7 +266,7 @@ class Turn:
             return
         unanswered = told.unanswered
         on_chain = event.handle is not None and (backend or (conflict is not None and conflict.adopts))
-        goes_on = event.ending is Ending.COMPLETED and (on_chain or not backend)
+        goes_on = ending is Ending.COMPLETED and (on_chain or not backend)
         for call in unanswered:
             self._decide(call, goes_on=goes_on, on_chain=on_chain)
         told.keep_strays()
@@ -265,13 +279,21 @@ class Turn:
             out.extend(self._behind(asked))
             return
         self.ended = True
-        said = telling.message(event.message) if event.message else None
+        said = self._last_words(event)
         metadata: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
         if missing:
             metadata["contextGap"] = HANDLE_MISSING
         status = "rejected" if event.ending is Ending.REJECTED else "completed"
         gap = HANDLE_MISSING if missing else None
-        out.append(EndTurn(status, _ENDINGS[event.ending], said, gap, metadata or None))
+        out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
+
+    def _last_words(self, event: CallCompleted) -> Message | None:
+        if event.message:
+            return self._telling.message(event.message)
+        if self._consents:
+            links = tuple(self._consents.values())
+            return self._telling.message(*consent.question(links, f"request_{self.clock.new_id()}"))
+        return None
 
     def _conflict(self, event: CallCompleted) -> Conflicting | None:
         """Source: state-model, scenarios 21 to 23. Only a handle can be adopted."""

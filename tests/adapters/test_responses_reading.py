@@ -17,6 +17,7 @@ from gateway.ports import (
     ApprovalAsked,
     CallCompleted,
     CallStarted,
+    ConsentAsked,
     ErrorClass,
     ItemReady,
     PartReady,
@@ -570,3 +571,61 @@ def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same
 def test_arguments_that_were_cut_before_they_began_are_not_taken_for_none(status: str, arguments: str) -> None:
     call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "", "status": status}
     assert between(done("function_call", **call)) == [ToolCallReady("call_1", "f", arguments, provider_id="fc_1")]
+
+
+# --- consent at a third party
+
+
+LINK = "https://logic.consent.example/login?data=x"
+
+
+def consent_item(**fields: Any) -> Event:
+    """As Microsoft's documentation shows it, and its hosting library sends it."""
+    return {"id": "oauthreq_1", "type": "oauth_consent_request", "consent_link": LINK} | fields
+
+
+def test_a_request_for_consent_is_told_once_however_often_it_comes() -> None:
+    item = consent_item(server_label="mail", created_by={}, response_id="caresp_1", agent_reference=None)
+    assert between(
+        {"type": "response.output_item.added", "item": item},
+        {"type": "response.oauth_consent_requested", "id": "oauthreq_1", "consent_link": LINK},
+        {"type": "response.output_item.done", "item": item},
+    ) == [ConsentAsked(LINK, "mcp:mail")]
+
+
+def test_a_request_for_consent_may_be_announced_and_never_done() -> None:
+    assert between({"type": "response.output_item.added", "item": consent_item()}) == [ConsentAsked(LINK)]
+
+
+def test_a_request_for_consent_may_get_its_link_only_when_it_is_done() -> None:
+    assert between(
+        added("oauth_consent_request", id="a"), done("oauth_consent_request", id="a", consent_link=LINK)
+    ) == [ConsentAsked(LINK)]
+
+
+def test_a_response_that_waits_for_consent_is_incomplete_for_no_reason_of_its_own() -> None:
+    closed = {
+        "type": "response.incomplete",
+        "response": {"id": "resp_1", "status": "incomplete", "incomplete_details": None},
+    }
+    item = {"type": "response.output_item.done", "item": consent_item()}
+    assert read(CREATED, item, closed)[-1] == CallCompleted("resp_1")
+    whole = {**closed, "response": {**closed["response"], "output": [consent_item()]}}
+    assert read(CREATED, whole)[1:] == [ConsentAsked(LINK), CallCompleted("resp_1")]
+    limited = {**closed, "response": {**closed["response"], "incomplete_details": {"reason": "max_output_tokens"}}}
+    assert read(CREATED, item, limited)[-1] == CallCompleted("resp_1", finish="max_output_tokens")
+
+
+def test_a_request_for_consent_without_a_link_breaks_the_contract() -> None:
+    with pytest.raises(AdapterError, match="without a link"):
+        read(CREATED, done("oauth_consent_request", id="a"), COMPLETED)
+
+
+def test_a_request_for_consent_is_told_again_behind_a_new_beginning() -> None:
+    item = {"type": "response.output_item.done", "item": consent_item()}
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
+    assert [type(event).__name__ for event in between(item, again, item)] == [
+        "ConsentAsked",
+        "StartedOver",
+        "ConsentAsked",
+    ]

@@ -250,6 +250,17 @@ def test_the_schema_refuses_what_google_adk_would_drop() -> None:
                 }
             },
         ),
+        ("consent", {"consent": {"requestId": "r", "links": [{"id": "c", "url": "https://a.example/?s=1"}]}}),
+        (
+            "consent",
+            {
+                "consent": {
+                    "requestId": "r",
+                    "links": [{"id": "c", "url": "http://localhost/", "server": "mcp:mail", "text": "To read it."}],
+                    "expiresAt": LATER,
+                }
+            },
+        ),
         ("approvals", {"approvals": [{"id": "c", "approved": True}, {"id": "d", "approved": False, "reason": "no"}]}),
         ("tools", {"tools": [{"name": "clock", "description": "The time.", "parameters": {"type": "object"}}]}),
         ("clientResult", {"data": {"id": "c", "response": {"result": 1}}, "metadata": {"type": "function_response"}}),

@@ -116,6 +116,7 @@ def agentserver(directory: Path, mode: str = "plain", port: int | None = None) -
     peer = Peer("agentserver", origin, origin, directory / "agentserver.log")
     environment = {
         "AGENTSERVER_MODE": mode,
+        "AGENTSERVER_ORIGIN": origin,
         "AGENTSERVER_STATE_ROOT": str(directory / "state"),
         "OTEL_SDK_DISABLED": "true",
         "PYTHONPATH": str(_SOURCES / "agentserver"),

@@ -13,6 +13,9 @@ from azure.ai.agentserver.responses import (
     ResponsesAgentServerHost,
     ResponsesServerOptions,
 )
+from azure.ai.agentserver.responses._id_generator import IdGenerator
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 MODES = {
     "plain": {},
@@ -24,17 +27,39 @@ app = ResponsesAgentServerHost(
 )
 
 
+CONSENTED = set()
+"""Who said yes on the page of the third party."""
+
+
+async def consent(request):
+    CONSENTED.add(request.query_params["user"])
+    return PlainTextResponse("Thank you.")
+
+
+app.router.routes.append(Route("/consent", consent))
+
+
 @app.response_handler
 async def answer(request: CreateResponse, context: ResponseContext, cancellation_signal: asyncio.Event):
-    """Answers "slow" in 40 ticks, "weather" with a tool call, "boom" with a crash, anything else with an echo."""
+    """Answers "slow" in 40 ticks, "weather" with a tool call, "boom" with a crash, anything else with an echo.
+
+    What was ever told "mail as USER" answers with a request for consent, until USER has opened its page.
+    """
     text = await context.get_input_text()
     kinds = [str(item.get("type")) for item in await context.get_input_items()]
     history = await context.get_history()
+    unwilling = await _unwilling(text, context, history)
     stream = ResponseEventStream(response_id=context.response_id, request=request)
 
     async def events():
         yield stream.emit_created()
         yield stream.emit_in_progress()
+        if unwilling:
+            for event in _asks_for_consent(stream, unwilling):
+                yield event
+            # As Microsoft's own hosting does: with `emit_completed` their front ends show no button.
+            yield stream.emit_completed() if "complete" in unwilling else stream.emit_incomplete()
+            return
         if "slow" in text:
             async for event in _ticks(stream, cancellation_signal):
                 yield event
@@ -52,6 +77,22 @@ async def answer(request: CreateResponse, context: ResponseContext, cancellation
         yield stream.emit_completed()
 
     return events()
+
+
+async def _unwilling(text, context, history):
+    """The user whose consent is missing."""
+    said = [part.get("text", "") for item in history for part in item.get("content") or [] if isinstance(part, dict)]
+    users = [each.rpartition(" ")[2] for each in (*said, text) if each.startswith("mail as ")]
+    return next((user for user in users if user not in CONSENTED), None)
+
+
+def _asks_for_consent(stream, user):
+    item_id = IdGenerator.new_id("oauthreq")
+    link = f"{os.environ['AGENTSERVER_ORIGIN']}/consent?user={user}"
+    item = {"type": "oauth_consent_request", "id": item_id, "consent_link": link, "server_label": "mail"}
+    builder = stream.add_output_item(item_id)
+    yield builder.emit_added(item)
+    yield builder.emit_done(item)
 
 
 async def _ticks(stream: ResponseEventStream, cancellation_signal: asyncio.Event):

@@ -1,4 +1,5 @@
-"""What an agent's task waits for, answered: calls that need a yes, and tools that run on this machine.
+"""What an agent's task waits for, answered: calls that need a yes, tools that run on this machine, and what a person has to do
+elsewhere first.
 
 Law: only a person's yes is a yes, or that of who started the command with `--approve yes`; only the commands that were
 named run, and what an agent says reaches them on their standard input alone.
@@ -28,19 +29,23 @@ Ask = Callable[[str], str | None]
 """Shows a prompt and gives the line that was typed, None where nobody answers (any more)."""
 
 _YES = {"y", "yes"}
+_ELSEWHERE = "press Enter when that is done, or type a message: "
+_IT_IS_DONE = "That is done. Please go on."
 _WORDS = 2000
 """Characters of what a command said to standard error that the agent is told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`approvals` need a yes, `calls` are to be run here; each is `{id, name, args}`."""
+    """`approvals` need a yes, `calls` are to be run here; each is `{id, name, args}`. `elsewhere`: the user has to sign in or
+    to consent somewhere else, and any message goes on then."""
 
     approvals: tuple[Json, ...]
     calls: tuple[Json, ...]
+    elsewhere: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.approvals or self.calls)
+        return bool(self.approvals or self.calls or self.elsewhere)
 
 
 def question(event: Json) -> Question | None:
@@ -52,7 +57,7 @@ def question(event: Json) -> Question | None:
     if text_at(status, "state") is None:
         return None
     if text_at(status, "state") != "TASK_STATE_INPUT_REQUIRED":
-        return Question((), ())
+        return Question((), (), elsewhere=text_at(status, "state") == "TASK_STATE_AUTH_REQUIRED")
     message = at(status, "message")
     asked = objects(at(message, "metadata", URI, "approval"), "tools")
     calls = (part["data"] for part in objects(message, "parts") if _is_ours(part))
@@ -148,6 +153,8 @@ class Answering:
         """The parts of the answer; None where there is nothing to answer, or somebody else has to."""
         if not asked or (asked.approvals and self._approve is None) or (asked.calls and not self._tools):
             return None
+        if asked.elsewhere:
+            return self._done_elsewhere()
         ids = {call["id"] for call in (*asked.approvals, *asked.calls)}
         # An agent that asks the same again has not understood the answer, and would go on for ever.
         decided = None if ids <= self._answered else self._decisions(asked.approvals)
@@ -156,6 +163,11 @@ class Answering:
         self._answered |= ids
         decisions = [{"data": {"approvals": decided}}] if decided else []
         return [*decisions, *(self._result(call) for call in asked.calls)]
+
+    def _done_elsewhere(self) -> list[Json] | None:
+        """Only a person knows: no flag says it."""
+        line = self._ask(_ELSEWHERE) if self._approve is Approve.ask else None
+        return None if line is None else [{"text": _text(line) if line.strip() else _IT_IS_DONE}]
 
     def _decisions(self, asked: Sequence[Json]) -> list[Json] | None:
         if self._approve is not Approve.ask:

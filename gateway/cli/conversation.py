@@ -124,7 +124,7 @@ class Chat:
             self._screen.note(
                 f"({word}: with {tools} this chat can run what is asked for; a message withdraws the call)"
             )
-        elif asked:
+        elif asked and not asked.elsewhere:
             self._screen.note(f"({word}: /answer asks again; a message withdraws the call)")
         else:
             self._screen.note(f"({word}: the next line goes to the same task)")

@@ -244,3 +244,27 @@ def test_a_message_declares_the_tools_and_not_the_command_lines() -> None:
     assert valid("tools", message["metadata"][URI])
     assert "secret" not in json.dumps(message)
     assert declaring({"parts": []}, {}) == {"parts": []}
+
+
+# --- what is done elsewhere
+
+
+ELSEWHERE = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
+
+
+def test_a_task_that_needs_something_done_elsewhere_asks_whether_it_is() -> None:
+    asked = question(ELSEWHERE)
+    assert asked == Question((), (), elsewhere=True)
+    answers, _ = answering(Approve.ask, person := Person("", "I could not", "\ud800"))
+    assert answers.parts(asked) == [{"text": "That is done. Please go on."}]
+    assert answers.parts(asked) == [{"text": "I could not"}]
+    assert answers.parts(asked) == [{"text": "\ufffd"}]
+    assert answers.parts(asked) is None
+    assert person.prompts == ["press Enter when that is done, or type a message: "] * 4
+
+
+@pytest.mark.parametrize("approve", [None, Approve.yes, Approve.no])
+def test_no_flag_says_that_something_was_done_elsewhere(approve: Approve | None) -> None:
+    answers, _ = answering(approve, person := Person("y"))
+    assert answers.parts(question(ELSEWHERE)) is None
+    assert person.prompts == []

@@ -604,15 +604,14 @@ def test_a_request_for_consent_may_get_its_link_only_when_it_is_done() -> None:
 
 
 def test_a_response_that_waits_for_consent_is_incomplete_for_no_reason_of_its_own() -> None:
-    closed = {
-        "type": "response.incomplete",
-        "response": {"id": "resp_1", "status": "incomplete", "incomplete_details": None},
-    }
+    def closed(**fields: Any) -> Event:
+        response = {"id": "resp_1", "status": "incomplete", "incomplete_details": None} | fields
+        return {"type": "response.incomplete", "response": response}
+
     item = {"type": "response.output_item.done", "item": consent_item()}
-    assert read(CREATED, item, closed)[-1] == CallCompleted("resp_1")
-    whole = {**closed, "response": {**closed["response"], "output": [consent_item()]}}
-    assert read(CREATED, whole)[1:] == [ConsentAsked(LINK), CallCompleted("resp_1")]
-    limited = {**closed, "response": {**closed["response"], "incomplete_details": {"reason": "max_output_tokens"}}}
+    assert read(CREATED, item, closed())[-1] == CallCompleted("resp_1")
+    assert read(CREATED, closed(output=[consent_item()]))[1:] == [ConsentAsked(LINK), CallCompleted("resp_1")]
+    limited = closed(incomplete_details={"reason": "max_output_tokens"})
     assert read(CREATED, item, limited)[-1] == CallCompleted("resp_1", finish="max_output_tokens")
 
 

@@ -18,7 +18,7 @@ from gateway.model import Task, TaskState
 from gateway.ports import CallCompleted, ConsentAsked, ErrorClass, TextDelta
 from gateway.runner import LeaseTimes
 from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Incomplete, Item, Say, Step
+from gateway.testing.scripts import Conversation, Item, Say, Step
 from gateway.testing.serving import serve
 from gateway.tool_calls import URI
 from tests.adapters.python_agents import agent_of
@@ -210,18 +210,17 @@ class Mailbox:
             return
         body = {"type": "oauth_consent_request", "id": "oauthreq_1", "consent_link": PAGE, "server_label": "mail"}
         yield Item(body)
-        if "limit" in conversation.text:
-            yield Incomplete()
 
 
 @pytest.fixture(params=["chain", "conversation", "gateway"])
 async def mailbox(core: Core, request: pytest.FixtureRequest) -> AsyncGenerator[Mailbox, None]:
     mailbox = Mailbox()
-    kept: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "chain": {},
         "conversation": {"conversation": True},
         "gateway": {"history": {"owner": "gateway"}},
-    }[request.param]
+    }
+    kept = ways[request.param]
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(serve(mailbox.server.app))
         settings = openai_responses.factory.settings.model_validate({"model": "m", "base_url": f"{url}/v1", **kept})

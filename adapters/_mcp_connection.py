@@ -31,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from adapters._mcp_session import SessionForgotten
 from gateway.model import Json
-from gateway.tool_port import SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.tool_port import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
 _OPEN_SECONDS = 60
 _CLOSE_SECONDS = 5
@@ -276,6 +276,8 @@ def _mapped(answers: Sequence[_Answer] = ()) -> Iterator[None]:
     except MCPError as error:
         if answers and _is_forgotten(answers[-1], error.code):
             raise SessionForgotten(_told(error, answers)) from error
+        if error.code == types.URL_ELICITATION_REQUIRED:
+            raise ConsentNeeded(_told(error, answers), tuple(_pages(error.data))) from error
         raise ToolError(_told(error, answers)) from error
     except Exception as error:  # noqa: BLE001  # a library's, a server's
         # It may hold the request, and so the headers: not chained.
@@ -344,6 +346,17 @@ async def _called(client: Client, run: ToolRun) -> ToolOutput:
         raise
     finally:
         is_over = True
+
+
+def _pages(data: Json) -> Iterator[ConsentPage]:
+    """Source: MCP 2025-11-25, URLElicitationRequiredError."""
+    match data:
+        case {"elicitations": [*asked]}:
+            for one in asked:
+                match one:
+                    case {"url": str(url), **more}:
+                        why = more.get("message")
+                        yield ConsentPage(url, why if isinstance(why, str) else "")
 
 
 def _output(result: types.CallToolResult) -> ToolOutput:

@@ -70,13 +70,13 @@ class Answering:
         if waiting is None:
             raise Conflict(f"the turn of task {task.id!r} waits no more")
         given = answers(request.message)
-        if not given:
+        if not given and not waiting.takes_words:
             waiting.close()
             return waiting
         if call.agent.policies.standing_approvals == "refuse":
             refuse_always(given)
         resolution = resolve(given, await self._calls(given, waiting), self._clock.now(), shown.redact)
-        if not resolution:
+        if given and not resolution:
             return Replay(task.id, content)
         message = replace(request.message, context_id=task.context_id, task_id=task.id)
         rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()

@@ -3,13 +3,24 @@ that knows what a handle has to do with what was carried."""
 
 from gateway import ownership
 from gateway.agents import Agent
-from gateway.commits import CommitPoint, Complete, Fail, Lose, Orphan, ThreadRecord, ToolEnds, ToolStarts, Unsync
+from gateway.commits import (
+    CommitPoint,
+    Complete,
+    Fail,
+    Lose,
+    Orphan,
+    ThreadRecord,
+    ToolEnds,
+    ToolStarts,
+    ToolWaits,
+    Unsync,
+)
 from gateway.items import StorageOwner
 from gateway.live import Work
 from gateway.projection import View
 from gateway.recall import weight_to_measure
 from gateway.reconciling import is_unheard
-from gateway.turn_commands import CloseCall, DropCall, EndTool, StartTool
+from gateway.turn_commands import CloseCall, DropCall, EndTool, PauseTool, StartTool
 
 
 def complete(work: Work, thread: ThreadRecord, view: View, command: CloseCall, now: int) -> Complete:
@@ -68,6 +79,10 @@ def orphan(agent: Agent, thread: ThreadRecord, handle: str, now: int) -> Orphan:
 
 def tool_starts(thread: ThreadRecord, command: StartTool, now: int) -> ToolStarts:
     return ToolStarts(thread.id, thread.generation, command.id, now)
+
+
+def tool_waits(thread: ThreadRecord, command: PauseTool) -> ToolWaits:
+    return ToolWaits(thread.id, thread.generation, command.id, command.expires_at)
 
 
 def tool_ends(thread: ThreadRecord, turn: str, service_call: str, command: EndTool) -> ToolEnds:

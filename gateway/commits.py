@@ -226,6 +226,16 @@ class ToolStarts(msgspec.Struct, frozen=True):
     now: int
 
 
+class ToolWaits(msgspec.Struct, frozen=True):
+    """C4 taken back: a tool call that runs did nothing, and waits for its user's consent elsewhere. Its approval, where it
+    needed one, is not used up. Hits no row when it does not run."""
+
+    thread: str
+    generation: int
+    tool_call: str
+    expires_at: int
+
+
 class ToolEnds(msgspec.Struct, frozen=True):
     """C5: a tool call has its outcome. Hits no row when it had one already."""
 
@@ -316,9 +326,9 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 class Decide(msgspec.Struct, frozen=True):
     """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
 
-    It goes with the ends of the calls that this settles. `question`: what the task still asks; `goes_on`: it asks nothing
-    any more. Hits no row when the turn waits no more, is another caller's, or a call was decided, or is not what was
-    asked about.
+    It goes with the ends of the calls that this settles. `retries`: calls that waited for a consent and are made again.
+    `question`: what the task still asks, in this state; `goes_on`: it asks nothing any more. Hits no row when the turn waits
+    no more, is another caller's, or a call was decided, or is not what was asked about.
     """
 
     caller: Caller
@@ -333,6 +343,8 @@ class Decide(msgspec.Struct, frozen=True):
     question: Message | None
     goes_on: bool
     now: int
+    retries: tuple[str, ...] = ()
+    state: TaskState = TaskState.INPUT_REQUIRED
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -555,6 +567,7 @@ CommitPoint = (
     | Complete
     | Fail
     | ToolStarts
+    | ToolWaits
     | ToolEnds
     | TakeOver
     | Claim

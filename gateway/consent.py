@@ -4,13 +4,13 @@ gateway never opens the page, and nobody's word that it was opened is authority:
 Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gateway import tool_calls
 from gateway.loopback import is_loopback
-from gateway.model import Json, Part
+from gateway.model import Json, Message, Part
 
 LONGEST = 8192
 """Characters of an address: Foundry's carry a signed state of a few thousand."""
@@ -21,12 +21,14 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class ConsentLink:
-    """`id` is the gateway's own. `server` is for whom the consent is, as `mcp:mail`; `text` says why, in its words."""
+    """`id` is the gateway's own. `server` is for whom the consent is, as `mcp:mail`; `text` says why, in its words. `call` is
+    the tool call that waits for it, where it is one of the gateway's."""
 
     id: str
     url: str
     server: str = ""
     text: str = ""
+    call: str = ""
 
 
 def check(url: str) -> None:
@@ -46,12 +48,12 @@ def check(url: str) -> None:
 def question(
     links: Sequence[ConsentLink], request_id: str, expires_at: str | None = None
 ) -> tuple[tuple[Part, ...], dict[str, Json]]:
-    """The parts and the metadata of the message: for each page words, and the bare address behind them."""
+    """The parts of the message, for each page words and the bare address behind them, and its `consent` for programs."""
     parts = tuple(Part(text=text) for link in links for text in (_words(link), link.url))
     ours: dict[str, Json] = {"requestId": request_id, "links": [_link(link) for link in links]}
     if expires_at is not None:
         ours["expiresAt"] = expires_at
-    return parts, {tool_calls.URI: {"consent": ours}}
+    return parts, ours
 
 
 def _words(link: ConsentLink) -> str:
@@ -72,4 +74,16 @@ def _link(link: ConsentLink) -> dict[str, Json]:
         said["server"] = _line(link.server)
     if link.text:
         said["text"] = _line(link.text)
+    if link.call:
+        said["callId"] = link.call
     return said
+
+
+def named(message: Message | None) -> Iterator[ConsentLink]:
+    """The links of a question, as it was asked."""
+    match (message.metadata or {}).get(tool_calls.URI) if message is not None else None:
+        case {"consent": {"links": [*links]}}:
+            for link in links:
+                match link:
+                    case {"id": str(name), "url": str(url), **more}:
+                        yield ConsentLink(name, url, *(str(more.get(key, "")) for key in ("server", "text", "callId")))

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gateway import tools
+from gateway import consent, tools
 from gateway.stopping import stop
-from gateway.tool_port import ToolError, ToolOutput, ToolRun
+from gateway.tool_port import ConsentNeeded, ToolError, ToolOutput, ToolRun
 from gateway.tools import Settled
 from gateway.toolset import OfferedTool
 
@@ -18,7 +18,7 @@ log = structlog.get_logger("gateway.invoking")
 
 async def invoke(
     tool: OfferedTool, call: tools.ToolCall, context_id: str, principal: str, progress: Callable[[str], None]
-) -> Settled:
+) -> Settled | ConsentNeeded:
     """Cancelling it cancels the tool. One that goes on all the same is left to itself."""
     run = ToolRun(tool.own_name, call.inputs, call.facts.id, context_id, principal, progress)
     # In no group, which would wait for it.
@@ -35,11 +35,23 @@ async def invoke(
     if not in_time:
         log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
         return Settled("cancelled", tools.TIMED_OUT)
+    if isinstance(given, ConsentNeeded) and _may_be_shown(given, tool, call):
+        return given
     if isinstance(given, ToolError):
         log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=given.detail)
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
     return Settled("failed", tools.FAILED)
+
+
+def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tools.ToolCall) -> bool:
+    try:
+        for page in needed.pages:
+            consent.check(page.url)
+    except ValueError as error:
+        log.warning("tool.no-page", tool=tool.identity, call=call.facts.id, detail=str(error))
+        return False
+    return bool(needed.pages)
 
 
 async def _tried(tool: OfferedTool, run: ToolRun) -> ToolOutput | BaseException:

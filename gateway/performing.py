@@ -38,6 +38,7 @@ from gateway.turn_commands import (
     EndTurn,
     GoOn,
     NotePending,
+    PauseTool,
     Publish,
     Reply,
     StartTool,
@@ -104,7 +105,7 @@ class Performer:
             await self._store(points)
 
     def _points(
-        self, command: CloseCall | DropCall | Conflicting | StartTool | EndTool, before: list[CommitPoint]
+        self, command: CloseCall | DropCall | Conflicting | StartTool | PauseTool | EndTool, before: list[CommitPoint]
     ) -> list[CommitPoint]:
         course, work, thread, now = self._course, self._work, self._lane.thread, self._means.clock.now()
         match command:
@@ -116,6 +117,8 @@ class Performer:
                 return self._conflict(command, before)
             case StartTool():
                 return [call_points.tool_starts(thread, command, now)]
+            case PauseTool():
+                return [call_points.tool_waits(thread, command)]
             case EndTool():
                 behind = ownership.behind_all(thread, before)
                 return [call_points.tool_ends(behind, work.turn, work.service_call, command)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from gateway import tool_calls
+from gateway import consent, tool_calls
 from gateway.answers import ADK_CONFIRMATION, confirmation_of
 from gateway.model import Json, Part
 from gateway.redaction import JsonPath, redacted_member
@@ -28,12 +28,17 @@ def question(
     Who decides sees all arguments but those that `redact` masks; who runs a tool gets all of them.
     """
     asked = [_masked(call, redact) for call in calls if call.status == "pending_approval"]
-    theirs = [call for call in calls if call.status != "pending_approval"]
-    parts = (Part(text=_words(asked, theirs)), *map(_confirmation, asked), *map(_request, theirs))
+    theirs = [call for call in calls if call.status not in ("pending_approval", "pending_consent")]
+    words = (Part(text=_words(asked, theirs)),) if asked or theirs else ()
+    parts = (*words, *map(_confirmation, asked), *map(_request, theirs))
     ours: dict[str, Json] = {"waitsFor": [call.facts.id for call in calls], "expiresAt": expires_at}
     if asked:
         tools = [_call(call) for call in asked]
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
+    links = [link for call in calls if call.status == "pending_consent" for link in call.pages]
+    if links:
+        pages, ours["consent"] = consent.question(links, request_id, expires_at)
+        parts = (*parts, *pages)
     return parts, {tool_calls.URI: ours}
 
 

@@ -125,7 +125,7 @@ def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None)
     ran = [call for call in left if call.status == "running"]
     if not ran:
         return any(call.status == "approved" for call in left)
-    waits = any(call.status == "pending_approval" or call.executor == "client" for call in left)
+    waits = any(call.status in ("pending_approval", "pending_consent") or call.executor == "client" for call in left)
     return policies is not None and not waits and all(call.runs_left for call in ran)
 
 

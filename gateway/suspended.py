@@ -6,7 +6,7 @@ Source: state-model, scenarios 110 to 120.
 
 from collections.abc import Callable, Iterable
 
-from gateway import tools
+from gateway import consent, tools
 from gateway.clock import Clock, onwards, timestamp
 from gateway.commits import (
     AskedCall,
@@ -22,6 +22,7 @@ from gateway.commits import (
     Verdict,
     WaitingTurn,
 )
+from gateway.consent import ConsentLink
 from gateway.deciding import Resolution
 from gateway.items import Ownership
 from gateway.journal import Journal, appended
@@ -41,6 +42,7 @@ from gateway.turn_commands import Command, EndTool, Publish, Wait
 
 REJECTED = "The user rejected this call."
 EXPIRED = "Nobody allowed this call in time."
+NO_CONSENT = "The user did not consent to what this call needs in time; it was not run."
 NO_RESULT = "The client gave no result in time."
 
 
@@ -69,10 +71,12 @@ class Suspended:
         self._clock = clock = onwards(clock, task.status_at)
         self._points: list[CommitPoint] = []
         self._verdicts: list[Verdict] = []
+        self._retries: list[str] = []
         owned = Ownership(thread.owner, thread.handle_kind)
         facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
         self.machine = Turn(facts, clock)
-        self.machine.go_on(tuple(_call(asked) for asked in turn.calls))
+        links = tuple(consent.named(task.status_message))
+        self.machine.go_on(tuple(_call(asked, links) for asked in turn.calls))
         self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
 
     @property
@@ -83,12 +87,23 @@ class Suspended:
     @property
     def goes_on(self) -> bool:
         """It was told all that it waited for before, and only has to be taken up."""
-        return self.task.state is TaskState.WORKING and not (self._verdicts or self._points or self.machine.waiting)
+        changed = self._verdicts or self._points or self._retries
+        return self.task.state is TaskState.WORKING and not (changed or self.machine.waiting)
+
+    @property
+    def takes_words(self) -> bool:
+        """It waits for nothing but what is done elsewhere: then any message goes on."""
+        waiting = [call.status for call in self.machine.calls.values() if call.waits]
+        return bool(waiting) and set(waiting) == {"pending_consent"}
 
     # --- changes
 
     def answer(self, resolution: Resolution, principal: str) -> None:
-        """The caller's decisions and results."""
+        """The caller's decisions and results. What waits for a consent is made again, for whatever its caller says."""
+        for call in self.machine.calls.values():
+            if call.status == "pending_consent":
+                self._retries.append(call.facts.id)
+                call.status = "approved"
         for call_id, decision in resolution.decisions.items():
             call = self.machine.calls[call_id]
             decided = "approved" if decision.approved else "rejected"
@@ -110,6 +125,8 @@ class Suspended:
             if call.status == "pending_approval":
                 self._verdicts.append(Verdict(call.facts.id, call.digest, "expired", None))
                 settled = Settled("rejected", EXPIRED)
+            elif call.status == "pending_consent":
+                settled = Settled("rejected", NO_CONSENT)
             else:
                 settled = Settled("cancelled", NO_RESULT)
             self._collect(self.machine.settle_tool(call, settled))
@@ -181,7 +198,7 @@ class Suspended:
             if isinstance(command, Wait):
                 following = status(command.state, timestamp(now), command.message)
         update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)
-        decide = self._decide(answer, following.message, now, goes_on=goes_on)
+        decide = self._decide(answer, following, now, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
             return (decide, *self._points, *besides, *appended(row))
@@ -194,7 +211,7 @@ class Suspended:
             journal.add(payload)
         await journal.commit(points, entry(update), done)
 
-    def _decide(self, answer: GivenAnswer | None, question: Message | None, now: int, *, goes_on: bool) -> Decide:
+    def _decide(self, answer: GivenAnswer | None, asks: TaskStatus | None, now: int, *, goes_on: bool) -> Decide:
         return Decide(
             caller=self.caller,
             agent=self.task.agent,
@@ -205,9 +222,11 @@ class Suspended:
             turn=self.turn.turn,
             answer=answer,
             verdicts=tuple(self._verdicts),
-            question=question,
+            question=asks.message if asks else None,
             goes_on=goes_on,
             now=now,
+            retries=tuple(self._retries),
+            state=asks.state if asks else TaskState.INPUT_REQUIRED,
         )
 
 
@@ -231,7 +250,7 @@ async def load(
     return Suspended(caller, task, turn, thread, outputs, number, clock, rendering)
 
 
-def _call(asked: AskedCall) -> ToolCall:
+def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
     call = asked.call
     facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
     return ToolCall(
@@ -247,4 +266,5 @@ def _call(asked: AskedCall) -> ToolCall:
         expires_at=asked.expires_at,
         shown=True,
         cut=call.status == "running",
+        pages=tuple(link for link in links if link.call == call.id),
     )

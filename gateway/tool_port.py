@@ -58,6 +58,21 @@ class NotStarted(ToolError):
     """The source is a program of this machine, and it does not run. `detail` says which, why, and what to do."""
 
 
+class ConsentPage(msgspec.Struct, frozen=True):
+    """`url` is for the user's browser alone; `text` says why, in the source's words."""
+
+    url: str
+    text: str = ""
+
+
+class ConsentNeeded(ToolError):
+    """The call was not carried out: its user has to consent to something on these pages first. It may then be made again."""
+
+    def __init__(self, detail: str, pages: tuple[ConsentPage, ...]) -> None:
+        super().__init__(detail)
+        self.pages = pages
+
+
 class ToolSource(Protocol):
     """What one entry under `tools:` stands for. Made without touching network or disk; connects when first needed."""
 
@@ -69,7 +84,7 @@ class ToolSource(Protocol):
         ...
 
     async def run(self, run: ToolRun) -> ToolOutput:
-        """Cancelling it ends the run as well as the tool allows. Raises: ToolError."""
+        """Cancelling it ends the run as well as the tool allows. Raises: ToolError, ConsentNeeded before anything was done."""
         ...
 
     async def aclose(self) -> None: ...

@@ -12,6 +12,7 @@ from gateway.performing import Performer
 from gateway.ports import AdapterError, ErrorClass
 from gateway.recall import recall
 from gateway.sources import numbered
+from gateway.tool_port import ConsentNeeded
 from gateway.tools import Settled, ToolCall
 from gateway.turn_commands import Publish
 
@@ -83,6 +84,8 @@ class ToolRounds:
                             self._performer.publish(command.update)
 
             settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
+            if isinstance(settled, ConsentNeeded):
+                return await self._performer.perform(machine.pause_tool(call, settled.pages))
             if work.agent.policies.uncited_sources == "drop" and settled.status == "completed":
                 settled = await self._with_numbers(settled)
             return await self._settle(call, settled)

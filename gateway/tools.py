@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway import approvals
+from gateway.consent import ConsentLink
 from gateway.model import Json
 from gateway.tool_calls import CallFacts, Phase
 from gateway.tool_port import ToolDeclaration
@@ -27,7 +28,7 @@ LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 RUNS = 3
 """So often may an idempotent call be started whose process died while it ran: it may be what ends the process."""
 
-OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
+OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
 """The states of a call that has no outcome yet, in the ledger's words."""
 
 PHASES = {
@@ -91,7 +92,7 @@ class ToolCall:
     `inputs` are its arguments where they are an object and it is ours to run. `asked`: it needs a yes, for what `digest` is
     of; `expires_at`: until then its caller may answer. `shown`: callers have seen it, with its arguments. `question`: it is
     no call, but the backend's question whether it may run it; the decision is its outcome. `runs_left`: so often may it be
-    started in all. `cut`: it ran when its process died, and may be run once more.
+    started in all. `cut`: it ran when its process died, and may be run once more. `pages`: where its user has to consent first.
     """
 
     facts: CallFacts
@@ -109,6 +110,7 @@ class ToolCall:
     shown: bool = False
     runs_left: int = 1
     cut: bool = False
+    pages: tuple[ConsentLink, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -124,8 +126,8 @@ class ToolCall:
 
     @property
     def waits(self) -> bool:
-        """For its caller: a decision, or the result."""
-        return self.status == "pending_approval" or (self.executor == "client" and self.is_open)
+        """For its caller: a decision, a consent, or the result."""
+        return self.status in ("pending_approval", "pending_consent") or (self.executor == "client" and self.is_open)
 
 
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:

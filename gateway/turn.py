@@ -30,6 +30,7 @@ from gateway.question import question
 from gateway.telling import Telling
 from gateway.told_calls import ToldCalls, output_item
 from gateway.tool_calls import Phase
+from gateway.tool_port import ConsentPage
 from gateway.tools import Settled, ToolCall, ToolPolicy
 from gateway.turn_commands import (
     CloseCall,
@@ -40,6 +41,7 @@ from gateway.turn_commands import (
     EndTurn,
     GoOn,
     NotePending,
+    PauseTool,
     Publish,
     Reply,
     StartTool,
@@ -187,6 +189,14 @@ class Turn:
         self._end_tool(call, settled)
         return out
 
+    def pause_tool(self, call: ToolCall, pages: Sequence[ConsentPage]) -> list[Command]:
+        """It did nothing: its user has to consent to something first."""
+        server = call.facts.server or ""
+        new_id, call.status = self.clock.new_id, "pending_consent"
+        call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
+        call.expires_at = self.clock.now() + self.facts.tools.patience
+        return [PauseTool(call.facts.id, call.expires_at)]
+
     @property
     def answer(self) -> str:
         """The id of the artifact with the answer; empty while there is none."""
@@ -194,7 +204,7 @@ class Turn:
 
     @property
     def waiting(self) -> bool:
-        """Some of the calls need their caller: a decision, or a result."""
+        """Some of the calls need their caller: a decision, a consent, or a result."""
         return any(call.waits for call in self.calls.values())
 
     def wait(self) -> list[Command]:
@@ -207,7 +217,9 @@ class Turn:
         parts, metadata = question(
             waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
         )
-        out.append(Wait(TaskState.INPUT_REQUIRED, self._telling.message(parts, metadata)))
+        elsewhere = all(call.status == "pending_consent" for call in waiting)
+        state = TaskState.AUTH_REQUIRED if elsewhere else TaskState.INPUT_REQUIRED
+        out.append(Wait(state, self._telling.message(parts, metadata)))
         return out
 
     def go_on(self, calls: tuple[ToolCall, ...]) -> None:
@@ -292,7 +304,8 @@ class Turn:
             return self._telling.message(event.message)
         if self._consents:
             links = tuple(self._consents.values())
-            return self._telling.message(*consent.question(links, f"request_{self.clock.new_id()}"))
+            parts, ours = consent.question(links, f"request_{self.clock.new_id()}")
+            return self._telling.message(parts, {tool_calls.URI: {"consent": ours}})
         return None
 
     def _conflict(self, event: CallCompleted) -> Conflicting | None:

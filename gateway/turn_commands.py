@@ -68,6 +68,13 @@ class EndTool(msgspec.Struct, frozen=True):
     item: NewItem
 
 
+class PauseTool(msgspec.Struct, frozen=True):
+    """The tool call of this id did nothing, and may be made again when its user has consented, until `expires_at`."""
+
+    id: str
+    expires_at: int
+
+
 class Wait(msgspec.Struct, frozen=True):
     """The turn goes on when its caller has answered what `message` asks."""
 
@@ -105,6 +112,7 @@ Command = (
     | GoOn
     | StartTool
     | EndTool
+    | PauseTool
     | Wait
     | EndTurn
     | Reply

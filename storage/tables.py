@@ -288,7 +288,10 @@ class ToolCall(Row, table=True):
     __table_args__ = (
         UniqueConstraint("service_call", "sequence"),
         _one_of("executor", "gateway", "backend", "client"),
-        CheckConstraint(f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running')", "status"),
+        CheckConstraint(
+            f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
+            "status",
+        ),
         CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
         CheckConstraint("runs_left >= 0", name="runs_left"),
         Index("ix_tool_call_standing", "standing", sqlite_where=text("standing IS NOT NULL")),

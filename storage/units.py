@@ -43,6 +43,7 @@ from gateway.commits import (
     TakeOver,
     ToolEnds,
     ToolStarts,
+    ToolWaits,
     Unsync,
 )
 from gateway.model import Json, TaskState
@@ -89,7 +90,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return [(do.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
         case Complete() | Fail():
             return _complete(point) if isinstance(point, Complete) else _fail(point)
-        case ToolStarts() | ToolEnds() | Suspend() | Resume() | Decide():
+        case ToolStarts() | ToolWaits() | ToolEnds() | Suspend() | Resume() | Decide():
             return _tools(point)
         case Finish():
             return _finish(point)
@@ -334,7 +335,7 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
     return do.NEW_TOOL_CALL, values
 
 
-def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Step]:
+def _tools(point: ToolStarts | ToolWaits | ToolEnds | Suspend | Resume | Decide) -> list[Step]:
     """Between two service calls of a turn."""
     match point:
         case Decide():
@@ -342,6 +343,9 @@ def _tools(point: ToolStarts | ToolEnds | Suspend | Resume | Decide) -> list[Ste
         case ToolStarts():
             values: dict[str, Value] = {"tool_call": point.tool_call, "now": point.now}
             return [(do.START_TOOL, values | {"thread": point.thread, "generation": point.generation})]
+        case ToolWaits():
+            values = {"tool_call": point.tool_call, "expires_at": point.expires_at}
+            return [(do.PAUSE_TOOL, values | {"thread": point.thread, "generation": point.generation})]
         case ToolEnds():
             values = {
                 "thread": point.thread,

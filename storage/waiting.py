@@ -1,7 +1,7 @@
 """The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
 indexes of the few rows that do."""
 
-from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, null, or_, select, update
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.sql import (
@@ -81,12 +81,38 @@ DECIDE_TOOL = Statement(
     ),
 )
 
+PAUSE_TOOL = Statement(
+    "let a tool call wait for a consent that did nothing, in the thread's generation",
+    compiled(
+        update(tool_call)
+        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
+        .values(
+            status=word("pending_consent"),
+            runs_left=tool_call.c.runs_left + _ONE,
+            approval_consumed_at=null(),
+            approval_expires_at=bindparam("expires_at"),
+        )
+    ),
+)
+
+TRY_TOOL = Statement(
+    "let a tool call of this turn be made again that waited for a consent",
+    compiled(
+        update(tool_call)
+        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
+        .values(status=word("approved"))
+    ),
+)
+
 ASK_AGAIN = Statement(
     "ask the caller for the rest",
     compiled(
         update(task)
-        .where(equals(task.c.id, "task"), task.c.state == word("TASK_STATE_INPUT_REQUIRED"))
-        .values(status_message=bindparam("question"), status_at=bindparam("now"))
+        .where(
+            equals(task.c.id, "task"),
+            task.c.state.in_([word("TASK_STATE_INPUT_REQUIRED"), word("TASK_STATE_AUTH_REQUIRED")]),
+        )
+        .values(status_message=bindparam("question"), status_at=bindparam("now"), state=bindparam("state"))
     ),
 )
 
@@ -165,7 +191,10 @@ STANDING = compiled(
 _WAITS = and_(
     service_call.c.turn == turn.c.id,
     tool_call.c.outcome.is_(None),
-    or_(tool_call.c.status == word("pending_approval"), tool_call.c.executor == word("client")),
+    or_(
+        tool_call.c.status.in_([word("pending_approval"), word("pending_consent")]),
+        tool_call.c.executor == word("client"),
+    ),
 )
 
 DUE_TURNS = compiled(

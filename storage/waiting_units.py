@@ -46,8 +46,10 @@ def decided(point: Decide) -> list[Step]:
             "standing": point.context if verdict.always else None,
         }
         steps.append((do.DECIDE_TOOL, values | decision))
+    steps += [(do.TRY_TOOL, values | {"tool_call": call}) for call in point.retries]
     if point.question is not None:
-        steps.append((do.ASK_AGAIN, values | {"question": _encoder.encode(point.question).decode()}))
+        question = _encoder.encode(point.question).decode()
+        steps.append((do.ASK_AGAIN, values | {"question": question, "state": point.state.value}))
     if point.goes_on:
         steps.append((do.START_TASK, values))
     return steps

@@ -19,7 +19,7 @@ from gateway.tool_calls import URI
 
 _FINAL = frozenset(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 _WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
-_OPEN = frozenset({"announced", "pending_approval", "approved", "running"})
+_OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
 _UNDER_WAY = frozenset({"prepared", "sent", "started", "emitting"})
 
 Row = dict[str, Any]
@@ -115,6 +115,7 @@ def _tool_calls(rows: Database) -> Iterator[str]:
 
 _EXECUTORS = {
     "running": {"gateway"},
+    "pending_consent": {"gateway"},
     "interrupted": {"gateway"},
     "not_found": {"gateway"},
     "external": {"backend"},
@@ -306,10 +307,15 @@ def _events(rows: Database) -> Iterator[str]:
 
 
 def _told(task: str, events: list[Row]) -> Iterator[str]:
-    """Of each tool call at most one start and one end, the start first, and nothing behind the end."""
+    """Of each tool call at most one start and one end, the start first, and nothing behind the end; one that waited for its
+    user's consent starts once more."""
     last: dict[str, int] = {}
     for event in events:
         update = event.get("statusUpdate", {})
+        question = update.get("status", {}).get("message", {}).get("metadata", {}).get(URI, {})
+        for link in question.get("consent", {}).get("links", ()):
+            if "callId" in link:
+                last[link["callId"]] = _PHASES["awaiting-approval"]
         places = [update, *update.get("status", {}).get("message", {}).get("parts", ())]
         for fact in (place.get("metadata", {}).get(URI) for place in places):
             if fact is None:

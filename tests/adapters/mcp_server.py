@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 
 server = MCPServer("small", log_level="CRITICAL")
 
@@ -84,6 +85,33 @@ async def grow(ctx: Context[Any], name: str) -> str:
         ctx, "notify_tools_changed"
     ) else await ctx.session.send_tool_list_changed()
     return "grown"
+
+
+CONSENTED: set[str] = set()
+
+
+@server.tool(structured_output=False)
+def mail(user: str) -> str:
+    """Reads the mail of who has consented."""
+    if user not in CONSENTED:
+        page = types.ElicitRequestURLParams(
+            message="To read your mail.", url=f"https://login.example/?user={user}", elicitation_id=f"e-{user}"
+        )
+        raise UrlElicitationRequiredError([page])
+    return f"two letters for {user}"
+
+
+@server.tool(structured_output=False)
+def consent(user: str) -> str:
+    """What the page of the third party does."""
+    CONSENTED.add(user)
+    return "Thank you."
+
+
+@server.tool(structured_output=False)
+def odd(data: Any) -> str:
+    """Wants a consent, in a form of its own."""
+    raise MCPError(types.URL_ELICITATION_REQUIRED, "sign in", data)
 
 
 if __name__ == "__main__":

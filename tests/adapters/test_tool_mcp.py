@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.tool_mcp import McpServer, McpSettings
-from gateway.tool_port import ToolError, ToolOutput
+from gateway.tool_port import ConsentNeeded, ConsentPage, ToolError, ToolOutput
 from tests.adapters.mcp_running import BOUND, ROOT, SMALL, Served, eventually, run
 from tests.adapters.raw_server import free_port
 
@@ -82,6 +82,32 @@ async def test_results_of_every_form_are_told(source: McpServer) -> None:
     assert await source.run(run("none-such")) == ToolOutput("Unknown tool: none-such", error=True)
     assert await source.run(run("works", said.append, steps=3)) == ToolOutput("done")
     assert said == ["step 1", "step 2", "step 3"]
+
+
+async def test_a_call_that_needs_a_consent_says_where_it_is_given_and_can_be_made_again(source: McpServer) -> None:
+    for _ in range(2):
+        with pytest.raises(ConsentNeeded) as caught:
+            await source.run(run("mail", user="ada"))
+        assert caught.value.pages == (ConsentPage("https://login.example/?user=ada", "To read your mail."),)
+    await source.run(run("consent", user="ada"))
+    assert await source.run(run("mail", user="ada")) == ToolOutput("two letters for ada")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, [], {}, {"elicitations": None}, {"elicitations": [None, {"mode": "url"}, {"url": 1, "message": "x"}]}],
+)
+async def test_a_consent_that_names_no_page_is_a_failure_without_one(make: Make, data: Any) -> None:
+    with pytest.raises(ToolError, match="sign in") as caught:
+        await over_stdio(make).run(run("odd", data=data))
+    assert getattr(caught.value, "pages", ()) == ()
+
+
+async def test_a_page_may_be_named_without_a_reason(make: Make) -> None:
+    page = {"url": "https://login.example/", "message": 3}
+    with pytest.raises(ConsentNeeded) as caught:
+        await over_stdio(make).run(run("odd", data={"elicitations": [page]}))
+    assert caught.value.pages == (ConsentPage("https://login.example/"),)
 
 
 async def test_a_cancelled_call_ends_at_the_server_too_and_nothing_else_does(source: McpServer, tmp_path: Path) -> None:

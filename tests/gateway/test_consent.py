@@ -1,10 +1,12 @@
 """Pages that a user has to open: which may be named at all, and how they are told."""
 
+from typing import Any
+
 import pytest
 
 from gateway import consent
 from gateway.consent import LONGEST, ConsentLink
-from gateway.model import Part
+from gateway.model import Message, Part, Role
 from gateway.tool_calls import URI
 from tests.tool_call_vectors import valid
 
@@ -55,31 +57,46 @@ def test_nobody_is_sent_to_any_other_address(url: str, why: str) -> None:
 
 
 def test_the_address_is_a_part_of_its_own_behind_the_words() -> None:
-    parts, metadata = consent.question([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
+    parts, ours = consent.question([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
     assert parts == (
         Part(
             text="Your consent for mcp:mail is needed at a third party. Open this page, then answer on this task to go on:\n"
         ),
         Part(text=PAGE),
     )
-    assert metadata == {
-        URI: {"consent": {"requestId": "r1", "links": [{"id": "c1", "url": PAGE, "server": "mcp:mail"}]}}
-    }
-    assert valid("consent", metadata[URI])
+    assert ours == {"requestId": "r1", "links": [{"id": "c1", "url": PAGE, "server": "mcp:mail"}]}
+    assert valid("consent", {"consent": ours})
 
 
 def test_several_pages_are_all_named() -> None:
-    parts, metadata = consent.question(
+    parts, ours = consent.question(
         [ConsentLink("a", PAGE), ConsentLink("b", PAGE + "2")], "r1", "2026-11-21T10:00:00.000Z"
     )
     assert [part.text for part in parts[1::2]] == [PAGE, PAGE + "2"]
-    assert valid("consent", metadata[URI])
+    assert valid("consent", {"consent": ours})
 
 
 def test_what_a_stranger_says_of_it_is_one_short_line() -> None:
     link = ConsentLink("c1", PAGE, "mcp:a\nb", "Sign in.\x1b[2J\r\n" + "x" * 1000)
-    parts, metadata = consent.question([link], "r1")
+    parts, ours = consent.question([link], "r1")
     words = parts[0].text or ""
     assert words.startswith("Your consent for mcp:a b is needed at a third party. It says: Sign in. [2J xxx")
     assert len(words) < 600
-    assert valid("consent", metadata[URI])
+    assert valid("consent", {"consent": ours})
+
+
+def test_a_question_is_read_back_as_it_was_asked() -> None:
+    links = [ConsentLink("a", PAGE, "mcp:mail", "To read it.", "call_1"), ConsentLink("b", PAGE)]
+    parts, ours = consent.question(links, "r1", "2026-11-21T10:00:00.000Z")
+    message = Message(message_id="m", role=Role.AGENT, parts=parts, metadata={URI: {"consent": ours}})
+    assert valid("consent", {"consent": ours})
+    assert list(consent.named(message)) == links
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {}, {URI: None}, {URI: {"consent": {"links": [None, {}, {"id": 1, "url": PAGE}]}}}]
+)
+def test_another_message_names_no_page(metadata: Any) -> None:
+    message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), metadata=metadata)
+    assert list(consent.named(message)) == []
+    assert list(consent.named(None)) == []

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from gateway import tools
 from gateway.invoking import invoke
 from gateway.tool_calls import CallFacts
-from gateway.tool_port import SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.tool_port import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.tools import Settled, ToolCall
 from gateway.toolset import OfferedTool
 from tests.gateway.core import soon
@@ -24,6 +24,7 @@ async def run(answer: Answer, seconds: float = 60.0, **inputs: Any) -> tuple[Set
     box = ScriptedTools({"one": answer}, timeout=seconds)
     made = dataclasses.replace(CALL, inputs=inputs)
     settled = await invoke((await box.offered())["one"], made, "ctx", "ada", lambda _text: None)
+    assert isinstance(settled, Settled)
     return settled, box
 
 
@@ -51,6 +52,17 @@ async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> 
 )
 async def test_what_a_tool_does_wrong_is_an_outcome(answer: Answer, settled: Settled) -> None:
     assert (await run(answer))[0] == settled
+
+
+async def test_a_tool_that_needs_a_consent_has_no_outcome_yet() -> None:
+    needed = ConsentNeeded("no token", (ConsentPage("https://login.example/"),))
+    box = ScriptedTools({"one": needed})
+    assert await invoke((await box.offered())["one"], CALL, "ctx", "ada", lambda _text: None) is needed
+
+
+@pytest.mark.parametrize("pages", [(), (ConsentPage("https://a.example/"), ConsentPage("http://b.example/"))])
+async def test_a_consent_on_no_page_that_may_be_shown_is_a_failure(pages: tuple[ConsentPage, ...]) -> None:
+    assert (await run(ConsentNeeded("secret", pages)))[0] == Settled("failed", tools.FAILED)
 
 
 async def test_a_tool_has_so_much_time_and_no_more() -> None:

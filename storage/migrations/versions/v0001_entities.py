@@ -308,7 +308,7 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint("executor IN ('gateway', 'backend', 'client')", name=op.f("ck_tool_call_executor")),
         sa.CheckConstraint(
-            "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external') OR status IN ('announced', 'pending_approval', 'approved', 'running')",
+            "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external') OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
             name=op.f("ck_tool_call_status"),
         ),
         sa.CheckConstraint(

@@ -174,7 +174,7 @@ class InputRequired(TurnEnding):
 
 
 class AuthRequired(TurnEnding):
-    """The agent needs the caller to authorise something elsewhere first."""
+    """The agent needs its user to authorise something elsewhere first. The next message of the task calls the function again."""
 
 
 class Reject(TurnEnding):

@@ -56,7 +56,7 @@ def settled(core: Core) -> None:
 
 @ALL
 @BOTH_WAYS
-async def test_14_a_backend_that_needs_consent_leaves_its_task_waiting_with_the_page(
+async def test_102_a_backend_that_needs_consent_leaves_its_task_waiting_with_the_page(
     core: Core, ownership: Ownership, streaming: bool
 ) -> None:
     core.agent(adapter_of(ownership, [TextDelta("One moment."), *wants(PAGE)]))
@@ -170,7 +170,7 @@ async def test_111_a_call_beside_the_request_for_consent_is_not_run(core: Core, 
     settled(core)
 
 
-async def test_14_several_pages_are_named_once_each(core: Core) -> None:
+async def test_110_several_pages_are_named_once_each(core: Core) -> None:
     core.agent(adapter_of(BR, wants(PAGE, PAGE + "2", PAGE)))
     assert links(await core.send("Read my mail")) == [PAGE, PAGE + "2"]
 

@@ -174,7 +174,7 @@ class InputRequired(TurnEnding):
 
 
 class AuthRequired(TurnEnding):
-    """The agent needs its user to authorise something elsewhere first. The next message of the task calls the function again."""
+    """The agent needs its user to authorise something elsewhere first. The next message calls the function again."""
 
 
 class Reject(TurnEnding):

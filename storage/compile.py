@@ -12,7 +12,20 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from storage import due, ending, keys, portable, pushing, queries, statements, waiting
+from storage import (
+    accepting,
+    calling,
+    due,
+    ending,
+    epochs,
+    keys,
+    portable,
+    pushing,
+    queries,
+    statements,
+    turns,
+    waiting,
+)
 from storage.migrate import migrate
 from storage.statement import Statement
 
@@ -38,7 +51,9 @@ def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def _statements() -> Iterator[str]:
-    for name, value in _written_in(statements, ending, portable, keys, pushing, waiting):
+    for name, value in _written_in(
+        accepting, calling, turns, epochs, statements, ending, portable, keys, pushing, waiting
+    ):
         if isinstance(value, Statement):
             yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
 

@@ -66,6 +66,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/tool_rounds.py": "tests/scenarios/test_tool_loop.py",
     "gateway/toolset.py": "tests/gateway/test_offering.py",
     "gateway/wire/proto_json.py": "tests/gateway/wire/test_v1_0.py",
+    "storage/accepting.py": "tests/storage/test_statements.py",
+    "storage/calling.py": "tests/storage/test_statements.py",
     "storage/compiled.py": "tests/storage/test_compile.py",
     "storage/due.py": "tests/storage/test_ending.py",
     "storage/ending_units.py": "tests/storage/test_ending.py",
@@ -76,6 +78,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/push_reads.py": "tests/storage/test_pushing.py",
     "storage/push_units.py": "tests/storage/test_pushing.py",
     "storage/statement.py": "tests/storage/test_statements.py",
+    "storage/turns.py": "tests/storage/test_statements.py",
     "storage/waiting_units.py": "tests/storage/test_waiting.py",
 }
 """Modules that are parts of a whole: where that whole is tested."""

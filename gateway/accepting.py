@@ -11,7 +11,9 @@ from gateway.agents import Agent
 from gateway.answers import AG2_RESULTS
 from gateway.calls import Call
 from gateway.client_tools import AG2_SCHEMAS
-from gateway.commits import ContextRecord, IdempotencyKey, TaskRecord, ThreadRecord
+from gateway.commits.accepting import IdempotencyKey
+from gateway.commits.tasks import TaskRecord
+from gateway.commits.threads import ContextRecord, ThreadRecord
 from gateway.errors import (
     ContentTypeNotSupported,
     FieldViolation,

@@ -23,20 +23,13 @@ from gateway.answering import Accepted, Answering
 from gateway.calls import Call
 from gateway.client_tools import with_declarations
 from gateway.clock import Clock, timestamp
-from gateway.commits import (
-    Accept,
-    AskCancel,
-    CommitPoint,
-    Conflict,
-    EventRow,
-    IdempotencyKey,
-    OpenTurn,
-    Preferences,
-    Prepare,
-    Replay,
-    TaskRecord,
-    ThreadRecord,
-)
+from gateway.commits.accepting import Accept, IdempotencyKey, Preferences, Replay
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict
+from gateway.commits.leases import AskCancel
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow, OpenTurn, TaskRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.items import HandleKind

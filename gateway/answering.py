@@ -14,7 +14,13 @@ from gateway.agents import Agent
 from gateway.answers import Answers, answers
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
-from gateway.commits import AskedCall, Caller, CommitPoint, Conflict, GivenAnswer, IdempotencyKey, Replay, TaskRecord
+from gateway.commits.accepting import IdempotencyKey, Replay
+from gateway.commits.failures import Conflict
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import TaskRecord
+from gateway.commits.threads import Caller
+from gateway.commits.tools import AskedCall
+from gateway.commits.waiting import GivenAnswer
 from gateway.deciding import refuse_always, repeats, resolve
 from gateway.errors import InvalidParams
 from gateway.fanout import Fanout

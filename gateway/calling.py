@@ -8,7 +8,8 @@ from contextlib import aclosing
 import structlog
 
 from gateway import call_points, handles, listening, ownership
-from gateway.commits import CommitPoint, Unsync
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Unsync
 from gateway.course import Course
 from gateway.items import Ownership
 from gateway.journal import appended

@@ -14,7 +14,9 @@ import structlog
 from gateway import ownership, reconciling
 from gateway.agents import Agent
 from gateway.clock import Clock
-from gateway.commits import CommitPoint, Complete, Synced, ThreadRecord
+from gateway.commits.calls import Complete
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Synced, ThreadRecord
 from gateway.items import HandleKind, Item
 from gateway.means import Pace
 from gateway.ports import AdapterError, ErrorClass, Fetching, Ledger, ServiceRequest, Tail, TailListing

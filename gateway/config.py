@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from gateway.client_tools import NAME as TOOL_NAME
-from gateway.commits import LONGEST_LEASE
+from gateway.commits.leases import LONGEST_LEASE
 from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_text import (
     Duration,

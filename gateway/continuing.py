@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from gateway import ownership
 from gateway.agents import Agent
-from gateway.commits import LatestCall, ThreadRecord
+from gateway.commits.calls import LatestCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import StorageOwner
 from gateway.model import TaskArtifactUpdateEvent
 from gateway.ports import Resuming

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import CorruptRecord
+from gateway.commits.failures import CorruptRecord
 from gateway.letters import Outcome
 from gateway.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.ports import Ledger

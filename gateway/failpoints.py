@@ -13,7 +13,7 @@ from contextlib import aclosing
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from gateway.commits import CommitPoint
+from gateway.commits.points import CommitPoint
 from gateway.ports import Adapter, AdapterEvent, CallCompleted, Ledger, ServiceRequest
 
 VARIABLE = "GATEWAY_FAIL"

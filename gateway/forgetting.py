@@ -9,7 +9,8 @@ import structlog
 
 from gateway.agents import Agents
 from gateway.clock import Clock
-from gateway.commits import Conflict, Deletion, EndDeletion, LedgerUnavailable, MoveDeletion
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.forgetting import Deletion, EndDeletion, MoveDeletion
 from gateway.ports import AdapterError, ErrorClass, Forgetting, Ledger
 
 log = structlog.get_logger("gateway.forgetting")

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gateway.clock import Clock
-from gateway.commits import Prepare, ThreadRecord
+from gateway.commits.calls import Prepare
+from gateway.commits.threads import ThreadRecord
 from gateway.ports import Adapter, AdapterEvent, Ledger, ServiceRequest
 
 _WARNED = 1000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import Conflict, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.delivering import Delivery, PushLimits
 from gateway.letters import Letters, Outcome
 from gateway.ports import Ledger

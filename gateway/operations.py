@@ -7,7 +7,8 @@ from gateway import paging
 from gateway.admission import Admission
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock, milliseconds
-from gateway.commits import Replay, TaskFilter
+from gateway.commits.accepting import Replay
+from gateway.commits.tasks import TaskFilter
 from gateway.draining import Drain
 from gateway.elsewhere import Elsewhere
 from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo, invalid

@@ -9,31 +9,15 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from gateway.api_keys import ApiKey
-from gateway.commits import (
-    AgedContext,
-    AskedCall,
-    Caller,
-    CommitPoint,
-    ContextRecord,
-    Deletion,
-    EarlierToolCall,
-    EndedTask,
-    IdempotencyKey,
-    LatestCall,
-    MeasuredCall,
-    OpenTurn,
-    Preferences,
-    Replay,
-    TaskFilter,
-    TaskOwner,
-    TaskRecord,
-    ThreadRecord,
-    ToolCallRecord,
-    TurnRecord,
-    UnfinishedTurn,
-    UnheardCall,
-    WaitingTurn,
-)
+from gateway.commits.accepting import IdempotencyKey, Preferences, Replay
+from gateway.commits.calls import LatestCall, MeasuredCall, UnheardCall
+from gateway.commits.forgetting import AgedContext, Deletion, EndedTask
+from gateway.commits.leases import UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
+from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.waiting import WaitingTurn
 from gateway.items import HistoryRecord, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Artifact, Json, Message, Part
 from gateway.portable import ContextDocument

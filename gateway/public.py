@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from gateway.accepting import not_found
 from gateway.calls import Call
 from gateway.clock import timestamp
-from gateway.commits import Conflict, CorruptRecord, TaskRecord
+from gateway.commits.failures import Conflict, CorruptRecord
+from gateway.commits.tasks import TaskRecord
 from gateway.errors import invalid
 from gateway.fanout import Frame
 from gateway.live import LiveTask, Work, status

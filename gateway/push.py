@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from gateway.calls import Call
 from gateway.clock import Clock
-from gateway.commits import Caller, Conflict
+from gateway.commits.failures import Conflict
+from gateway.commits.threads import Caller
 from gateway.errors import NotFound, TaskNotFound, echo, invalid
 from gateway.lookup import Lookup
 from gateway.model import (

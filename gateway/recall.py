@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gateway import ownership
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import NewToolCall, ThreadRecord
+from gateway.commits.calls import NewToolCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HistoryRecord, StorageOwner
 from gateway.ports import Ledger
 from gateway.projection import View, project

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from gateway import handles, ownership, tools
 from gateway.agents import Agent, AgentPolicies
 from gateway.clock import Clock
-from gateway.commits import CommitPoint, Complete, Fail, Keep, Orphan, Synced, ThreadRecord, UnheardCall
+from gateway.commits.calls import Complete, Fail, UnheardCall
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Keep, Orphan, Synced, ThreadRecord
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.ports import (
     Adapter,

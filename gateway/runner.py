@@ -15,20 +15,12 @@ from msgspec.structs import replace
 from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.clock_steps import ClockSteps
-from gateway.commits import (
-    Accept,
-    Beat,
-    Caller,
-    CommitPoint,
-    Conflict,
-    CorruptRecord,
-    LedgerUnavailable,
-    Prepare,
-    Release,
-    Renew,
-    ThreadRecord,
-    UnfinishedTurn,
-)
+from gateway.commits.accepting import Accept
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.commits.leases import Beat, Release, Renew, UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.course import TurnFailed
 from gateway.failures import RESTARTED
 from gateway.fanout import Fanout

@@ -8,20 +8,11 @@ from collections.abc import Callable, Iterable
 
 from gateway import tools
 from gateway.clock import Clock, onwards, timestamp
-from gateway.commits import (
-    AskedCall,
-    Caller,
-    CommitPoint,
-    Decide,
-    EventRow,
-    Finish,
-    GivenAnswer,
-    TaskRecord,
-    ThreadRecord,
-    ToolEnds,
-    Verdict,
-    WaitingTurn,
-)
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow, Finish, TaskRecord
+from gateway.commits.threads import Caller, ThreadRecord
+from gateway.commits.tools import AskedCall, ToolEnds
+from gateway.commits.waiting import Decide, GivenAnswer, Verdict, WaitingTurn
 from gateway.deciding import Resolution
 from gateway.items import Ownership
 from gateway.journal import Journal, appended

@@ -11,7 +11,9 @@ from gateway.accepting import new_thread
 from gateway.agents import Agent, Agents
 from gateway.checks import Limits, check_id
 from gateway.clock import Clock
-from gateway.commits import Adopt, Caller, Conflict, Import, ThreadRecord
+from gateway.commits.failures import Conflict
+from gateway.commits.importing import Adopt, Import
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.importing import read
 from gateway.items import StorageOwner

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import structlog
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from gateway.fanout import Frame, Subscription
 from gateway.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
 from gateway.ports import Ledger

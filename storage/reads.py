@@ -9,33 +9,15 @@ import msgspec
 
 from gateway import items
 from gateway.api_keys import ApiKey
-from gateway.commits import (
-    AgedContext,
-    AskedCall,
-    Caller,
-    Conflict,
-    ContextRecord,
-    CorruptRecord,
-    Deletion,
-    EarlierToolCall,
-    EndedTask,
-    IdempotencyKey,
-    LatestCall,
-    MeasuredCall,
-    OpenTurn,
-    Preferences,
-    Replay,
-    StoredArtifact,
-    TaskFilter,
-    TaskOwner,
-    TaskRecord,
-    ThreadRecord,
-    ToolCallRecord,
-    TurnRecord,
-    UnfinishedTurn,
-    UnheardCall,
-    WaitingTurn,
-)
+from gateway.commits.accepting import IdempotencyKey, Preferences, Replay
+from gateway.commits.calls import LatestCall, MeasuredCall, UnheardCall
+from gateway.commits.failures import Conflict, CorruptRecord
+from gateway.commits.forgetting import AgedContext, Deletion, EndedTask
+from gateway.commits.leases import UnfinishedTurn
+from gateway.commits.tasks import OpenTurn, StoredArtifact, TaskFilter, TaskOwner, TaskRecord, TurnRecord
+from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.waiting import WaitingTurn
 from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
 from gateway.model import Message, TaskState
 from gateway.portable import ContextDocument

@@ -5,7 +5,7 @@ from sqlalchemy import Column, bindparam, exists, func, literal_column, or_, sel
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
-from gateway.commits import LONGEST_LEASE
+from gateway.commits.leases import LONGEST_LEASE
 from storage.tables import (
     ApiKey,
     Context,

@@ -9,42 +9,15 @@ import msgspec
 
 from gateway import items
 from gateway.api_keys import IssueKey, RevokeKey
-from gateway.commits import (
-    Accept,
-    Adopt,
-    Append,
-    AskCancel,
-    Beat,
-    BeginEpoch,
-    Claim,
-    Close,
-    CommitPoint,
-    Complete,
-    Decide,
-    EventRow,
-    Fail,
-    Fence,
-    Finish,
-    Import,
-    Keep,
-    Lose,
-    NewItem,
-    NewToolCall,
-    Orphan,
-    Pending,
-    Preferences,
-    Prepare,
-    Release,
-    Renew,
-    Resume,
-    Rewind,
-    Suspend,
-    Synced,
-    TakeOver,
-    ToolEnds,
-    ToolStarts,
-    Unsync,
-)
+from gateway.commits.accepting import Accept, Preferences
+from gateway.commits.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
+from gateway.commits.importing import Adopt, Import
+from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, Close, EventRow, Finish
+from gateway.commits.threads import BeginEpoch, Keep, Lose, Orphan, Rewind, Synced, Unsync
+from gateway.commits.tools import ToolEnds, ToolStarts
+from gateway.commits.waiting import Decide, Resume, Suspend
 from gateway.model import Json, TaskState
 from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight

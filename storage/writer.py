@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from gateway.commits import Conflict, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
 from storage.connection import connect
 from storage.statement import Step
 from storage.troubles import trouble_of

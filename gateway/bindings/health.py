@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.bindings.reply import Reply
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from gateway.ports import Ledger
 
 log = structlog.get_logger("gateway.health")

@@ -18,7 +18,7 @@ from gateway.cli.table import local_time, print_rows
 from gateway.cli.tasks import print_json
 from gateway.cli.terminal import program, visible
 from gateway.clock import Clock, timestamp
-from gateway.commits import Conflict, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.config import ConfigInvalid, GatewayConfig
 from gateway.config_text import duration
 from gateway.ports import Ledger

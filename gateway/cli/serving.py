@@ -22,7 +22,7 @@ from gateway.cli.sources import (
     save,
 )
 from gateway.cli.terminal import program, visible
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from gateway.config import ConfigInvalid, GatewayConfig, refuse_open_listen
 from gateway.telemetry import configure_logging
 

@@ -15,7 +15,9 @@ import msgspec
 from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock
-from gateway.commits import Caller, CommitPoint, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Caller
 from gateway.draining import Drain
 from gateway.fanout import Fanout, Frame, StreamLimits
 from gateway.means import Pace

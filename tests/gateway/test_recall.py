@@ -5,7 +5,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import MeasuredCall, NewToolCall, ThreadRecord
+from gateway.commits.calls import MeasuredCall, NewToolCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import AssistantItem, HistoryRecord, Item, Ownership, UserItem
 from gateway.model import Message, Part, Role
 from gateway.ports import Ledger

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.calls import EventStream
-from gateway.commits import CommitPoint, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
 from gateway.fanout import Frame
 from gateway.items import Ownership
 from gateway.ports import (

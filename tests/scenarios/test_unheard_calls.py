@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Complete
+from gateway.commits.calls import Complete
 from gateway.ports import (
     AdapterError,
     CallCompleted,

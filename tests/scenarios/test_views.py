@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from gateway.app import build_agents
-from gateway.commits import Complete, Conflict, NewItem
+from gateway.commits.calls import Complete, NewItem
+from gateway.commits.failures import Conflict
 from gateway.config import AgentConfig, ConfigInvalid, GatewayConfig, HistoryConfig, Settings
 from gateway.config_file import load
 from gateway.items import OpaqueItem, OutputItem, Ownership, ReasoningItem

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import CommitPoint, Complete, Fail, MeasuredCall, NewItem
+from gateway.commits.calls import Complete, Fail, MeasuredCall, NewItem
+from gateway.commits.points import CommitPoint
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Json, Part, TaskState
 from gateway.projection import project

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.abilities import HandleNaming
 from gateway.agents import Agent
 from gateway.answers import AG2_RESULTS
 from gateway.calls import Call
@@ -22,8 +23,8 @@ from gateway.errors import (
     echo,
     invalid,
 )
+from gateway.ledger_port import Ledger
 from gateway.model import INTERRUPTED, TERMINAL, Message, Part, SendMessageRequest
-from gateway.ports import HandleNaming, Ledger
 
 _FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
 

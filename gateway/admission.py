@@ -34,10 +34,10 @@ from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.items import HandleKind
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import TERMINAL, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from gateway.ownership import serves
-from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.push import Draft
 from gateway.quotas import Places

@@ -26,9 +26,9 @@ from gateway.errors import InvalidParams
 from gateway.fanout import Fanout
 from gateway.items import UserItem
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import Message, SendMessageRequest, TaskStatus
-from gateway.ports import Ledger
 from gateway.runner import Runner
 from gateway.suspended import Suspended
 from gateway.tool_calls import Rendering

@@ -13,8 +13,8 @@ from gateway.commits.threads import Caller
 from gateway.elsewhere import Elsewhere
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
+from gateway.ledger_port import Ledger
 from gateway.model import TaskState
-from gateway.ports import Ledger
 from gateway.recovery import close_task
 from gateway.runner import Runner
 

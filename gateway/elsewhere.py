@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gateway.commits.leases import AskCancel
 from gateway.commits.tasks import OpenTurn
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from gateway.watching import INTERVAL
 
 

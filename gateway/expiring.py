@@ -13,7 +13,7 @@ from gateway.clock import Clock
 from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.commits.tasks import TaskOwner
 from gateway.commits.threads import Caller
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from gateway.runner import Runner
 from gateway.tool_showing import rendering
 

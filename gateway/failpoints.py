@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from gateway.commits.points import CommitPoint
-from gateway.ports import Adapter, AdapterEvent, CallCompleted, Ledger, ServiceRequest
+from gateway.ledger_port import Ledger
+from gateway.ports import Adapter, AdapterEvent, CallCompleted, ServiceRequest
 
 VARIABLE = "GATEWAY_FAIL"
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import structlog
 
+from gateway.abilities import Forgetting
 from gateway.agents import Agents
 from gateway.clock import Clock
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.commits.forgetting import Deletion, EndDeletion, MoveDeletion
-from gateway.ports import AdapterError, ErrorClass, Forgetting, Ledger
+from gateway.ledger_port import Ledger
+from gateway.ports import AdapterError, ErrorClass
 
 log = structlog.get_logger("gateway.forgetting")
 

@@ -10,7 +10,7 @@ from gateway.commits.failures import Conflict
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Append, EventRow
 from gateway.fanout import Channel
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 
 
 def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from gateway.clock import Clock
 from gateway.commits.calls import Prepare
 from gateway.commits.threads import ThreadRecord
-from gateway.ports import Adapter, AdapterEvent, Ledger, ServiceRequest
+from gateway.ledger_port import Ledger
+from gateway.ports import Adapter, AdapterEvent, ServiceRequest
 
 _WARNED = 1000
 """Threads of which is remembered that their operator was warned."""

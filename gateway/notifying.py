@@ -12,8 +12,8 @@ import structlog
 from gateway.clock import Clock
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.delivering import Delivery, PushLimits
+from gateway.ledger_port import Ledger
 from gateway.letters import Letters, Outcome
-from gateway.ports import Ledger
 from gateway.push_records import DuePush, PushConfig
 
 if TYPE_CHECKING:

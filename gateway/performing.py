@@ -7,6 +7,7 @@ from contextlib import suppress
 import structlog
 
 from gateway import call_points, handles, ownership
+from gateway.abilities import Resuming
 from gateway.clock import timestamp
 from gateway.commits.calls import Complete, Pending
 from gateway.commits.failures import Conflict, LedgerUnavailable
@@ -21,7 +22,6 @@ from gateway.journal import appended
 from gateway.lifecycle import apply
 from gateway.live import status
 from gateway.model import Message, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from gateway.ports import Resuming
 from gateway.record import Update, entry
 from gateway.replaying import Replay
 from gateway.turn_commands import (

@@ -12,9 +12,9 @@ from gateway.commits.failures import Conflict, CorruptRecord
 from gateway.commits.tasks import TaskRecord
 from gateway.errors import invalid
 from gateway.fanout import Frame
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, assemble, logged, pauses, replay
 from gateway.runner import Runner
 

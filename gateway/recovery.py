@@ -21,9 +21,9 @@ from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.fanout import Fanout
 from gateway.items import OutputItem, StorageOwner
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import status
 from gateway.model import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update
 from gateway.tool_showing import rendering

@@ -12,7 +12,7 @@ from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.commits.forgetting import ExpireTasks
 from gateway.commits.tasks import TaskOwner
 from gateway.contexts import Contexts
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 
 log = structlog.get_logger("gateway.retention")
 

@@ -25,10 +25,10 @@ from gateway.course import TurnFailed
 from gateway.failures import RESTARTED
 from gateway.fanout import Fanout
 from gateway.lanes import Lanes
+from gateway.ledger_port import Ledger
 from gateway.live import Lane, Work
 from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
-from gateway.ports import Ledger
 from gateway.preparing import Parked
 from gateway.recovery import settle
 from gateway.serving import Serving

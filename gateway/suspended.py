@@ -16,6 +16,7 @@ from gateway.commits.waiting import Decide, GivenAnswer, Verdict, WaitingTurn
 from gateway.deciding import Resolution
 from gateway.items import Ownership
 from gateway.journal import Journal, appended
+from gateway.ledger_port import Ledger
 from gateway.live import status
 from gateway.model import (
     Message,
@@ -23,7 +24,6 @@ from gateway.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import CallFacts, Rendering
 from gateway.tools import Settled, ToolCall

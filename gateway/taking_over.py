@@ -23,9 +23,9 @@ from gateway.course import TurnFailed
 from gateway.failures import OWNER_CONFLICT, RESTARTED
 from gateway.fanout import Fanout
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Rejoined, Work, status
 from gateway.means import Means
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, replay
 from gateway.replaying import Seen, seen_before
 from gateway.tool_showing import rendering

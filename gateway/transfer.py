@@ -7,6 +7,7 @@ import asyncio
 
 import msgspec
 
+from gateway.abilities import HandleChecking
 from gateway.accepting import new_thread
 from gateway.agents import Agent, Agents
 from gateway.checks import Limits, check_id
@@ -17,10 +18,10 @@ from gateway.commits.threads import Caller, ThreadRecord
 from gateway.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.importing import read
 from gateway.items import StorageOwner
+from gateway.ledger_port import Ledger
 from gateway.model import Json
 from gateway.ownership import serves
 from gateway.portable import PortableThread
-from gateway.ports import HandleChecking, Ledger
 
 _HANDLES = Limits(id_length=4096)
 """Those of some services are longer than any id of ours."""

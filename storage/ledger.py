@@ -12,7 +12,7 @@ from gateway.commits.importing import Import
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Close
 from gateway.commits.waiting import Decide
-from gateway.ports import Ledger, LedgerFactory
+from gateway.ledger_port import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
 from storage.reads import Reads

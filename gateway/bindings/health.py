@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.bindings.reply import Reply
 from gateway.commits.failures import LedgerUnavailable
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 
 log = structlog.get_logger("gateway.health")
 

@@ -21,7 +21,7 @@ from gateway.clock import Clock, timestamp
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.config import ConfigInvalid, GatewayConfig
 from gateway.config_text import duration
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from gateway.registry import Registry
 
 Json = Any

@@ -13,7 +13,7 @@ from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Append, EventRow
 from gateway.fanout import Fanout, Frame, StreamLimits, Subscription
 from gateway.journal import Journal, uninterrupted
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from tests.gateway.core import soon
 
 GONE = LedgerUnavailable("the disk is full")

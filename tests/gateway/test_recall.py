@@ -8,8 +8,8 @@ from gateway.agents import Agent, AgentPolicies
 from gateway.commits.calls import MeasuredCall, NewToolCall
 from gateway.commits.threads import ThreadRecord
 from gateway.items import AssistantItem, HistoryRecord, Item, Ownership, UserItem
+from gateway.ledger_port import Ledger
 from gateway.model import Message, Part, Role
-from gateway.ports import Ledger
 from gateway.projection import View
 from gateway.recall import recall, weight_to_measure
 from tests.gateway.core import CARD

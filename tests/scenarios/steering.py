@@ -12,6 +12,7 @@ from gateway.commits.failures import LedgerUnavailable
 from gateway.commits.points import CommitPoint
 from gateway.fanout import Frame
 from gateway.items import Ownership
+from gateway.ledger_port import Ledger
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
@@ -19,7 +20,6 @@ from gateway.ports import (
     CallStarted,
     Ending,
     ErrorClass,
-    Ledger,
     ServiceRequest,
     TextDelta,
     ToolCallReady,

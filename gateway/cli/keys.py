@@ -19,7 +19,8 @@ from gateway.cli.tasks import print_json
 from gateway.cli.terminal import program, visible
 from gateway.clock import Clock, timestamp
 from gateway.commits.failures import Conflict, LedgerUnavailable
-from gateway.config import ConfigInvalid, GatewayConfig
+from gateway.config import GatewayConfig
+from gateway.config_problem import ConfigInvalid
 from gateway.config_text import duration
 from gateway.ledger_port import Ledger
 from gateway.registry import Registry

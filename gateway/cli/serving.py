@@ -23,7 +23,8 @@ from gateway.cli.sources import (
 )
 from gateway.cli.terminal import program, visible
 from gateway.commits.failures import LedgerUnavailable
-from gateway.config import ConfigInvalid, GatewayConfig, refuse_open_listen
+from gateway.config import GatewayConfig, refuse_open_listen
+from gateway.config_problem import ConfigInvalid
 from gateway.telemetry import configure_logging
 
 T = TypeVar("T")

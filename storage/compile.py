@@ -18,10 +18,12 @@ from storage import (
     due,
     ending,
     epochs,
+    history,
     keys,
     portable,
     pushing,
     queries,
+    running,
     statements,
     turns,
     waiting,
@@ -59,7 +61,7 @@ def _statements() -> Iterator[str]:
 
 
 def _queries() -> Iterator[str]:
-    for name, value in _written_in(queries, due, portable, keys, pushing, waiting):
+    for name, value in _written_in(queries, history, running, due, portable, keys, pushing, waiting):
         if isinstance(value, str) and name.isupper() and not name.startswith("_"):
             yield f"{name} = {_flat(value)!r}"
     yield f"TURNS = {{{', '.join(f'{a!r}: {_flat(queries.turns(artifacts=a))!r}' for a in (False, True))}}}"

@@ -48,6 +48,19 @@ def word(value: str) -> ColumnElement[str]:
     return literal_column(f"'{value}'")
 
 
+task_columns = (
+    task.c.id,
+    task.c.context,
+    context.c.public_id,
+    task.c.agent,
+    task.c.state,
+    task.c.status_message,
+    task.c.status_at,
+    task.c.last_event,
+    task.c.visible,
+)
+"""In the order of TaskRecord."""
+
 tool_call_columns = (
     tool_call.c.id,
     tool_call.c.service_call,

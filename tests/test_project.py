@@ -94,6 +94,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/migrate.py": "tests/storage/test_schema.py",
     "storage/push_reads.py": "tests/storage/test_pushing.py",
     "storage/push_units.py": "tests/storage/test_pushing.py",
+    "storage/records.py": "tests/storage/test_reads.py",
     "storage/running.py": "tests/storage/test_queries.py",
     "storage/statement.py": "tests/storage/test_statements.py",
     "storage/turns.py": "tests/storage/test_statements.py",

@@ -97,6 +97,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/records.py": "tests/storage/test_reads.py",
     "storage/running.py": "tests/storage/test_queries.py",
     "storage/statement.py": "tests/storage/test_statements.py",
+    "storage/thread_units.py": "tests/storage/test_units.py",
     "storage/turns.py": "tests/storage/test_statements.py",
     "storage/waiting_units.py": "tests/storage/test_waiting.py",
 }

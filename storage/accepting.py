@@ -2,6 +2,7 @@
 
 from sqlalchemy import bindparam, insert, literal_column, null, select, text, update
 
+from storage.conditions import GOING, LIVE
 from storage.sql import (
     compiled,
     context,
@@ -17,7 +18,6 @@ from storage.sql import (
     word,
 )
 from storage.statement import Statement
-from storage.tables import GOING, LIVE
 
 _OWNED = ("tenant", "principal")
 

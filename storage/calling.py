@@ -3,6 +3,7 @@
 from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, null, or_, select, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
+from storage.conditions import GOING, SETTLED, UNDER_WAY, UNFINISHED
 from storage.sql import (
     compiled,
     equals,
@@ -19,7 +20,6 @@ from storage.sql import (
     word,
 )
 from storage.statement import Statement
-from storage.tables import GOING, SETTLED, UNDER_WAY, UNFINISHED
 
 _UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
 """Of a service call: 'unknown' is not final, evidence may still come."""

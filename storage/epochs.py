@@ -4,9 +4,9 @@
 from sqlalchemy import and_, bindparam, delete, exists, insert, literal_column, null, or_, select, text, update
 from sqlalchemy.dialects import sqlite
 
+from storage.conditions import LIVE
 from storage.sql import compiled, delete_job, equals, given, service_call, thread, turn, word
 from storage.statement import Statement
-from storage.tables import LIVE
 
 _IN_GENERATION = and_(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
 

@@ -2,8 +2,8 @@
 
 from sqlalchemy import ColumnElement, and_, bindparam, case, func, literal_column, or_, select, text
 
+from storage.conditions import UNSENT
 from storage.sql import compiled, history_item, input_, service_call, tool_call, turn, word
-from storage.tables import UNSENT
 
 _ITEMS = (
     select(

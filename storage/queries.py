@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal_column, select, text, tuple_
 
+from storage.conditions import LIVE, WAITING
 from storage.sql import compiled, context, event, input_, task, task_columns, thread, turn, word
 from storage.statement import Listing
-from storage.tables import LIVE, WAITING
 
 _THREAD = (
     thread.c.id,

@@ -5,6 +5,7 @@ from sqlalchemy import and_, bindparam, column, exists, func, literal_column, or
 from sqlalchemy import table as from_table
 
 from gateway.failures import RESTARTED
+from storage.conditions import UNFINISHED
 from storage.sql import (
     compiled,
     context,
@@ -22,7 +23,6 @@ from storage.sql import (
     turn,
     word,
 )
-from storage.tables import UNFINISHED
 
 _FREE = or_(thread.c.lease_holder.is_(None), lapsed(thread.c.lease_until))
 

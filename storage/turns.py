@@ -2,9 +2,9 @@
 
 from sqlalchemy import bindparam, exists, literal_column, null, or_, select, text, update
 
+from storage.conditions import GOING, UNDER_WAY, WAITING
 from storage.sql import compiled, equals, given, process, service_call, task, turn, word
 from storage.statement import Statement
-from storage.tables import GOING, UNDER_WAY, WAITING
 
 SUSPEND_TURN = Statement(
     "let a turn wait that runs",

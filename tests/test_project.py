@@ -85,6 +85,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "storage/accepting.py": "tests/storage/test_statements.py",
     "storage/calling.py": "tests/storage/test_statements.py",
     "storage/compiled.py": "tests/storage/test_compile.py",
+    "storage/conditions.py": "tests/storage/test_queries.py",
     "storage/due.py": "tests/storage/test_ending.py",
     "storage/ending_units.py": "tests/storage/test_ending.py",
     "storage/exporting.py": "tests/storage/test_portable.py",

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Decide, LedgerUnavailable, Resume, Suspend, ToolEnds, ToolStarts, ToolWaits
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
+from gateway.commits.waiting import Decide, Resume, Suspend
 from gateway.errors import TaskNotFound
 from gateway.items import Ownership
 from gateway.model import Task, TaskState

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from adapters._python_loading import RefSettings, find
 from adapters._python_running import OwnThread
 from gateway.model import Json
-from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
+from gateway.tool_port import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
@@ -62,6 +62,8 @@ class PythonTool:
         named = {(type(checked).model_fields[name].alias or name): value for name, value in given.items()}
         try:
             result = await self._result(partial(self._function, **named))
+        except ConsentNeeded:
+            raise
         except (Exception, SystemExit) as error:
             raise ToolError(f"{run.name} raised {type(error).__name__}: {error}") from error
         return result if isinstance(result, ToolOutput) else ToolOutput(_json(run.name, result))

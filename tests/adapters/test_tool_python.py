@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from adapters.tool_python import PythonTool, PythonToolSettings
 from gateway.model import Json
-from gateway.tool_port import SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.tool_port import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
 HERE = "tests.adapters.test_tool_python"
 
@@ -78,6 +78,10 @@ def leaves() -> None:
 
 async def stops() -> None:
     raise StopIteration("odd")
+
+
+def unwilling() -> str:
+    raise ConsentNeeded("no token", (ConsentPage("https://login.example/"),))
 
 
 def opaque() -> object:
@@ -184,6 +188,12 @@ async def test_a_function_that_breaks_is_told_to_the_operator_alone(name: str, d
     with pytest.raises(ToolError) as error:
         await run(name)
     assert error.value.detail == detail
+
+
+async def test_a_function_says_that_its_user_has_to_consent_first() -> None:
+    with pytest.raises(ConsentNeeded) as caught:
+        await tool("unwilling").run(ToolRun("unwilling", {}, "k", "c", "p"))
+    assert caught.value.pages == (ConsentPage("https://login.example/"),)
 
 
 async def test_cancelling_ends_an_async_function() -> None:

@@ -15,6 +15,9 @@ from gateway.model import Json, Message, Part
 LONGEST = 8192
 """Characters of an address: Foundry's carry a signed state of a few thousand."""
 
+MOST = 16
+"""Pages that one call may want."""
+
 _SHOWN = 300
 """Characters of what a backend says beside it."""
 
@@ -29,6 +32,14 @@ class ConsentLink:
     server: str = ""
     text: str = ""
     call: str = ""
+
+
+def check_all(urls: Sequence[str]) -> None:
+    """Raises: ValueError as `check`, and for more than anybody opens."""
+    if len(urls) > MOST:
+        raise ValueError(f"there are {len(urls)} addresses, more than {MOST}")
+    for url in urls:
+        check(url)
 
 
 def check(url: str) -> None:

@@ -36,6 +36,7 @@ async def invoke(
         log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
         return Settled("cancelled", tools.TIMED_OUT)
     if isinstance(given, ConsentNeeded) and _may_be_shown(given, tool, call):
+        log.info("tool.needs-consent", tool=tool.identity, call=call.facts.id, detail=given.detail)
         return given
     if isinstance(given, ToolError):
         log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=given.detail)
@@ -46,8 +47,7 @@ async def invoke(
 
 def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tools.ToolCall) -> bool:
     try:
-        for page in needed.pages:
-            consent.check(page.url)
+        consent.check_all([page.url for page in needed.pages])
     except ValueError as error:
         log.warning("tool.no-page", tool=tool.identity, call=call.facts.id, detail=str(error))
         return False

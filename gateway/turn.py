@@ -256,7 +256,7 @@ class Turn:
 
     def _ask_consent(self, event: ConsentAsked) -> None:
         try:
-            consent.check(event.url)
+            consent.check_all([*self._consents, event.url])
         except ValueError as error:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"consent was asked for, but {error}") from error
         link = ConsentLink(f"consent_{self.clock.new_id()}", event.url, event.server, event.text)

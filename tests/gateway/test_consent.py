@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway import consent
-from gateway.consent import LONGEST, ConsentLink
+from gateway.consent import LONGEST, MOST, ConsentLink
 from gateway.model import Message, Part, Role
 from gateway.tool_calls import URI
 from tests.tool_call_vectors import valid
@@ -54,6 +54,14 @@ def test_a_page_on_the_web_or_on_this_machine_may_be_named(url: str) -> None:
 def test_nobody_is_sent_to_any_other_address(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         consent.check(url)
+
+
+def test_nobody_is_sent_to_more_pages_than_he_would_open() -> None:
+    consent.check_all([PAGE] * MOST)
+    with pytest.raises(ValueError, match="17 addresses, more than 16"):
+        consent.check_all([PAGE] * (MOST + 1))
+    with pytest.raises(ValueError, match="not one of https"):
+        consent.check_all([PAGE, "http://login.example/"])
 
 
 def test_the_address_is_a_part_of_its_own_behind_the_words() -> None:

@@ -3,15 +3,17 @@ page, and the next message makes the very same call once more."""
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
 from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
 from gateway.commits.waiting import Decide, Resume, Suspend
-from gateway.errors import TaskNotFound
+from gateway.errors import TaskNotFound, UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import Task, TaskState
 from gateway.runner import LeaseTimes
@@ -19,7 +21,7 @@ from gateway.suspended import EXPIRED, NO_CONSENT, REJECTED
 from gateway.tool_calls import URI
 from gateway.tool_port import ConsentNeeded, ConsentPage
 from gateway.tools import FAILED, NOT_RUN
-from tests.gateway.core import START, Core, answer, frames, query, running_core, said, soon, states
+from tests.gateway.core import START, Core, Done, answer, frames, query, running_core, said, soon, states
 from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
 from tests.gateway.scripted_tools import Answer, ScriptedTools
 from tests.invariants import violations
@@ -166,9 +168,9 @@ async def test_107_a_repeat_of_the_message_makes_no_further_call(core: Core) -> 
 async def test_120_each_message_is_one_try(core: Core) -> None:
     adapter, tools = setup(core, BR, asks("r1", MAIL), mail=unwilling())
     task = await start(core)
-    for count in range(2, 5):
+    for tries in range(2, 5):
         assert pages(await reply(core, task.id, "done")) == [PAGE]
-        assert (len(tools.ran), len(adapter.requests)) == (count, 1)
+        assert (len(tools.ran), len(adapter.requests)) == (tries, 1)
     settled(core)
 
 
@@ -408,6 +410,82 @@ async def test_120_a_process_that_dies_around_the_consent_leaves_a_whole_convers
             assert (state, tools.ran) == (TaskState.FAILED, [])
             assert outcomes(second) == [("mail", "interrupted")]
         settled(second)
+
+
+class Dying:
+    """The ledger of a process of which only this many units arrive."""
+
+    def __init__(self, ledger: Any, units: int) -> None:
+        self.behind, self.left = ledger, units
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.behind, name)
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Done) -> None:
+        if self.left > 0:
+            self.left -= 1
+            self.behind.submit(points, done)
+        else:
+            self.behind.submit((), lambda _: done(LedgerUnavailable("it is dead")))
+
+
+class Mailbox:
+    """A tool that works once its user has consented. `runs`: so often it did."""
+
+    def __init__(self) -> None:
+        self.consented, self.runs = False, 0
+
+    def __call__(self, _: dict[str, Any]) -> str:
+        if not self.consented:
+            raise unwilling()
+        self.runs += 1
+        return "two letters"
+
+
+async def one_death(path: Path, ownership: Ownership, units: int) -> tuple[bool, int]:
+    """A process dies behind so many commits and another one goes on; whether it was through, and how often the tool ran."""
+    lease, mail, dying = LeaseTimes(0.2), Mailbox(), Dying(None, units)
+
+    def around(ledger: Any) -> Dying:
+        dying.behind = ledger
+        return dying
+
+    async with running_core(path, prefix="a", lease=lease, before=lambda ledger: ledger.wrap(around)) as first:
+        setup(first, ownership, asks("r1", SAFE, call("c2", "mail")), says("done", "r2"), mail=mail)
+        with suppress(LedgerUnavailable, UnsupportedOperation):
+            task = await start(first, at_once=True)
+            await soon(first.runner.idle())
+            mail.consented = True
+            await reply(first, task.id, "I have", at_once=True)
+            await soon(first.runner.idle())
+        await first.die()
+    mail.consented = True
+    async with running_core(path, prefix="b", now=START + 60_000, lease=lease) as second:
+        scripts = [says(f"said {number}", f"s{number}") for number in range(4)]
+        setup(second, ownership, *scripts, mail=mail)
+        second.time.now += 60_000
+        await patience(second).sweep()
+        await soon(second.runner.idle())
+        for found in (await second.list()).tasks:
+            if found.status.state is AUTH:
+                await reply(second, found.id, "I have")
+        assert (await start(second, "2")).status.state is COMPLETED
+        settled(second)
+    return dying.left > 0, mail.runs
+
+
+@ALL
+async def test_120_a_process_that_dies_at_any_commit_leaves_one_run_at_most_and_a_whole_conversation(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    ran: set[int] = set()
+    for units in count():
+        is_through, runs = await one_death(tmp_path / f"{units}.db", ownership, units)
+        ran.add(runs)
+        if is_through:
+            break
+    assert ran == {0, 1}
+    assert units > 8
 
 
 async def test_29_a_tool_that_is_gone_meanwhile_is_not_there(core: Core) -> None:

@@ -43,6 +43,7 @@ from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
+from gateway.ports import BackendNaming
 from gateway.pushing import Push, push_of
 from gateway.quotas import QuotaLimits, Quotas
 from gateway.redaction import JsonPath, json_path
@@ -124,6 +125,7 @@ def build_agent(
         output_modes=output_modes,
         policies=policies,
         toolset=AttachedTools([sources[each] for each in agent.tools]) if agent.tools else None,
+        backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
     )
 
 

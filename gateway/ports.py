@@ -1,6 +1,6 @@
 """The two ports, Adapter and Ledger, and what crosses them. Law: a plug-in needs this module and the ones below it."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -258,14 +258,16 @@ class ErrorClass(StrEnum):
 class AdapterError(Exception):
     """A service call failed. `detail` is for the operator's log and never reaches a caller.
 
-    `retry_after` is in seconds, where the backend named a time.
+    `retry_after` is in seconds, where the backend named a time. `down`: not the backend said so, but whoever stands before it
+    (502, 503, 504).
     """
 
-    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None, down: bool = False) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.retry_after = retry_after
+        self.down = down
 
 
 class Adapter(Protocol):
@@ -308,6 +310,22 @@ class Probe(Protocol):
     async def probe(self) -> ProbeReport:
         """Raises: AdapterError when the backend cannot be used."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What is one and the same for all adapters that ask this address on this account."""
+
+    address: str
+    account: Hashable = field(default=None, repr=False)
+
+
+@runtime_checkable
+class BackendNaming(Protocol):
+    """An ability: to say which backend it asks, so that one that is down is left alone for a while."""
+
+    @property
+    def backend(self) -> Backend: ...
 
 
 @runtime_checkable

@@ -37,7 +37,7 @@ from gateway.model import (
     TaskState,
 )
 from gateway.operations import Operations
-from gateway.ports import Ledger
+from gateway.ports import Backend, Ledger
 from gateway.runner import LeaseTimes, Runner
 from gateway.tool_calls import URI
 from gateway.toolset import Toolset
@@ -63,14 +63,16 @@ _event = msgspec.json.Decoder(StreamResponse)
 
 
 class Time:
-    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; ids are numbered."""
+    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; so does `monotonic`, in seconds.
+    Ids are numbered."""
 
     def __init__(self, prefix: str = "id") -> None:
         self.now, self.step = START, 0
+        self.monotonic = 1000.0
         numbers, rows = count(1), count(1)
         self.clock = Clock(
             now=self._look,
-            monotonic=lambda: 1000.0,
+            monotonic=lambda: self.monotonic,
             new_id=lambda: f"{prefix}-{next(numbers):04}",
             row_id=lambda: f"{prefix}-row-{next(rows):04}",
             correlation_id=lambda: CORRELATION_ID,
@@ -269,9 +271,15 @@ class Core:
     agents: list[Agent] = field(default_factory=list)
 
     def agent(
-        self, adapter: ScriptedAdapter, name: str = "echo", toolset: Toolset | None = None, **policies: Any
+        self,
+        adapter: ScriptedAdapter,
+        name: str = "echo",
+        toolset: Toolset | None = None,
+        backend: Backend | None = None,
+        **policies: Any,
     ) -> Agent:
-        agent = Agent(name=name, card=CARD, adapter=adapter, policies=AgentPolicies(**policies), toolset=toolset)
+        rules = AgentPolicies(**policies)
+        agent = Agent(name=name, card=CARD, adapter=adapter, policies=rules, toolset=toolset, backend=backend)
         self.agents.append(agent)
         self.default = agent
         return agent

@@ -84,12 +84,15 @@ class Time:
 
 
 class Waits(list[float]):
-    """The waits before another try, in seconds. They pass at once, unless one is `held`."""
+    """The waits before another try, in seconds. They pass at once, unless one is `held`; a `time` that is given moves on."""
 
     held: Pause | None = None
+    time: Time | None = None
 
     async def pass_by(self, seconds: float) -> None:
         self.append(seconds)
+        if self.time is not None:
+            self.time.monotonic += seconds
         await asyncio.sleep(0)
         if self.held is not None:
             await self.held.pass_by()

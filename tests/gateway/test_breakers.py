@@ -26,7 +26,9 @@ def agent(name: str = "echo", backend: Backend | None = BACKEND) -> Agent:
     return Agent(name, CARD, ScriptedAdapter(G), backend=backend)
 
 
-def ask(breakers: Breakers, error: BaseException | None = None, *, heard: bool = False, of: Agent | None = None) -> None:
+def ask(
+    breakers: Breakers, error: BaseException | None = None, *, heard: bool = False, of: Agent | None = None
+) -> None:
     try:
         with breakers.asking(of or agent()) as asking:
             if heard:
@@ -117,7 +119,8 @@ def test_a_trial_that_is_cancelled_leaves_the_way_to_the_next_one() -> None:
     time.monotonic += COOLDOWN
     ask(breakers, asyncio.CancelledError())
     ask(breakers)
-    assert [ask(breakers, DOWN) for _ in range(FAILURES - 1)] == [None] * (FAILURES - 1)
+    for _ in range(FAILURES - 1):
+        ask(breakers, DOWN)
     assert not breakers.refuses(agent())
 
 

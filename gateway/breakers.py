@@ -57,15 +57,14 @@ class Asking:
     ) -> None:
         if self._heard or self._breaker is None:
             return
-        if error is None:
+        if error is None or (isinstance(error, AdapterError) and _is_answer(error)):
             self.heard()
-        elif not isinstance(error, AdapterError) or (error.kind in _SAYS_NOTHING and not error.down):
+        elif isinstance(error, AdapterError) and (error.down or error.kind in _NOBODY_THERE):
+            if self._breaker.failed(self._number):
+                found = {"failure": error.kind, "detail": error.detail, "retry_in": COOLDOWN}
+                log.warning("backend.unreachable", **self._who(), **found)
+        else:
             self._breaker.left(self._number)
-        elif not error.down and error.kind not in _NOBODY_THERE:
-            self.heard()
-        elif self._breaker.failed(self._number):
-            found = {"failure": error.kind, "detail": error.detail, "retry_in": COOLDOWN}
-            log.warning("backend.unreachable", **self._who(), **found)
 
     def _tell(self, event: str) -> None:
         log.info(event, **self._who())
@@ -90,10 +89,10 @@ class Breakers:
         breaker = self._of(agent)
         return breaker is not None and breaker.refuses
 
-    def rest(self, agent: Agent) -> int | None:
-        """Seconds for which it is so; None where it is not."""
+    def rest(self, agent: Agent, failure: AdapterError) -> int | None:
+        """Seconds for which it is so; None where it is not, or where time does not mend the failure."""
         breaker = self._of(agent)
-        return _seconds(breaker) if breaker is not None and breaker.refuses else None
+        return _seconds(breaker) if breaker is not None and breaker.refuses and not _is_answer(failure) else None
 
     def _of(self, agent: Agent) -> Breaker | None:
         """None for an agent whose adapter names no backend: its failures say nothing of others."""
@@ -104,6 +103,10 @@ class Breakers:
         if breaker is None:
             breaker = self._breakers[backend] = Breaker(self._clock.monotonic)
         return breaker
+
+
+def _is_answer(error: AdapterError) -> bool:
+    return not (error.down or error.kind in _NOBODY_THERE or error.kind in _SAYS_NOTHING)
 
 
 def _seconds(breaker: Breaker) -> int:

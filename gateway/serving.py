@@ -48,7 +48,7 @@ class Serving:
             async with asyncio.timeout(work.agent.policies.turn_timeout):
                 await self._serve()
         except AdapterError as error:
-            rest = self._course.means.breakers.rest(work.agent)
+            rest = self._course.means.breakers.rest(work.agent, error)
             await self._fail(error.kind, error.detail, retry_after=rest)
         except TurnFailed as error:
             if self._resuming:

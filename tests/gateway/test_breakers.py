@@ -54,7 +54,7 @@ def test_what_says_that_nobody_is_there_counts(error: AdapterError) -> None:
         assert not breakers.refuses(agent())
         ask(breakers, error)
     assert breakers.refuses(agent())
-    assert breakers.rest(agent()) == COOLDOWN
+    assert breakers.rest(agent(), DOWN) == COOLDOWN
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
@@ -97,20 +97,26 @@ def test_a_request_that_is_refused_is_not_made_and_says_when_it_may_be() -> None
     with pytest.raises(AdapterError) as raised, breakers.asking(agent()):
         raise AssertionError
     assert (raised.value.kind, raised.value.retry_after) == (ErrorClass.UNREACHABLE, 24)
-    assert breakers.rest(agent()) == 24
+    assert breakers.rest(agent(), DOWN) == 24
 
 
 def test_who_is_refused_while_somebody_tries_may_come_back_soon() -> None:
     time = Time()
     breakers = broken(time)
     time.monotonic += COOLDOWN
-    assert breakers.rest(agent()) is None
+    assert breakers.rest(agent(), DOWN) is None
     with breakers.asking(agent()):
-        assert breakers.rest(agent()) == 1
+        assert breakers.rest(agent(), DOWN) == 1
         with pytest.raises(AdapterError) as raised, breakers.asking(agent()):
             raise AssertionError
     assert raised.value.retry_after == 1
     assert not breakers.refuses(agent())
+
+
+@pytest.mark.parametrize("kind", list(ErrorClass))
+def test_no_time_is_named_for_a_failure_that_it_does_not_mend(kind: ErrorClass) -> None:
+    mended = broken().rest(agent(), AdapterError(kind, ""))
+    assert mended == (None if kind in ANSWERS else COOLDOWN)
 
 
 def test_a_trial_that_is_cancelled_leaves_the_way_to_the_next_one() -> None:
@@ -144,7 +150,7 @@ def test_an_adapter_that_names_no_backend_is_always_asked() -> None:
     for _ in range(3 * FAILURES):
         ask(breakers, DOWN, of=nameless)
     ask(breakers, of=nameless)
-    assert (breakers.refuses(nameless), breakers.rest(nameless)) == (False, None)
+    assert (breakers.refuses(nameless), breakers.rest(nameless, DOWN)) == (False, None)
 
 
 def test_the_log_has_a_line_for_each_change_and_no_account() -> None:

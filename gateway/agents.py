@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from gateway.abilities import Backend
 from gateway.approvals import ApprovalRule
 from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
-from gateway.ports import Adapter, Backend
+from gateway.ports import Adapter
 from gateway.tool_port import ToolDeclaration
 from gateway.tool_showing import Showing
 from gateway.toolset import Toolset

@@ -11,6 +11,7 @@ import structlog
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
+from gateway.abilities import BackendNaming
 from gateway.agents import Agent, AgentPolicies, Agents
 from gateway.answering import Answering
 from gateway.approvals import ApprovalRule
@@ -23,15 +24,11 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import (
-    AgentConfig,
-    ConfigInvalid,
-    ExtensionConfig,
-    GatewayConfig,
-    SkillConfig,
-    ToolCallsConfig,
-    refuse_window,
-)
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentConfig, refuse_window
+from gateway.config_cards import ExtensionConfig, SkillConfig
+from gateway.config_problem import ConfigInvalid
+from gateway.config_tools import ToolCallsConfig
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.expiring import Patience
@@ -43,7 +40,6 @@ from gateway.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.offering import Attached, AttachedTools
 from gateway.operations import Operations
 from gateway.ownership import contradiction
-from gateway.ports import BackendNaming
 from gateway.pushing import Push, push_of
 from gateway.quotas import QuotaLimits, Quotas
 from gateway.redaction import JsonPath, json_path

@@ -10,10 +10,11 @@ from typing import Self
 
 import structlog
 
+from gateway.abilities import Backend
 from gateway.agents import Agent
 from gateway.breaker import COOLDOWN, ORDINARY, Breaker
 from gateway.clock import Clock
-from gateway.ports import AdapterError, Backend, ErrorClass
+from gateway.ports import AdapterError, ErrorClass
 
 log = structlog.get_logger("gateway.breakers")
 

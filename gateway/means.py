@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from gateway.breakers import Breakers
 from gateway.clock import Clock
-from gateway.commits import Prepare, ThreadRecord
-from gateway.ports import Adapter, AdapterEvent, Ledger, ServiceRequest
+from gateway.commits.calls import Prepare
+from gateway.commits.threads import ThreadRecord
+from gateway.ledger_port import Ledger
+from gateway.ports import Adapter, AdapterEvent, ServiceRequest
 
 _WARNED = 1000
 """Threads of which is remembered that their operator was warned."""

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.abilities import Backend
 from gateway.agents import Agent
 from gateway.breaker import COOLDOWN, FAILURES
 from gateway.breakers import Breakers
-from gateway.ports import AdapterError, Backend, ErrorClass
+from gateway.ports import AdapterError, ErrorClass
 from tests.gateway.core import CARD, Time
 from tests.gateway.scripted import G, ScriptedAdapter
 

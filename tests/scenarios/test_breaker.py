@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
+from gateway.abilities import Backend, Fate, Fetched
 from gateway.agents import Agent
 from gateway.breaker import COOLDOWN
 from gateway.failures import TURN_TIMEOUT, safe_text
 from gateway.items import Ownership
 from gateway.model import Task, TaskState
-from gateway.ports import (
-    AdapterError,
-    Backend,
-    CallCompleted,
-    CallStarted,
-    ErrorClass,
-    Fate,
-    Fetched,
-    TextDelta,
-)
+from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
 from tests.gateway.core import (
     CORRELATION_ID,
     START,

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
+from gateway.abilities import Backend
 from gateway.app import build_agents
 from gateway.breaker import COOLDOWN
-from gateway.config import ConfigInvalid, GatewayConfig
+from gateway.config import GatewayConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid
 from gateway.failures import OWNER_CONFLICT, safe_text
 from gateway.items import Ownership, StorageOwner
 from gateway.model import TaskState
-from gateway.ports import AdapterError, Backend, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
+from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.registry import Registry
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Say

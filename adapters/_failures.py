@@ -38,6 +38,9 @@ _STATUSES = {
     529: ErrorClass.RATE_LIMITED,
 }
 
+_NOBODY_BEHIND = frozenset({502, 503, 504})
+"""What a proxy says for a service that is not there. One that fails by itself says 500, and may fail at this request only."""
+
 _KEPT = re.compile("response|conversation", re.IGNORECASE)
 
 _STATUS_CODES = frozenset(str(status) for status in range(400, 600))
@@ -61,12 +64,14 @@ class Failures:
         patterns = [re.escape(s[:6]) + r"[^\s\"']*" if len(s) >= 12 else re.escape(s) for s in secrets if s]
         self._secrets = re.compile("|".join(patterns)) if patterns else None
 
-    def error(self, kind: ErrorClass, text: str, *, retry_after: float | None = None) -> AdapterError:
+    def error(
+        self, kind: ErrorClass, text: str, *, retry_after: float | None = None, down: bool = False
+    ) -> AdapterError:
         if self._secrets is not None:
             text = self._secrets.sub("***", text)
         text = " ".join(text.split())
         detail = text if len(text) <= _DETAIL_LIMIT else f"{text[: _DETAIL_LIMIT - 3]}..."
-        return AdapterError(kind, detail, retry_after=retry_after)
+        return AdapterError(kind, detail, retry_after=retry_after, down=down)
 
     def of_event(self, error: Json, *, handle: str | None = None) -> AdapterError:
         """For an error inside a stream: its HTTP status said that all is well. `handle` as in `of_answer`."""
@@ -87,7 +92,8 @@ class Failures:
             what = headers.get("Location") if status >= 300 else headers.get("Content-Type")
             words = f"{words} ({what!r} instead of an event stream)"
         kind = _named(told) or _of_status(status, told, handle, retry_after)
-        return self.error(kind, words, retry_after=retry_after)
+        down = kind is ErrorClass.BACKEND_FAILED and status in _NOBODY_BEHIND
+        return self.error(kind, words, retry_after=retry_after, down=down)
 
 
 def _words(start: str, told: _Told) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, SecretStr
 
+from gateway.abilities import Backend
 from gateway.config_settings import Settings
 from gateway.config_text import Duration, TextOrFile, WebUrl
 
@@ -49,6 +50,10 @@ class OpenAISettings(Settings):
     top_p: float | None = Field(None, ge=0, le=1, description="Nucleus sampling.")
     timeouts: Timeouts = Field(Timeouts(), description="How long the service may be silent.")
     extra_body: ExtraBody = Field({}, description="More fields for every request, as they are.")
+
+    @property
+    def backend(self) -> Backend:
+        return Backend(self.base_url, self.api_key)
 
     @property
     def key(self) -> str:

@@ -63,6 +63,7 @@ class ChatAdapter:
     ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 
     def __init__(self, settings: ChatSettings) -> None:
+        self.backend = settings.backend
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/chat/completions"
         self._model = settings.model

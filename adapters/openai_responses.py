@@ -143,6 +143,7 @@ class ResponsesAdapter:
     """Speaks to one Responses server: in a chain of responses, or with the whole conversation."""
 
     def __init__(self, settings: ResponsesSettings) -> None:
+        self.backend = settings.backend
         self._keeps = settings.owner is StorageOwner.BACKEND
         self.ownership = (
             Ownership(
@@ -206,6 +207,7 @@ class ConversationAdapter:
     """Speaks to one Responses server, in a conversation that it makes there for each thread."""
 
     def __init__(self, settings: ResponsesSettings) -> None:
+        self.backend = settings.backend
         self.ownership = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
         self._service = ResponsesService(settings, _fixed_fields(settings), Failures(settings.secrets()))
 

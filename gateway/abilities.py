@@ -1,7 +1,7 @@
 """What an adapter may be able to do besides to make calls: one protocol each, found by `isinstance`."""
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Hashable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -30,6 +30,22 @@ class Probe(Protocol):
     async def probe(self) -> ProbeReport:
         """Raises: AdapterError when the backend cannot be used."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What is one and the same for all adapters that ask this address on this account."""
+
+    address: str
+    account: Hashable = field(default=None, repr=False)
+
+
+@runtime_checkable
+class BackendNaming(Protocol):
+    """An ability: to say which backend it asks, so that one that is down is left alone for a while."""
+
+    @property
+    def backend(self) -> Backend: ...
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from gateway.abilities import Backend
 from gateway.approvals import ApprovalRule
 from gateway.errors import NotFound, echo, invalid
 from gateway.model import AgentCard
@@ -53,7 +54,8 @@ class AgentPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`name` is the slug in the URL, `tenant` the word in `tenant` fields that means this agent beside its name."""
+    """`name` is the slug in the URL, `tenant` the word in `tenant` fields that means this agent beside its name. `backend` is
+    the one that the adapter asks, where it names one."""
 
     name: str
     card: AgentCard
@@ -63,6 +65,7 @@ class Agent:
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     policies: AgentPolicies = field(default_factory=AgentPolicies)
     toolset: Toolset | None = None
+    backend: Backend | None = None
 
 
 class Agents:

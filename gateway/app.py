@@ -11,6 +11,7 @@ import structlog
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
+from gateway.abilities import BackendNaming
 from gateway.agents import Agent, AgentPolicies, Agents
 from gateway.answering import Answering
 from gateway.approvals import ApprovalRule
@@ -120,6 +121,7 @@ def build_agent(
         output_modes=output_modes,
         policies=policies,
         toolset=AttachedTools([sources[each] for each in agent.tools]) if agent.tools else None,
+        backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
     )
 
 

@@ -9,6 +9,7 @@ import structlog
 
 from gateway import call_points, handles, listening, ownership
 from gateway.abilities import Resuming
+from gateway.breakers import Asking
 from gateway.commits.points import CommitPoint
 from gateway.commits.threads import Unsync
 from gateway.course import Course
@@ -60,9 +61,10 @@ class ServiceCalls:
             try:
                 if self._lane.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                if again and isinstance(adapter, Resuming):
-                    return await self._listen(adapter.resume(request, course.pending or ""))
-                return await self._listen(self._means.call(adapter, request))
+                with self._means.breakers.asking(work.agent) as asking:
+                    if again and isinstance(adapter, Resuming):
+                        return await self._listen(adapter.resume(request, course.pending or ""), asking)
+                    return await self._listen(self._means.call(adapter, request), asking)
             except FAULTS as error:
                 if course.machine.between_calls and not work.prepared:
                     log.error("call.fault-after-end", task=work.live.id, detail=repr(error))
@@ -75,7 +77,7 @@ class ServiceCalls:
                 else:
                     request = await self._once_more(request, error)
 
-    async def _listen(self, told: AsyncGenerator[AdapterEvent, None]) -> None:
+    async def _listen(self, told: AsyncGenerator[AdapterEvent, None], asking: Asking) -> None:
         machine, thread, performer = self._course.machine, self._lane.thread, self._performer
         static = handles.is_static(thread)
         self._phase = Phase.SENT
@@ -86,7 +88,10 @@ class ServiceCalls:
                     continue
                 # The call that makes a static handle names it before it says anything.
                 made = static and thread.handle is None
-                self._phase = _phase(event, self._phase, names_first=made)
+                phase = _phase(event, self._phase, names_first=made)
+                if phase is not self._phase:
+                    self._phase = phase
+                    asking.heard()
                 commands = machine.receive(handles.in_conversation(thread, event) if static else event)
                 if performer.replay is not None and (machine.ended or machine.between_calls):
                     performer.end_replay()
@@ -103,9 +108,10 @@ class ServiceCalls:
     async def _wait_to_listen(self, error: AdapterError) -> None:
         wait = listening.wait_before(self._tries, self._means.pace.jitter())
         self._tries += 1
+        wait = max(wait, error.retry_after or 0.0)
         detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
         log.info("call.listened-again", agent=self._work.agent.name, task=self._work.live.id, **detail)
-        await self._means.pace.sleep(error.retry_after or wait)
+        await self._means.pace.sleep(wait)
         self._begin_again()
 
     def _take_up(self, rejoined: Rejoined) -> None:
@@ -145,6 +151,8 @@ class ServiceCalls:
                 jitter=self._means.pace.jitter(),
             )
         if wait is not None:
+            if self._means.breakers.refuses(work.agent):
+                raise error
             unsure = await self._wait(error, wait)
             return await self._preparer.request() if unsure else request
         following = ownership.successor(error.kind, thread, declared, work.agent.policies)

@@ -14,13 +14,11 @@ import structlog
 from gateway import ownership, reconciling
 from gateway.abilities import Fetching, Tail, TailListing
 from gateway.agents import Agent
-from gateway.clock import Clock
 from gateway.commits.calls import Complete
 from gateway.commits.points import CommitPoint
 from gateway.commits.threads import Synced, ThreadRecord
 from gateway.items import HandleKind, Item
-from gateway.ledger_port import Ledger
-from gateway.means import Pace
+from gateway.means import Means
 from gateway.ports import AdapterError, ErrorClass, ServiceRequest
 from gateway.projection import project
 from gateway.reconciling import Unheard
@@ -64,17 +62,16 @@ class CaughtUp:
 
 
 async def catch_up(
-    ledger: Ledger,
+    means: Means,
     agent: Agent,
     thread: ThreadRecord,
     asking: Callable[[str | None, tuple[Item, ...]], ServiceRequest],
-    clock: Clock,
-    pace: Pace,
 ) -> CaughtUp:
     """What an unsynced thread needs. `asking` makes a request on a handle, for the adapter to compare with.
 
     Raises: AdapterError when the backend could not be asked; the thread stays as it is. LedgerUnavailable, CorruptRecord.
     """
+    ledger = means.ledger
     call = await ledger.unheard(thread.id)
     if call is None:
         return CaughtUp((Synced(thread.id, thread.generation),))
@@ -84,54 +81,53 @@ async def catch_up(
     unheard = Unheard(agent, thread, call, owned, project(owned, records, call.turn))
     static = thread.handle_kind is HandleKind.STATIC
     if static:
-        points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), clock, pace)
+        points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), means)
     else:
-        points = await _by_fetching(unheard, clock, pace)
+        points = await _by_fetching(unheard, means)
     adopted = any(isinstance(point, Complete) for point in points)
     log.info("thread.caught-up", agent=agent.name, thread=thread.id, turn=call.turn, adopted=adopted)
     return CaughtUp(points, call.turn if static and not adopted and thread.handle is not None else None)
 
 
-async def _by_fetching(unheard: Unheard, clock: Clock, pace: Pace) -> tuple[CommitPoint, ...]:
+async def _by_fetching(unheard: Unheard, means: Means) -> tuple[CommitPoint, ...]:
     adapter, pending = unheard.agent.adapter, unheard.call.pending
     if pending is None or not isinstance(adapter, Fetching):
-        return reconciling.not_told(unheard, clock)
-    found = await _asked(lambda: adapter.fetch(pending), unheard, pace)
+        return reconciling.not_told(unheard, means.clock)
+    found = await _asked(lambda: adapter.fetch(pending), unheard, means)
     if found is None:
-        return reconciling.not_told(unheard, clock)
-    return reconciling.fetched(unheard, found, clock)
+        return reconciling.not_told(unheard, means.clock)
+    return reconciling.fetched(unheard, found, means.clock)
 
 
-async def _by_tail(unheard: Unheard, request: ServiceRequest, clock: Clock, pace: Pace) -> tuple[CommitPoint, ...]:
+async def _by_tail(unheard: Unheard, request: ServiceRequest, means: Means) -> tuple[CommitPoint, ...]:
     adapter, thread = unheard.agent.adapter, unheard.thread
     if request.handle is None or not isinstance(adapter, TailListing):
         return (Synced(thread.id, thread.generation),)
     listing: TailListing = adapter
-    tail: Tail | None = await _asked(lambda: listing.tail(request), unheard, pace)
+    tail: Tail | None = await _asked(lambda: listing.tail(request), unheard, means)
     if tail is None and thread.handle is None:
         # A conversation of which nothing is known is not gone on with.
         return (Synced(thread.id, thread.generation),)
-    return reconciling.listed(unheard, tail, clock)
+    return reconciling.listed(unheard, tail, means.clock)
 
 
-async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, pace: Pace) -> T | None:
+async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Means) -> T | None:
     """None when this backend cannot tell. Raises: AdapterError."""
-    tries = 0
+    tries, agent = 0, unheard.agent
     while True:
         try:
-            return await ask()
+            with means.breakers.asking(agent):
+                return await ask()
         except AdapterError as error:
             tries += 1
             if error.kind in _HOPELESS:
                 thread = unheard.thread.id
-                log.warning("thread.not-told", agent=unheard.agent.name, thread=thread, detail=error.detail)
+                log.warning("thread.not-told", agent=agent.name, thread=thread, detail=error.detail)
                 return None
             wait = None
-            if error.kind in _PASSING:
-                remaining = unheard.agent.policies.turn_timeout
-                wait = wait_before(
-                    error.kind, tries, retry_after=error.retry_after, remaining=remaining, jitter=pace.jitter()
-                )
+            if error.kind in _PASSING and not means.breakers.refuses(agent):
+                remaining, jitter = agent.policies.turn_timeout, means.pace.jitter()
+                wait = wait_before(error.kind, tries, retry_after=error.retry_after, remaining=remaining, jitter=jitter)
             if wait is None:
                 raise
-            await pace.sleep(wait)
+            await means.pace.sleep(wait)

@@ -41,5 +41,7 @@ _TEXTS: dict[str, str] = {
 }
 
 
-def safe_text(failure: str, correlation_id: str) -> str:
-    return f"{_TEXTS[failure]} (correlation id {correlation_id})"
+def safe_text(failure: str, correlation_id: str, retry_after: int | None = None) -> str:
+    """`retry_after`: seconds for which the backend is left alone."""
+    later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
+    return f"{_TEXTS[failure]}{later} (correlation id {correlation_id})"

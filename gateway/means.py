@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
+from gateway.breakers import Breakers
 from gateway.clock import Clock
 from gateway.commits.calls import Prepare
 from gateway.commits.threads import ThreadRecord
@@ -35,7 +36,11 @@ class Means:
     lease: float
     pace: Pace
     call: Call = lambda adapter, request: adapter.call(request)
+    breakers: Breakers = field(init=False)
     _warned: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.breakers = Breakers(self.clock)
 
     def lease_until(self) -> int:
         return self.clock.now() + int(self.lease * 1000)

@@ -242,14 +242,16 @@ class ErrorClass(StrEnum):
 class AdapterError(Exception):
     """A service call failed. `detail` is for the operator's log and never reaches a caller.
 
-    `retry_after` is in seconds, where the backend named a time.
+    `retry_after` is in seconds, where the backend named a time. `down`: not the backend said so, but whoever stands before it
+    (502, 503, 504).
     """
 
-    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None, down: bool = False) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.retry_after = retry_after
+        self.down = down
 
 
 class Adapter(Protocol):

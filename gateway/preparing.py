@@ -111,8 +111,7 @@ class Preparer:
 
     async def _catch_up(self) -> tuple[CommitPoint, ...]:
         """Nobody heard the end of an earlier service call of this thread: what the backend knows of it comes first."""
-        means = self._means
-        found = await catch_up(means.ledger, self._work.agent, self._lane.thread, self._asking, means.clock, means.pace)
+        found = await catch_up(self._means, self._work.agent, self._lane.thread, self._asking)
         self.doubtful = found.doubtful
         return found.points
 

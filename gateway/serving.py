@@ -49,7 +49,8 @@ class Serving:
             async with asyncio.timeout(work.agent.policies.turn_timeout):
                 await self._serve()
         except AdapterError as error:
-            await self._fail(error.kind, error.detail)
+            rest = self._course.means.breakers.rest(work.agent, error)
+            await self._fail(error.kind, error.detail, retry_after=rest)
         except TurnFailed as error:
             if self._resuming:
                 # What was decided stays decided, and is taken up again later. Source: state-model, scenario 116.
@@ -140,7 +141,7 @@ class Serving:
         under_way = None if self._course.machine.between_calls else self._course.pending
         return await listening.call_off(self._work.agent, self._work.live.id, under_way)
 
-    async def _fail(self, failure: str, detail: str, *, exc_info: bool = False) -> None:
+    async def _fail(self, failure: str, detail: str, *, exc_info: bool = False, retry_after: int | None = None) -> None:
         course, work, performer = self._course, self._work, self._performer
         if work.live.status.state in TERMINAL | INTERRUPTED:
             log.error("turn.fault-after-end", task=work.live.id, failure=failure, detail=detail)
@@ -162,7 +163,7 @@ class Serving:
             before.calls = {}  # What asked for them is not stored, and never will be.
         stood = [(call, call.status) for call in before.calls.values()]
         try:
-            await performer.perform(before.fail(failure, correlation_id))
+            await performer.perform(before.fail(failure, correlation_id, retry_after))
         except (Conflict, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - what was said cannot be stored, or the reason is none: without them

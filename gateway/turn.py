@@ -131,11 +131,14 @@ class Turn:
         self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
 
-    def fail(self, failure: str, correlation_id: str) -> list[Command]:
-        """The service call failed (or could not be made): FAILED with a text from the table."""
+    def fail(self, failure: str, correlation_id: str, retry_after: int | None = None) -> list[Command]:
+        """The service call failed (or could not be made): FAILED with a text from the table.
+
+        `retry_after`: seconds for which another message would fail as well.
+        """
         out = self._interrupt()
         drop = DropCall("failed", failure, self._telling.unreplayable())
-        return [*out, drop, self._failed(failure, correlation_id)]
+        return [*out, drop, self._failed(failure, correlation_id, retry_after)]
 
     def rebuilt(self, kind: str) -> list[Command]:
         """The backend has lost the conversation and gets it whole once more: its caller is told."""
@@ -149,11 +152,11 @@ class Turn:
         drop = DropCall("failed", "cancelled", self._telling.unreplayable())
         return [*out, drop, EndTurn("cancelled", TaskState.CANCELED)]
 
-    def _failed(self, failure: str, correlation_id: str) -> EndTurn:
-        message = self._telling.message(
-            (Part(text=safe_text(failure, correlation_id)),),
-            {"correlationId": correlation_id, "errorClass": str(failure)},
-        )
+    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
+        metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
+        if retry_after is not None:
+            metadata["retryAfter"] = retry_after
+        message = self._telling.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
         return EndTurn("failed", TaskState.FAILED, message, failure)
 
     def _interrupt(self) -> list[Command]:

@@ -79,8 +79,11 @@ async def start_local(tmp_path: Path) -> AsyncGenerator[StartLocal]:
     """Starts gateways of this process, with their database in the test's folder; they last as long as the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(agents: str, *, settings: str = "", pace: Pace | None = None) -> Local:
-            return await stack.enter_async_context(local_gateway(agents, tmp_path, settings=settings, pace=pace))
+        async def start(
+            agents: str, *, settings: str = "", clock: Clock | None = None, pace: Pace | None = None
+        ) -> Local:
+            gateway = local_gateway(agents, tmp_path, settings=settings, clock=clock, pace=pace)
+            return await stack.enter_async_context(gateway)
 
         yield start
 

@@ -459,6 +459,25 @@ class TestAnswers:
         assert status[:3] in error.detail
         assert error.retry_after is None
 
+    @pytest.mark.parametrize(
+        ("status", "headers", "body", "down"),
+        [
+            ("502 Bad Gateway", {}, b"<html><h1>502</h1></html>", True),
+            ("503 Unavailable", {}, b"", True),
+            ("504 Gateway Timeout", {}, b"", True),
+            ("503 Unavailable", {"Retry_After": "2"}, b"", False),
+            ("503 Unavailable", {}, told(message="no", code="slow_down"), False),
+            ("500 Oops", {}, b"", False),
+            ("529 Overloaded", {}, b"", False),
+            ("429 Too Many Requests", {}, b"", False),
+        ],
+    )
+    async def test_whoever_stands_before_a_service_says_that_it_is_down(
+        self, raw: StartRaw, connect: Connect, status: str, headers: dict[str, str], body: bytes, down: bool
+    ) -> None:
+        server = await raw(lambda exchange: exchange.send(plain(status, body, **headers)))
+        assert (await fault(connect(), server.url)).down is down
+
     async def test_404_says_nothing_about_a_handle_that_was_not_sent(self, raw: StartRaw, connect: Connect) -> None:
         body = b'{"detail":"Response not found"}'
         server = await raw(lambda exchange: exchange.send(plain("404 Not Found", body)))

@@ -129,9 +129,13 @@ class Broken:
     servers: dict[str, Emulator] = field(default_factory=dict)
 
 
+DOWN = ("502 with a page", "503", "504", "no byte")
+"""Faults for which a backend is left alone: an agent that shows one has an account of its own."""
+
+
 def agent_of(wire: str, fault: str) -> str:
     """The agent that shows the fault when it is told its name."""
-    return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key") else wire
+    return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key", *DOWN) else wire
 
 
 @asynccontextmanager
@@ -146,9 +150,14 @@ async def broken_backends() -> AsyncIterator[Broken]:
                 agent_of(wire, "wrong key"): await stack.enter_async_context(serve(strict.app)),
                 agent_of(wire, "refused"): f"http://127.0.0.1:{_free_port()}",
             }
+            accounts = dict.fromkeys(urls, KEY)
+            for number, fault in enumerate(DOWN):
+                urls[agent_of(wire, fault)], accounts[agent_of(wire, fault)] = urls[wire], f"{KEY}-{number}"
             timeouts = "{first_byte: 300ms, between_bytes: 300ms}"
             for name, url in urls.items():
-                settings = f"type: {wire}, model: m, base_url: '{url}/v1', api_key: {KEY}, timeouts: {timeouts}"
+                settings = (
+                    f"type: {wire}, model: m, base_url: '{url}/v1', api_key: {accounts[name]}, timeouts: {timeouts}"
+                )
                 broken.agents += f"{name}: {{{settings}}}\n"
         yield broken
 

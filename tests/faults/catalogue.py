@@ -65,11 +65,12 @@ CATALOGUE: dict[str, Fault] = {
     ),
     # --- the backend fails ---
     "B1": Fault(
-        "refused, a name that nobody knows, no TLS",
+        "refused, a name that nobody knows, no TLS; again and again",
         (
             "adapters/test_http.py::test_no_such_host",
             "adapters/test_http.py::test_no_tls_where_tls_is_expected",
             "scenarios/test_retries.py::test_108_after_the_third_try_the_turn_fails_for_the_last_reason",
+            "scenarios/test_breaker.py::test_one_turn_tries_for_all_others_and_its_answer_lets_them_through",
         ),
     ),
     "B2": Fault("a reset before the head of the answer, a kept connection that is gone"),

@@ -5,12 +5,16 @@ import json
 import re
 import signal
 from collections.abc import AsyncGenerator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from gateway.breaker import WINDOW
+from gateway.clock import Clock
 from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
 from gateway.ports import ErrorClass
 from gateway.testing.responses_server import ResponsesServer
@@ -53,7 +57,9 @@ async def test_a_backend_that_fails_fails_the_task_in_our_words(
     broken: Broken, start_local: StartLocal, wire: str, name: str
 ) -> None:
     fault, agent = FAULTS[name], agent_of(wire, name)
-    gateway = await start_local(broken.agents, pace=AT_ONCE)
+    # So much time passes that no failure lies near another: the backend is never left alone.
+    seldom = Clock(monotonic=partial(next, count(step=WINDOW)))
+    gateway = await start_local(broken.agents, clock=seldom, pace=AT_ONCE)
     async with a2a_http(gateway.url) as http:
         caller = A2A(http, agent)
         async with caller.stream(name) as stream:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.abilities import Backend
 from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock
@@ -65,14 +66,16 @@ _event = msgspec.json.Decoder(StreamResponse)
 
 
 class Time:
-    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; ids are numbered."""
+    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; so does `monotonic`, in seconds.
+    Ids are numbered."""
 
     def __init__(self, prefix: str = "id") -> None:
         self.now, self.step = START, 0
+        self.monotonic = 1000.0
         numbers, rows = count(1), count(1)
         self.clock = Clock(
             now=self._look,
-            monotonic=lambda: 1000.0,
+            monotonic=lambda: self.monotonic,
             new_id=lambda: f"{prefix}-{next(numbers):04}",
             row_id=lambda: f"{prefix}-row-{next(rows):04}",
             correlation_id=lambda: CORRELATION_ID,
@@ -84,12 +87,15 @@ class Time:
 
 
 class Waits(list[float]):
-    """The waits before another try, in seconds. They pass at once, unless one is `held`."""
+    """The waits before another try, in seconds. They pass at once, unless one is `held`; a `time` that is given moves on."""
 
     held: Pause | None = None
+    time: Time | None = None
 
     async def pass_by(self, seconds: float) -> None:
         self.append(seconds)
+        if self.time is not None:
+            self.time.monotonic += seconds
         await asyncio.sleep(0)
         if self.held is not None:
             await self.held.pass_by()
@@ -271,9 +277,15 @@ class Core:
     agents: list[Agent] = field(default_factory=list)
 
     def agent(
-        self, adapter: ScriptedAdapter, name: str = "echo", toolset: Toolset | None = None, **policies: Any
+        self,
+        adapter: ScriptedAdapter,
+        name: str = "echo",
+        toolset: Toolset | None = None,
+        backend: Backend | None = None,
+        **policies: Any,
     ) -> Agent:
-        agent = Agent(name=name, card=CARD, adapter=adapter, policies=AgentPolicies(**policies), toolset=toolset)
+        rules = AgentPolicies(**policies)
+        agent = Agent(name=name, card=CARD, adapter=adapter, policies=rules, toolset=toolset, backend=backend)
         self.agents.append(agent)
         self.default = agent
         return agent

@@ -20,3 +20,10 @@ def test_every_failure_has_one_sentence_and_the_correlation_id(failure: str) -> 
 def test_no_two_failures_are_told_alike() -> None:
     texts = [safe_text(failure, "") for failure in [*ErrorClass, *OURS]]
     assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("failure", list(ErrorClass))
+def test_a_backend_that_is_left_alone_is_told_with_the_time(failure: str) -> None:
+    plain, text = safe_text(failure, "c0ffee"), safe_text(failure, "c0ffee", 23)
+    assert text == plain.replace(" (", " After several failures in a row it is tried again in 23 s. (")
+    assert len(text) < 300

@@ -8,7 +8,9 @@ import pytest
 from tests.gateway.core import Core, running_core
 from tests.invariants import violations
 
-_CHECKED = frozenset({"test_approvals", "test_handled_calls", "test_retries", "test_static_handles", "test_tool_loop"})
+_CHECKED = frozenset(
+    {"test_approvals", "test_breaker", "test_handled_calls", "test_retries", "test_static_handles", "test_tool_loop"}
+)
 """Modules whose tests neither damage their ledger nor let parts of it expire."""
 
 

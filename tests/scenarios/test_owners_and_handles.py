@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from gateway.abilities import Backend
 from gateway.app import build_agents
+from gateway.breaker import COOLDOWN
 from gateway.config import GatewayConfig
 from gateway.config_file import load
 from gateway.config_problem import ConfigInvalid
@@ -335,6 +337,26 @@ async def test_41_a_rebuild_that_fails_is_tried_again_whole_by_the_next_turn(cor
         await core.send(text, context="c")
     assert adapter.sent[2:] == [(None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "U 3"])]
     assert query(core.path, EPOCHS) == [(1, "backend", "r1", "closed"), (2, "backend", "q1", "open")]
+
+
+async def test_41_a_rebuild_for_which_the_backend_is_left_alone_is_tried_again_whole_by_the_next_turn(
+    core: Core,
+) -> None:
+    adapter = ScriptedAdapter(
+        BR, says("A1", "r1"), fails(ErrorClass.HANDLE_EXPIRED), *[fails(ErrorClass.UNREACHABLE)] * 5, says("A5", "q1")
+    )
+    backend = Backend("http://backend/v1")
+    core.agent(adapter, backend=backend)
+    for text in "12":
+        await core.send(text, context="c")
+    for text in "xy":
+        await core.send(text, context="another")
+    core.agent(adapter, backend=backend, on_lost_handle="rebuild")
+    assert reason(await core.send("3", context="c")) == safe_text(ErrorClass.UNREACHABLE, CORRELATION_ID, 30)
+    assert len(adapter.requests) == 7
+    core.time.monotonic += COOLDOWN
+    await core.send("4", context="c")
+    assert adapter.sent[7] == (None, ["U 1", "A A1", "U 2", "U 3", "U 4"])
 
 
 async def test_41_a_shadow_with_gaps_is_not_told_for_the_whole(core: Core) -> None:

@@ -4,6 +4,7 @@ the conversation goes on where it stood."""
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,8 +12,10 @@ import pytest
 
 from gateway.breaker import COOLDOWN
 from gateway.clock import Clock
+from gateway.config_file import load
 from gateway.failures import safe_text
 from gateway.ports import ErrorClass
+from gateway.registry import Registry
 from gateway.testing.chat_server import ChatServer
 from gateway.testing.emulator import Emulator
 from gateway.testing.responses_server import ResponsesServer
@@ -204,3 +207,18 @@ async def test_agents_of_one_address_and_account_know_of_each_other(start_local:
         "conversations": left_alone(30),
         "other": failed(ErrorClass.UNREACHABLE),
     }
+
+
+@pytest.mark.fault("B1")
+@pytest.mark.parametrize(("key", "told"), [("key", left_alone(30)), ("another", failed(ErrorClass.UNREACHABLE))])
+async def test_a_reload_keeps_what_is_known_of_a_backend_but_not_of_another_account(
+    start_local: StartLocal, tmp_path: Path, key: str, told: tuple[str, str]
+) -> None:
+    port = free_port()
+    gateway = await start_local(agent("a", "openai-chat", port), clock=Hand().clock, pace=AT_ONCE)
+    changed = f"version: 1\nagents:\n  {agent('a', 'openai-responses', port, key=key)}"
+    async with a2a_http(gateway.url) as http:
+        for text in "12":
+            await A2A(http, "a").send(text)
+        gateway.gateway.reload(load(changed, source="changed.yaml", env={}, resolver=Registry(), base_dir=tmp_path))
+        assert why(await A2A(http, "a").send("3")) == told

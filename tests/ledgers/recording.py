@@ -32,9 +32,10 @@ def version() -> str:
     return found
 
 
-def released() -> set[str]:
-    """The versions to which the changelog gives a day."""
-    return set(re.findall(r"^## \[(\S+)\] - \d{4}-\d\d-\d\d$", (_PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE))
+def released(changelog: str = "") -> set[str]:
+    """The versions to which the changelog, that of the project when not given, gives a day."""
+    text = changelog or (_PROJECT / "CHANGELOG.md").read_text()
+    return set(re.findall(r"^## \[(\S+)\] - \d{4}-\d\d-\d\d$", text, re.MULTILINE))
 
 
 @dataclass(slots=True)

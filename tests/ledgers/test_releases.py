@@ -57,6 +57,13 @@ def test_every_version_that_was_released_has_its_ledger() -> None:
     assert released() <= set(versions())
 
 
+def test_a_version_is_released_when_the_changelog_gives_it_a_day() -> None:
+    assert released("## [2.0.0] - Unreleased\n\n## [1.1.0] - 2027-01-31\n\n## [1.0.0] - 2026-12-01\n") == {
+        "1.0.0",
+        "1.1.0",
+    }
+
+
 @of_every_release
 def test_the_migrations_make_the_schema_that_the_release_had(recorded: Recorded, tmp_path: Path) -> None:
     """Who edits a migration that is released changes nothing for those who have run it."""

@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from gateway.failpoints import VARIABLE
+from gateway.testing.chat_server import ChatServer
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Pause, Say, Step
 from gateway.testing.serving import serve
@@ -29,11 +30,21 @@ _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 
 
+KINDS = {
+    "backend": "type: openai-responses",
+    "gateway": "type: openai-responses, history: {owner: gateway}",
+    "conversation": "type: openai-responses, conversation: true",
+    "background": "type: openai-responses, background: true",
+    "chat": "type: openai-chat",
+}
+"""Agents by where their history is; the first two say it of all the others."""
+
+
 @dataclass(slots=True)
 class Backend:
-    """Answers with all that was said. To `two` it says the first word and waits until `go`."""
+    """Answers with all that was said. To `two` it says the first word and waits until `go`. `urls` are those of its wires."""
 
-    url: str = ""
+    urls: dict[str, str] = field(default_factory=dict)
     go: asyncio.Event = field(default_factory=asyncio.Event)
     stop_at: str = ""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,17 +65,19 @@ class Backend:
 @asynccontextmanager
 async def _backend() -> AsyncIterator[Backend]:
     backend = Backend()
-    async with serve(ResponsesServer(backend.script).app) as url:
-        backend.url = url
+    responses, chat = ResponsesServer(backend.script), ChatServer(backend.script)
+    async with serve(responses.app) as one, serve(chat.app) as other:
+        backend.urls = {"openai-responses": one, "openai-chat": other}
         yield backend
 
 
-def _configure(folder: Path, backend: Backend, owner: str) -> Path:
+def _configure(folder: Path, backend: Backend, kind: str) -> Path:
     folder.mkdir()
+    url = backend.urls[KINDS[kind].partition(",")[0].removeprefix("type: ")]
     file = folder / "gateway.yaml"
     file.write_text(
         "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
-        f"  agent: {{type: openai-responses, model: m, base_url: '{backend.url}/v1', history: {{owner: {owner}}}}}\n"
+        f"  agent: {{{KINDS[kind]}, model: m, base_url: '{url}/v1'}}\n"
     )
     return file
 
@@ -175,11 +188,11 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
             await A2A(http, "agent").send("more", "d")
 
 
-async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pattern: str) -> list[str]:
+async def _sweep(folder: Path, backend: Backend, parent: Zygote, kind: str, pattern: str) -> list[str]:
     """The points that killed, in order: one in each run, until a run ends untouched."""
     points: list[str] = []
     for number in count(1):
-        file = _configure(folder, backend, owner)
+        file = _configure(folder, backend, kind)
         backend.go = asyncio.Event()
         story = Story()
         child = await parent.fork(file, f"{pattern}:{number}")
@@ -229,8 +242,22 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     assert points["deletecontext*"] == ["deletecontext.before", "deletecontext.stored"]
 
 
+@pytest.mark.fault("K3", "K5", "K9", "K10")
+@pytest.mark.parametrize("kind", ["conversation", "background", "chat"])
+async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_nothing(
+    tmp_path: Path, kind: str
+) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        points = {
+            pattern: await _sweep(tmp_path / str(number), backend, parent, kind, pattern)
+            for number, pattern in enumerate(("call.[pf]*", "*complete*"))
+        }
+    assert points["call.[pf]*"] == ["call.prepared", "call.first"] * 4
+    assert {point.rpartition(".")[2] for point in points["*complete*"]} == {"completed", "before", "stored", "shown"}
+
+
 @pytest.mark.fault("K4")
-@pytest.mark.parametrize("owner", ["backend", "gateway"])
+@pytest.mark.parametrize("owner", ["backend", "gateway", "conversation", "chat"])
 async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_nothing(
     tmp_path: Path, owner: str
 ) -> None:
@@ -247,7 +274,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
         backend.stop_at = ""
         time_passes(file.parent / "gateway.db")
         due = to_be_finished(file.parent / "gateway.db")
-        assert (story.tasks["two"]["id"] in due) is (owner == "gateway")
+        assert (story.tasks["two"]["id"] in due) is (owner in ("gateway", "chat"))
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, file.parent / "gateway.db", story, due)

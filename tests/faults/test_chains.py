@@ -6,8 +6,6 @@ from itertools import product
 
 import pytest
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import (
     Conversation,
     Cut,
@@ -22,18 +20,10 @@ from gateway.testing.scripts import (
     Step,
     rate_limited,
 )
-from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
+from tests.faults.kinds import KINDS, services
 from tests.invariants import violations
 from tests.running import AT_ONCE, StartLocal
-
-KINDS = {
-    "chained": "type: openai-responses",
-    "kept": "type: openai-responses, history: {owner: gateway}",
-    "conversed": "type: openai-responses, conversation: true",
-    "background": "type: openai-responses, background: true",
-    "chat": "type: openai-chat",
-}
 
 FAULTS: dict[str, tuple[Sequence[Step], str]] = {
     "a cut": ([Say("I "), Cut()], "I "),
@@ -66,10 +56,8 @@ async def test_a_fault_in_a_conversation_leaves_its_chain_where_it_was_and_is_to
             yield from steps
         yield Say(" | ".join(conversation.user_texts))
 
-    responses, chat = ResponsesServer(script), ChatServer(script)
-    async with serve(responses.app) as one, serve(chat.app) as other:
-        url = other if kind == "chat" else one
-        gateway = await start_local(f"agent: {{{KINDS[kind]}, model: m, base_url: '{url}/v1'}}", pace=AT_ONCE)
+    async with services(script) as made:
+        gateway = await start_local(f"agent: {{{made.settings[kind]}}}", pace=AT_ONCE)
         async with a2a_http(gateway.url) as http:
             caller = A2A(http, "agent")
             first = await caller.send("one", "c")
@@ -83,8 +71,8 @@ async def test_a_fault_in_a_conversation_leaves_its_chain_where_it_was_and_is_to
             assert (second["status"]["state"], text_of(second)) == ("TASK_STATE_FAILED", heard)
         assert (text_of(third), text_of(fourth)) == ("one | two | three", "one | two | three | four")
         assert violations(gateway.database) == []
-    if kind == "conversed":
-        [conversation] = responses.conversations.values()
+    if kind == "conversation":
+        [conversation] = made.responses.conversations.values()
         said = [item["content"] for item in conversation.items if item.get("role") == "user"]
         assert [content[0]["text"] if isinstance(content, list) else content for content in said] == [
             "one", "two", "three", "four"
@@ -101,10 +89,8 @@ async def test_an_answer_that_a_limit_has_cut_says_so_and_the_conversation_goes_
         if conversation.text == "one":
             yield Incomplete()
 
-    responses, chat = ResponsesServer(script), ChatServer(script)
-    async with serve(responses.app) as one, serve(chat.app) as other:
-        url = other if kind == "chat" else one
-        gateway = await start_local(f"agent: {{{KINDS[kind]}, model: m, base_url: '{url}/v1'}}", pace=AT_ONCE)
+    async with services(script) as made:
+        gateway = await start_local(f"agent: {{{made.settings[kind]}}}", pace=AT_ONCE)
         async with a2a_http(gateway.url) as http:
             async with A2A(http, "agent").stream("one", "c") as stream:
                 *_, last = await stream.rest()

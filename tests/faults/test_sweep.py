@@ -7,7 +7,7 @@ The points are not listed here: a run with K = 1, 2, 3, ... is made until one en
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,11 +17,9 @@ import httpx2
 import pytest
 
 from gateway.failpoints import VARIABLE
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Pause, Say, Step
-from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
+from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes, to_be_finished
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
@@ -30,21 +28,11 @@ _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 
 
-KINDS = {
-    "backend": "type: openai-responses",
-    "gateway": "type: openai-responses, history: {owner: gateway}",
-    "conversation": "type: openai-responses, conversation: true",
-    "background": "type: openai-responses, background: true",
-    "chat": "type: openai-chat",
-}
-"""Agents by where their history is; the first two say it of all the others."""
-
-
 @dataclass(slots=True)
 class Backend:
-    """Answers with all that was said. To `two` it says the first word and waits until `go`. `urls` are those of its wires."""
+    """Answers with all that was said. To `two` it says the first word and waits until `go`. `agents` has settings by kind."""
 
-    urls: dict[str, str] = field(default_factory=dict)
+    agents: Mapping[str, str] = field(default_factory=dict)
     go: asyncio.Event = field(default_factory=asyncio.Event)
     stop_at: str = ""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,19 +53,17 @@ class Backend:
 @asynccontextmanager
 async def _backend() -> AsyncIterator[Backend]:
     backend = Backend()
-    responses, chat = ResponsesServer(backend.script), ChatServer(backend.script)
-    async with serve(responses.app) as one, serve(chat.app) as other:
-        backend.urls = {"openai-responses": one, "openai-chat": other}
+    async with services(backend.script) as made:
+        backend.agents = made.settings
         yield backend
 
 
 def _configure(folder: Path, backend: Backend, kind: str) -> Path:
     folder.mkdir()
-    url = backend.urls[KINDS[kind].partition(",")[0].removeprefix("type: ")]
     file = folder / "gateway.yaml"
     file.write_text(
         "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
-        f"  agent: {{{KINDS[kind]}, model: m, base_url: '{url}/v1'}}\n"
+        f"  agent: {{{backend.agents[kind]}}}\n"
     )
     return file
 
@@ -274,7 +260,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
         backend.stop_at = ""
         time_passes(file.parent / "gateway.db")
         due = to_be_finished(file.parent / "gateway.db")
-        assert (story.tasks["two"]["id"] in due) is (owner in ("gateway", "chat"))
+        assert (story.tasks["two"]["id"] in due) is (owner in OF_THE_GATEWAY)
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, file.parent / "gateway.db", story, due)

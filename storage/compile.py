@@ -28,6 +28,7 @@ from storage import (
     turns,
     waiting,
 )
+from storage.connection import OLDEST_USER
 from storage.migrate import migrate
 from storage.statement import Statement
 
@@ -78,12 +79,14 @@ def _schema() -> Iterator[str]:
         path = Path(folder) / "empty.db"
         head = migrate(path, 5000, auto_migrate=True)
         connection = sqlite3.connect(path)
+        [oldest] = connection.execute(OLDEST_USER).fetchone()
         made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         connection.close()
     yield "SCHEMA = ("
     yield from (f"    {_flat(sql)!r}," for (sql,) in made)
     yield ")"
     yield f"VERSION = {head!r}"
+    yield f"OLDEST = {oldest!r}"
 
 
 def _flat(sql: str) -> str:

@@ -218,3 +218,4 @@ SCHEMA = (
     'CREATE UNIQUE INDEX uq_history_item_tool_call ON history_item (tool_call, kind) WHERE tool_call IS NOT NULL',
 )
 VERSION = '0001'
+OLDEST = 1

@@ -2,6 +2,9 @@
 
 import sqlite3
 
+OLDEST_USER = "PRAGMA user_version"
+"""The oldest version of the schema whose code may work on a database; whoever has migrated it last has written it."""
+
 
 def connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
     """A connection that commits durably; transactions are begun by hand. Raises: sqlite3.Error."""

@@ -14,9 +14,10 @@ from gateway.commits.tasks import Close
 from gateway.commits.waiting import Decide
 from gateway.ledger_port import Ledger, LedgerFactory
 from storage import compiled as queries
+from storage.connection import OLDEST_USER
 from storage.readers import Readers
 from storage.reads import Reads
-from storage.schema import prepare
+from storage.schema import prepare, usable
 from storage.statement import Step
 from storage.units import new_secret, probe, unit
 from storage.writer import Writer
@@ -50,7 +51,8 @@ class SqliteLedger(Reads):
 
     async def ready(self) -> None:
         rows = await self._readers.fetch(queries.SCHEMA_VERSION, {})
-        if rows != [(self._version,)]:
+        [[oldest]] = await self._readers.fetch(OLDEST_USER, {})
+        if len(rows) != 1 or not usable(rows[0][0], oldest):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")
         if self._writer.in_trouble:
             # Who is told of it sends nothing any more that would show when it is over.

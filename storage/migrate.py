@@ -1,4 +1,8 @@
-"""Migrations by Alembic, for a database of an older version. Law: a schema newer than ours is left as it is."""
+"""Migrations by Alembic, for a database of an older version. Law: a schema newer than ours is left as it is.
+
+A migration that leaves all as it was and only adds (tables, columns that may be NULL) says `only_adds = True`: processes of
+the version before may then work on what it has made, beside those of the new one.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -11,7 +15,7 @@ from sqlalchemy import Connection, NullPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.commits.failures import LedgerUnavailable
-from storage.connection import connect
+from storage.connection import OLDEST_USER, connect
 
 
 def migrate(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
@@ -35,7 +39,8 @@ def configuration(connection: Connection) -> Config:
 
 def _migrate(connection: Connection, path: Path, *, auto_migrate: bool) -> str:
     config = configuration(connection)
-    ours = [revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()]
+    scripts = list(ScriptDirectory.from_config(config).walk_revisions())
+    ours = [script.revision for script in scripts]
     head = ours[0]
     found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in ours:
@@ -46,4 +51,6 @@ def _migrate(connection: Connection, path: Path, *, auto_migrate: bool) -> str:
                 f"the schema of {str(path)!r} has version {found}, older than ours, {head}, and auto_migrate is off"
             )
         command.upgrade(config, "head")
+        oldest = next(script for script in scripts if not getattr(script.module, "only_adds", False))
+        connection.exec_driver_sql(f"{OLDEST_USER} = {int(oldest.revision)}")
     return head

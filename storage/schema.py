@@ -1,4 +1,5 @@
-"""The tables of a database as this code expects them. Law: a schema newer than ours is left as it is.
+"""The tables of a database as this code expects them. Law: a schema newer than ours is left as it is, and worked on only if
+it says that all it has is ours and more.
 
 An empty file gets the compiled schema; only one of an older version needs the migrations, and what they import.
 """
@@ -8,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.commits.failures import LedgerUnavailable
-from storage.compiled import SCHEMA, VERSION
-from storage.connection import connect
+from storage.compiled import OLDEST, SCHEMA, VERSION
+from storage.connection import OLDEST_USER, connect
 
 _OLDEST_SQLITE = (3, 37)
 """The first with STRICT tables."""
@@ -33,6 +34,11 @@ def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
     return migrate(path, busy_timeout_ms, auto_migrate=auto_migrate)
 
 
+def usable(version: str, oldest: int) -> bool:
+    """Whether this code may work on a schema of this version, which says this of its oldest user (0: nothing)."""
+    return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
+
+
 def _is_ours(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
     """Makes the schema where there is none. The lock is taken before looking: of two processes one makes it."""
     connection.execute("BEGIN IMMEDIATE")
@@ -43,8 +49,10 @@ def _is_ours(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
             for statement in SCHEMA:
                 connection.execute(statement)
             connection.execute("INSERT INTO alembic_version VALUES (?)", (VERSION,))
+            connection.execute(f"{OLDEST_USER} = {OLDEST}")
             return True
         has_version = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
-        return bool(has_version) and connection.execute(_VERSION).fetchall() == [(VERSION,)]
+        found = connection.execute(_VERSION).fetchall() if has_version else []
+        return len(found) == 1 and usable(found[0][0], connection.execute(OLDEST_USER).fetchone()[0])
     finally:
         connection.execute("COMMIT")

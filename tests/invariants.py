@@ -91,7 +91,8 @@ def _handles(rows: Database) -> Iterator[str]:
         left.pop(thread, None)
         if call["ended"] == "failed":
             left[thread] = begins[thread][1]
-    for row in rows("SELECT id, handle FROM thread WHERE state <> 'deleted'"):
+    # A closed row keeps an epoch that is over; its turns and their calls belong to the one that followed.
+    for row in rows("SELECT id, handle FROM thread WHERE state NOT IN ('closed', 'deleted')"):
         if row["handle"] not in (ends.get(row["id"]), left.get(row["id"], ends.get(row["id"]))):
             yield f"I3: thread {row['id']} stands at {row['handle']}, its last call at {ends.get(row['id'])}"
 

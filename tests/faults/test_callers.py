@@ -218,7 +218,7 @@ async def test_eight_callers_with_one_key_at_once_get_one_task_of_two_processes(
 
 @pytest.mark.fault("C3")
 @pytest.mark.parametrize("policy", ["queue", "reject", "interrupt"])
-@pytest.mark.parametrize("owner", ["backend", "gateway"])
+@pytest.mark.parametrize("owner", ["history: {owner: backend}", "history: {owner: gateway}", "conversation: true"])
 async def test_a_second_message_waits_is_refused_or_ends_the_first_and_the_next_knows_what_was_said(
     start_local: StartLocal, tmp_path: Path, policy: str, owner: str
 ) -> None:
@@ -231,7 +231,7 @@ async def test_a_second_message_waits_is_refused_or_ends_the_first_and_the_next_
 
         server = ResponsesServer(script)
         async with serve(server.app) as url:
-            settings = f"history: {{owner: {owner}}}, busy_context: {policy}"
+            settings = f"{owner}, busy_context: {policy}"
             gateway = await start_local(
                 f"agent: {{type: openai-responses, model: m, base_url: '{url}/v1', {settings}}}"
             )

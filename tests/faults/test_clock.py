@@ -16,7 +16,7 @@ from gateway.model import TaskState, TaskStatus
 from gateway.ports import CallCompleted, Ending, TextDelta
 from gateway.runner import LeaseTimes
 from tests.gateway.core import START, Core, answer, events, frames, query, running_core, soon, until
-from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
+from tests.gateway.scripted import BR, BS, G, Pause, ScriptedAdapter, says
 from tests.invariants import violations
 
 pytestmark = pytest.mark.fault("T1")
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.fault("T1")
 AHEAD = 400 * 86_400_000
 BACK = -7_200_000
 STEPS = pytest.mark.parametrize("step", [AHEAD, BACK], ids=["400 days ahead", "2 hours back"])
-BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+EVERY_OWNER = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 
 OFTEN = LeaseTimes(5.0, 200)
 """The upkeep comes round forty times in a second."""
@@ -45,7 +45,7 @@ def _moments(read: list[Frame]) -> list[int]:
 
 
 @STEPS
-@BOTH
+@EVERY_OWNER
 async def test_a_turn_whose_process_lives_is_not_taken_from_it(tmp_path: Path, step: int, ownership: Ownership) -> None:
     path = tmp_path / "ledger.db"
     async with (
@@ -76,7 +76,7 @@ async def test_a_turn_whose_process_lives_is_not_taken_from_it(tmp_path: Path, s
 
 
 @STEPS
-@BOTH
+@EVERY_OWNER
 @pytest.mark.parametrize("starts", ["before", "after"])
 async def test_what_a_dead_process_left_does_not_lie_there_for_as_long_as_the_clock_was_wrong(
     tmp_path: Path, step: int, ownership: Ownership, starts: str

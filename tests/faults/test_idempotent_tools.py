@@ -15,8 +15,9 @@ import pytest
 from gateway.failures import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, why
 from tests.faults.effects import effects
+from tests.faults.kinds import services
 from tests.faults.leftovers import time_passes
-from tests.faults.test_tool_sweep import Story, _backend, _calls, _configure, _live_through
+from tests.faults.test_tool_sweep import Story, _calls, _configure, _live_through, _script
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
 
@@ -30,11 +31,11 @@ async def _ended(caller: A2A, task: str) -> Json:
     return found
 
 
-async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: str) -> list[bool]:
+async def _sweep(folder: Path, agent: str, parent: Zygote, pattern: str) -> list[bool]:
     """For each point that killed, in order, whether a tool ran."""
     ran: list[bool] = []
     for number in count(1):
-        file = _configure(folder, url, owner)
+        file = _configure(folder, agent)
         database, story = folder / "gateway.db", Story()
         child = await parent.fork(file, f"{pattern}:{number}", tools=True, idempotent=True)
         assert await child.ready()
@@ -73,15 +74,16 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
     raise AssertionError
 
 
+@pytest.mark.fault("K7")
 @pytest.mark.parametrize("owner", ["backend", "gateway"])
 async def test_a_process_that_dies_while_an_idempotent_tool_runs_leaves_a_turn_that_goes_on(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as url, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, zygote() as parent:
         ran = [
             one
             for pattern in ("*toolstarts*", "*toolends*")
-            for one in await _sweep(tmp_path / "one", url, parent, owner, pattern)
+            for one in await _sweep(tmp_path / "one", made.settings[owner], parent, pattern)
         ]
     with capsys.disabled():
         print(f"\n{len(ran)} points of idempotent tools were tried with the history at the {owner}")  # noqa: T201

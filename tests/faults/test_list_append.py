@@ -28,7 +28,7 @@ CLIENTS = 3
 MESSAGES = 8
 """Of each client."""
 
-AGENTS = ("chained", "kept")
+AGENTS = ("chained", "kept", "conversed")
 
 
 class TestTheCheck:
@@ -86,7 +86,7 @@ class World:
         invoked, acked, read = time.monotonic(), False, None
         child = self.chance.choice(self.gateways)
         async with a2a_http(child.url.result()) as http:
-            caller = A2A(http, AGENTS[context % 2])
+            caller = A2A(http, AGENTS[context % len(AGENTS)])
             try:
                 async with caller.stream(text, f"context-{context}") as stream:
                     acked = bool(await stream.read(1))
@@ -110,6 +110,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
             "storage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\nagents:\n"
             f"  chained: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}\n"
             f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
+            f"  conversed: {{type: openai-responses, model: m, base_url: '{backend}/v1', conversation: true}}\n"
         )
         world = World(parent, file, random.Random(seed))
         await world.start(0)
@@ -131,7 +132,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
         last = {}
         async with a2a_http(world.gateways[0].url.result()) as http:
             for context in range(CONTEXTS):
-                task = await A2A(http, AGENTS[context % 2]).send("last", f"context-{context}")
+                task = await A2A(http, AGENTS[context % len(AGENTS)]).send("last", f"context-{context}")
                 last[f"context-{context}"] = tuple(text_of(task).split(" | "))
 
     found = anomalies(world.turns)

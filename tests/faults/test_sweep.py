@@ -7,7 +7,7 @@ The points are not listed here: a run with K = 1, 2, 3, ... is made until one en
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,10 +17,9 @@ import httpx2
 import pytest
 
 from gateway.failpoints import VARIABLE
-from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Conversation, Pause, Say, Step
-from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
+from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes, to_be_finished
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
@@ -31,9 +30,9 @@ _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CAN
 
 @dataclass(slots=True)
 class Backend:
-    """Answers with all that was said. To `two` it says the first word and waits until `go`."""
+    """Answers with all that was said. To `two` it says the first word and waits until `go`. `agents` has settings by kind."""
 
-    url: str = ""
+    agents: Mapping[str, str] = field(default_factory=dict)
     go: asyncio.Event = field(default_factory=asyncio.Event)
     stop_at: str = ""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,17 +53,17 @@ class Backend:
 @asynccontextmanager
 async def _backend() -> AsyncIterator[Backend]:
     backend = Backend()
-    async with serve(ResponsesServer(backend.script).app) as url:
-        backend.url = url
+    async with services(backend.script) as made:
+        backend.agents = made.settings
         yield backend
 
 
-def _configure(folder: Path, backend: Backend, owner: str) -> Path:
+def _configure(folder: Path, backend: Backend, kind: str) -> Path:
     folder.mkdir()
     file = folder / "gateway.yaml"
     file.write_text(
         "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
-        f"  agent: {{type: openai-responses, model: m, base_url: '{backend.url}/v1', history: {{owner: {owner}}}}}\n"
+        f"  agent: {{{backend.agents[kind]}}}\n"
     )
     return file
 
@@ -175,11 +174,11 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
             await A2A(http, "agent").send("more", "d")
 
 
-async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pattern: str) -> list[str]:
+async def _sweep(folder: Path, backend: Backend, parent: Zygote, kind: str, pattern: str) -> list[str]:
     """The points that killed, in order: one in each run, until a run ends untouched."""
     points: list[str] = []
     for number in count(1):
-        file = _configure(folder, backend, owner)
+        file = _configure(folder, backend, kind)
         backend.go = asyncio.Event()
         story = Story()
         child = await parent.fork(file, f"{pattern}:{number}")
@@ -229,8 +228,22 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     assert points["deletecontext*"] == ["deletecontext.before", "deletecontext.stored"]
 
 
+@pytest.mark.fault("K3", "K5", "K9", "K10")
+@pytest.mark.parametrize("kind", ["conversation", "background", "chat"])
+async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_nothing(
+    tmp_path: Path, kind: str
+) -> None:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+        points = {
+            pattern: await _sweep(tmp_path / str(number), backend, parent, kind, pattern)
+            for number, pattern in enumerate(("call.[pf]*", "*complete*"))
+        }
+    assert points["call.[pf]*"] == ["call.prepared", "call.first"] * 4
+    assert {point.rpartition(".")[2] for point in points["*complete*"]} == {"completed", "before", "stored", "shown"}
+
+
 @pytest.mark.fault("K4")
-@pytest.mark.parametrize("owner", ["backend", "gateway"])
+@pytest.mark.parametrize("owner", ["backend", "gateway", "conversation", "chat"])
 async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_nothing(
     tmp_path: Path, owner: str
 ) -> None:
@@ -247,7 +260,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
         backend.stop_at = ""
         time_passes(file.parent / "gateway.db")
         due = to_be_finished(file.parent / "gateway.db")
-        assert (story.tasks["two"]["id"] in due) is (owner == "gateway")
+        assert (story.tasks["two"]["id"] in due) is (owner in OF_THE_GATEWAY)
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, file.parent / "gateway.db", story, due)

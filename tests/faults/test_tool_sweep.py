@@ -9,8 +9,8 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -18,12 +18,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Call, Conversation, Say, Step
-from gateway.testing.serving import serve
 from gateway.tools import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, a2a_http, text_of, why
 from tests.faults.effects import effects, misdeeds
+from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes
 from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
@@ -43,21 +42,15 @@ def _script(conversation: Conversation) -> Iterator[Step]:
             yield Call("book", {"what": what}, call_id=f"call-{what}")
     else:
         outputs = [str(item["output"]) for item in conversation.items if item.get("type") == "function_call_output"]
+        outputs += [str(item["content"]) for item in conversation.items if item.get("role") == "tool"]
         yield Say(json.dumps([list(conversation.user_texts), outputs]))
 
 
-@asynccontextmanager
-async def _backend() -> AsyncIterator[str]:
-    async with serve(ResponsesServer(_script).app) as url:
-        yield url
-
-
-def _configure(folder: Path, url: str, owner: str) -> Path:
+def _configure(folder: Path, agent: str) -> Path:
     folder.mkdir()
     file = folder / "gateway.yaml"
     file.write_text(
-        "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
-        f"  agent: {{type: openai-responses, model: m, base_url: '{url}/v1', history: {{owner: {owner}}}}}\n"
+        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n  agent: {{{agent}}}\n"
     )
     return file
 
@@ -99,7 +92,7 @@ def _calls(database: Path) -> dict[str, str]:
 def _outputs_of(statuses: list[str], owner: str) -> list[str]:
     """What the model has to be told of calls that ended like this; one that never ran is left out of a history of ours."""
     words = {"interrupted": OUTCOME_UNKNOWN, "cancelled": NOT_RUN}
-    shown = [status for status in statuses if owner == "backend" or status != "cancelled"]
+    shown = [status for status in statuses if owner not in OF_THE_GATEWAY or status != "cancelled"]
     return [words.get(status, "booked") for status in shown]
 
 
@@ -138,11 +131,11 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     assert violations(database) == []
 
 
-async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: str) -> list[tuple[str, list[str]]]:
+async def _sweep(folder: Path, agent: str, parent: Zygote, owner: str, pattern: str) -> list[tuple[str, list[str]]]:
     """The points that killed, in order, and how the tool calls had ended behind each."""
     points: list[tuple[str, list[str]]] = []
     for number in count(1):
-        file = _configure(folder, url, owner)
+        file = _configure(folder, agent)
         story = Story()
         child = await parent.fork(file, f"{pattern}:{number}", tools=True)
         if await child.ready():
@@ -168,16 +161,16 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
     return points
 
 
-@pytest.mark.parametrize("owner", ["backend", "gateway"])
+@pytest.mark.parametrize("owner", ["backend", "gateway", "conversation", "chat"])
 @pytest.mark.fault("K6", "K7", "K8")
 async def test_a_process_that_dies_at_any_point_of_a_turn_with_tools_does_nothing_twice_and_tells_what_is_unknown(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as url, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, zygote() as parent:
         points = [
             point
             for pattern in ("*tool*", "*complete*")
-            for point in await _sweep(tmp_path / "one", url, parent, owner, pattern)
+            for point in await _sweep(tmp_path / "one", made.settings[owner], parent, owner, pattern)
         ]
     with capsys.disabled():
         print(f"\n{len(points)} points of a turn with tools were tried with the history at the {owner}")  # noqa: T201

@@ -43,7 +43,7 @@ _LEAST = 2
 
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 
-AGENTS = ("chained", "kept")
+AGENTS = ("chained", "kept", "conversed")
 
 
 def _script(conversation: Conversation) -> Iterator[Step]:
@@ -83,7 +83,7 @@ class Night:
 
 
 def _context(number: int) -> tuple[str, str]:
-    return AGENTS[number % 2], f"context-{number}"
+    return AGENTS[number % len(AGENTS)], f"context-{number}"
 
 
 async def _talk(night: Night, number: int, over: asyncio.Event) -> None:
@@ -177,6 +177,7 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
             f"storage: {{url: 'sqlite:///gateway.db', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\nagents:\n"
             f"  chained: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}\n"
             f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
+            f"  conversed: {{type: openai-responses, model: m, base_url: '{backend}/v1', conversation: true}}\n"
         )
         night = Night(parent, file, random.Random(SEED))
         for index in range(2):

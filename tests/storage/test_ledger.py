@@ -160,8 +160,17 @@ async def test_a_ledger_is_not_ready_when_its_schema_was_changed(database: Recor
     await database.ledger.ready()
     with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("PRAGMA user_version = 9999")
     with pytest.raises(LedgerUnavailable, match="9999"):
         await database.ledger.ready()
+
+
+async def test_a_ledger_stays_ready_when_a_newer_process_has_only_added_to_its_schema(database: Recorded) -> None:
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE turn ADD COLUMN note TEXT")
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    await database.ledger.ready()
+    await database.ledger.commit(ACCEPT)
 
 
 async def test_a_closed_ledger_is_unavailable(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, NullPool, create_engine, inspect
 
 from gateway.commits.failures import LedgerUnavailable
+from storage.compiled import OLDEST, VERSION
+from storage.migrate import migrate
 from storage.schema import prepare
 from storage.tables import Row
 
@@ -76,15 +78,35 @@ def test_of_several_that_start_at_once_one_migrates(tmp_path: Path) -> None:
         assert len(set(pool.map(migrated, [tmp_path / "ledger.db"] * 4))) == 1
 
 
-def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("oldest", [0, 2, 9999])
+def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, oldest: int) -> None:
     path = tmp_path / "ledger.db"
     migrated(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute(f"PRAGMA user_version = {oldest}")
     with pytest.raises(LedgerUnavailable, match="version 9999, newer than ours"):
         migrated(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+
+
+def test_a_newer_schema_that_only_adds_to_ours_is_worked_on_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    migrated(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0002'")
+    before = path.read_bytes()
+    assert prepare(path, 5000, auto_migrate=True) == VERSION
+    assert path.read_bytes() == before
+
+
+def test_a_migrated_file_and_a_new_one_have_the_same_oldest_user(tmp_path: Path) -> None:
+    prepare(tmp_path / "new.db", 5000, auto_migrate=True)
+    migrate(tmp_path / "migrated.db", 5000, auto_migrate=True)
+    for name in ("new.db", "migrated.db"):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (OLDEST,)
 
 
 def test_an_older_schema_is_refused_when_it_may_not_be_migrated(tmp_path: Path) -> None:

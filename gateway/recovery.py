@@ -21,6 +21,7 @@ from gateway.commits import (
     NewItem,
     Rewind,
     Suspend,
+    TakeBack,
     TaskRecord,
     ThreadRecord,
     ToolCallRecord,
@@ -100,6 +101,7 @@ async def settle(
                 now=now,
                 process=leftover.process,
             ),
+            TakeBack(leftover.thread, leftover.turn, now),
             Unsync(leftover.thread, leftover.turn),
         )
 
@@ -212,10 +214,12 @@ async def close_task(
     fanout: Fanout,
     clock: Clock,
     shown: Rendering = HIDDEN,
+    *,
+    displaced: bool = False,
 ) -> bool:
     """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
 
-    `shown`: what its caller sees of its tool calls.
+    `shown`: what its caller sees of its tool calls. `displaced`: its turn that waits is no part of the conversation then.
     """
     clock = onwards(clock, task.status_at)
     now = clock.now()
@@ -225,7 +229,9 @@ async def close_task(
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         last = journal.number + 1
-        return waiting.ending(last, state, row, now) if waiting else (Close(task.id, state, row, last, now),)
+        if waiting is None:
+            return (Close(task.id, state, row, last, now),)
+        return waiting.ending(last, state, row, now, displaced=displaced)
 
     try:
         if waiting is not None:

@@ -6,13 +6,14 @@ Source: state-model, scenarios 110 to 120.
 
 from collections.abc import Callable, Iterable
 
-from gateway import tools
+from gateway import ownership, tools
 from gateway.clock import Clock, onwards, timestamp
 from gateway.commits import (
     AskedCall,
     Caller,
     CommitPoint,
     Decide,
+    Displace,
     EventRow,
     Finish,
     GivenAnswer,
@@ -143,9 +144,10 @@ class Suspended:
     # --- what they are to the ledger
 
     def ending(
-        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int
+        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int, *, displaced: bool = False
     ) -> tuple[CommitPoint, ...]:
-        """The turn is over with all that was collected. `state` None: the task goes on with its next turn."""
+        """The turn is over with all that was collected. `state` None: the task goes on with its next turn. `displaced`: by a
+        message that is no answer to it."""
         output = self.outputs[-1]
         finish = Finish(
             task=self.task.id,
@@ -162,7 +164,9 @@ class Suspended:
             visible=True,
             now=now,
         )
-        return (self._decide(None, None, now, goes_on=False), *self._points, finish)
+        mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
+        back = ownership.taken_back(self.thread, self.turn.turn, finish.status, now)
+        return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
 
     async def store(
         self,

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from storage import due, ending, keys, portable, pushing, queries, statements, waiting
+from storage import displacing, due, ending, keys, portable, pushing, queries, statements, waiting
 from storage.migrate import migrate
 from storage.statement import Statement
 
@@ -38,7 +38,7 @@ def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def _statements() -> Iterator[str]:
-    for name, value in _written_in(statements, ending, portable, keys, pushing, waiting):
+    for name, value in _written_in(statements, displacing, ending, portable, keys, pushing, waiting):
         if isinstance(value, Statement):
             yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
 

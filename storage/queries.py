@@ -12,6 +12,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    not_,
     or_,
     select,
     text,
@@ -167,6 +168,9 @@ EVENTS = compiled(
     .order_by(event.c.last)
 )
 
+_DISPLACED = and_(turn.c.displaced == literal_column("1"), turn.c.ended_at.is_not(None))
+"""Of a turn: it has ended and is no part of the conversation."""
+
 _ITEMS = (
     select(
         history_item.c.position,
@@ -180,6 +184,7 @@ _ITEMS = (
         (turn.c.status == word("failed")).label("failed"),
         history_item.c.service_call,
         tool_call.c.sequence,
+        _DISPLACED.label("displaced"),
     )
     .select_from(
         history_item.join(turn, turn.c.id == history_item.c.turn)
@@ -219,6 +224,7 @@ _COUNTS = and_(
     _OLDER.c.replayable == literal_column("1"),
     _OLDER.c.weight > literal_column("0"),
     _OF.c.number <= _TURN_NOW,
+    or_(_OF.c.displaced == literal_column("0"), _OF.c.ended_at.is_(None)),
     or_(bindparam("opaque") == literal_column("1"), _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
 )
 
@@ -324,6 +330,7 @@ EARLIER_TOOL_CALL = compiled(
         tool_call.c.external_id == bindparam("external_id"),
         tool_call.c.id != bindparam("than"),
         tool_call.c.outcome.is_not(None),
+        not_(_DISPLACED),
     )
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
     .limit(literal_column("1"))
@@ -382,6 +389,7 @@ UNHEARD_CALL = compiled(
         service_call.c.round,
         service_call.c.handle_in,
         service_call.c.pending_handle,
+        _DISPLACED,
     )
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))

@@ -319,7 +319,7 @@ class Reads(StoredPushes):
 
 _BURIED = frozenset({"deleted", "expired"})
 _STATE = 2
-_ENDED_AT = 8
+_ENDED_AT = 9
 """Places in the rows of `storage.portable`."""
 
 _EXPORTED = (
@@ -414,7 +414,8 @@ def _asked(row: Row) -> AskedCall:
 
 
 def _item(thread_id: str, row: Row) -> HistoryRecord:
-    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed, service_call, sequence = row
+    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, *rest = row
+    failed, service_call, sequence, displaced = rest
     owner = f"thread {thread_id!r}"
     if payload is None:
         item: items.Item = UserItem(_readable(_message.decode, message, owner))
@@ -431,4 +432,5 @@ def _item(thread_id: str, row: Row) -> HistoryRecord:
         failed=bool(failed),
         service_call=service_call,
         sequence=sequence,
+        displaced=bool(displaced),
     )

@@ -500,7 +500,15 @@ END_TURN = Statement(
             turn.c.ended_at.is_(None),
             or_(bindparam("process").is_(None), equals(turn.c.process, "process")),
         )
-        .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
+        .values(
+            ended_at=bindparam("now"),
+            # What was complete before it could be cancelled counts.
+            displaced=case(
+                (bindparam("status").in_([word("completed"), word("rejected")]), literal_column("0")),
+                else_=turn.c.displaced,
+            ),
+            **given("status", "failure_class", "last_event", "messages", "artifacts"),
+        )
     ),
 )
 

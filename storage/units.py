@@ -21,6 +21,7 @@ from gateway.commits import (
     CommitPoint,
     Complete,
     Decide,
+    Displace,
     EventRow,
     Fail,
     Fence,
@@ -40,6 +41,7 @@ from gateway.commits import (
     Rewind,
     Suspend,
     Synced,
+    TakeBack,
     TakeOver,
     ToolEnds,
     ToolStarts,
@@ -99,6 +101,8 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _events(point.events)
         case TakeOver() | Claim() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
+        case Displace() | TakeBack():
+            return _displaced(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return _elsewhere(point)
         case _:
@@ -165,11 +169,19 @@ def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Ke
             return [(do.NEXT_EPOCH, values), (do.KEEP_EPOCH, values), (do.BEGIN_EPOCH, values)]
         case Rewind():
             values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
-            return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
+            return [(do.LEAVE_BRANCH, values), (do.UNSEND, values), (do.WAY_BACK, values)]
         case Orphan():
             return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
         case Keep():
             return [(do.KEEP_HANDLE, values | {"handle": point.handle})]
+
+
+def _displaced(point: Displace | TakeBack) -> list[Step]:
+    values: dict[str, Value] = {"thread": point.thread, "turn": point.turn}
+    if isinstance(point, Displace):
+        return [(do.DISPLACE, values | {"itself": int(point.itself)})]
+    values |= {"now": point.now}
+    return [(do.LEAVE_DISPLACED_BRANCH, values), (do.UNSEND_DISPLACED, values), (do.TAKE_BACK, values)]
 
 
 def _json(value: Json) -> str:

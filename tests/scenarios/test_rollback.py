@@ -241,7 +241,13 @@ async def test_133_rollback_of_several_rounds_goes_back_to_where_the_turn_began(
     core: Core, ownership: Ownership, streaming: bool
 ) -> None:
     box = ScriptedTools({"one": 1, "two": 2})
-    scripts = [says("A0", "r0"), asks("r1", "one"), asks("r2", "two"), [TextDelta("par"), Pause()], says("A2", "r4")]
+    scripts: list[Script] = [
+        says("A0", "r0"),
+        asks("r1", "one"),
+        asks("r2", "two"),
+        [TextDelta("par"), Pause()],
+        says("A2", "r4"),
+    ]
     adapter = ScriptedAdapter(ownership, *scripts)
     core.agent(adapter, toolset=box, **ROLLBACK)
     await core.send("0", context="c")
@@ -381,7 +387,7 @@ async def test_133_rollback_voids_the_ids_of_calls_where_they_hold_for_the_threa
 # --- a turn that waits for its caller ---------------------------------------------------------------------------------
 
 
-GATED = {"approvals": (ApprovalRule("box.pay"),)}
+GATED: dict[str, Any] = {"approvals": (ApprovalRule("box.pay"),)}
 
 
 @BOTH

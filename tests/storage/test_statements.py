@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from storage import statements
+from storage import displacing, statements
 from storage.statement import Statement
 from storage.tables import Row
 
-STATEMENTS = {name: value for name, value in vars(statements).items() if isinstance(value, Statement)}
+_WRITTEN = {**vars(statements), **vars(displacing)}
+STATEMENTS = {name: value for name, value in _WRITTEN.items() if isinstance(value, Statement)}
 
 
 @pytest.fixture

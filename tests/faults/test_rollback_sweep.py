@@ -35,23 +35,31 @@ _TURNS = (
 )
 
 
-def _script(conversation: Conversation) -> Iterator[Step]:
-    """Whoever says "book" has it booked, hears of it, and waits for more for ever; every other answer is all that the model was
-    told."""
-    told = [str(item["output"]) for item in conversation.items if item.get("type") == "function_call_output"]
-    if conversation.text != "book":
-        yield Say(json.dumps([list(conversation.user_texts), told]))
-    elif not conversation.tool_outputs:
-        yield Call("book", {"what": "a"}, call_id="call-a")
-    else:
-        yield Say("booked")
-        yield Pause(asyncio.Event())
+@dataclass(slots=True)
+class Backend:
+    """Whoever says "book" has it booked, hears of it, and waits for more until `go`; every other answer is all that the model
+    was told."""
+
+    url: str = ""
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def script(self, conversation: Conversation) -> Iterator[Step]:
+        told = [str(item["output"]) for item in conversation.items if item.get("type") == "function_call_output"]
+        if conversation.text != "book":
+            yield Say(json.dumps([list(conversation.user_texts), told]))
+        elif not conversation.tool_outputs:
+            yield Call("book", {"what": "a"}, call_id="call-a")
+        else:
+            yield Say("booked")
+            yield Pause(self.go)
 
 
 @asynccontextmanager
-async def _backend() -> AsyncIterator[str]:
-    async with serve(ResponsesServer(_script).app) as url:
-        yield url
+async def _backend() -> AsyncIterator[Backend]:
+    backend = Backend()
+    async with serve(ResponsesServer(backend.script).app) as url:
+        backend.url = url
+        yield backend
 
 
 def _configure(folder: Path, url: str, owner: str) -> Path:
@@ -124,11 +132,12 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     assert violations(database) == []
 
 
-async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: str) -> list[str]:
+async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pattern: str) -> list[str]:
     """The points that killed, in order: one in each run, until a run ends untouched."""
     points: list[str] = []
     for number in count(1):
-        file = _configure(folder, url, owner)
+        file = _configure(folder, backend.url, owner)
+        backend.go = asyncio.Event()
         story = Story()
         child = await parent.fork(file, f"{pattern}:{number}", tools=True)
         if await child.ready():
@@ -141,6 +150,7 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
         else:
             await child.dead()
             points.append(child.point())
+        backend.go.set()
         time_passes(folder / "gateway.db")
         again = await parent.serving(file, tools=True)
         async with a2a_http(again.url.result()) as http:
@@ -157,11 +167,11 @@ async def _sweep(folder: Path, url: str, parent: Zygote, owner: str, pattern: st
 async def test_a_process_that_dies_at_any_point_of_a_turn_that_is_taken_back_leaves_all_of_it_out_or_nothing(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as url, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
         points = [
             point
             for pattern in ("*accept*", "*complete*", "*finish*", "call.*")
-            for point in await _sweep(tmp_path / "one", url, parent, owner, pattern)
+            for point in await _sweep(tmp_path / "one", backend, parent, owner, pattern)
         ]
     with capsys.disabled():
         print(f"\n{len(points)} points of a turn taken back were tried with the history at the {owner}")  # noqa: T201

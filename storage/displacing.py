@@ -5,9 +5,9 @@ from sqlalchemy import bindparam, exists, func, literal_column, null, select, te
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ColumnElement
 
+from storage.conditions import LIVE
 from storage.sql import compiled, delete_job, equals, history_item, service_call, thread, turn, word
 from storage.statement import Statement
-from storage.tables import LIVE
 
 _number = select(turn.c.number).where(equals(turn.c.id, "turn")).scalar_subquery()
 

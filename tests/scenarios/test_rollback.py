@@ -10,21 +10,15 @@ from typing import Any
 import pytest
 
 from gateway import tools
+from gateway.abilities import Fate, Fetched
 from gateway.approvals import ApprovalRule
-from gateway.commits import (
-    Accept,
-    Caller,
-    CommitPoint,
-    Complete,
-    Displace,
-    Fail,
-    Finish,
-    Import,
-    Prepare,
-    TakeBack,
-    ToolEnds,
-    ToolStarts,
-)
+from gateway.commits.accepting import Accept
+from gateway.commits.calls import Complete, Fail, Prepare
+from gateway.commits.importing import Import
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Finish
+from gateway.commits.threads import Caller, Displace, TakeBack
+from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.errors import UnsupportedOperation
 from gateway.items import OpaqueItem, Ownership
 from gateway.model import Task, TaskState
@@ -33,8 +27,6 @@ from gateway.ports import (
     CallCompleted,
     CallStarted,
     ErrorClass,
-    Fate,
-    Fetched,
     ItemReady,
     ServiceRequest,
     TextDelta,
@@ -744,3 +736,27 @@ async def test_133_rollback_is_one_unit_with_the_message_and_one_with_the_end(co
     together = [{type(point) for point in unit} for unit in core.ledger.units]
     assert next(unit for unit in together if Displace in unit) >= {Accept, Displace}
     assert next(unit for unit in together if TakeBack in unit) >= {Finish, TakeBack}
+
+
+@BOTH
+async def test_133_rollback_of_many_that_come_at_once_to_two_processes(tmp_path: Path, ownership: Ownership) -> None:
+    async with two(tmp_path) as cores:
+        adapters = [ScriptedAdapter(ownership, otherwise=echo) for _ in cores]
+        for core, adapter in zip(cores, adapters, strict=True):
+            core.agent(adapter, queued_turns=20, **ROLLBACK)
+        await cores[0].send("first", context="c")
+        async with asyncio.TaskGroup() as group:
+            for n in range(10):
+                group.create_task(soon(cores[n % 2].send(str(n), context="c")))
+        turns = query(cores[0].path, TURNS)
+        assert set(turns) <= {("completed", 0), ("cancelled", 1)}
+        assert turns[-1] == ("completed", 0)
+        assert violations(cores[0].path) == []
+        await cores[0].send("last", context="c")
+        counting = "SELECT json_extract(payload, '$.parts[0].text') FROM turn JOIN input ON turn = turn.id"
+        texts = [text for (text,) in query(cores[0].path, f"{counting} WHERE displaced = 0 ORDER BY number")]
+        if ownership is G:
+            told = [line for text in texts[:-1] for line in (f"U {text}", f"A re {text}")]
+            assert adapters[0].sent[-1] == (None, [*told, "U last"])
+        else:
+            assert adapters[0].sent[-1] == (f"r-{texts[-2]}", ["U last"])

@@ -6,19 +6,12 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import (
-    AskCancel,
-    CommitPoint,
-    Complete,
-    DeleteContext,
-    Displace,
-    Finish,
-    NewItem,
-    Prepare,
-    Rewind,
-    TakeBack,
-    Unsync,
-)
+from gateway.commits.calls import Complete, NewItem, Prepare
+from gateway.commits.forgetting import DeleteContext
+from gateway.commits.leases import AskCancel
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Finish
+from gateway.commits.threads import Displace, Rewind, TakeBack, Unsync
 from gateway.items import AssistantItem, HandleKind, OutputItem, StorageOwner
 from gateway.model import Part, TaskState
 from storage import displacing

@@ -9,12 +9,16 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from storage import displacing, statements
+from storage import accepting, calling, displacing, epochs, statements, turns
 from storage.statement import Statement
 from storage.tables import Row
 
-_WRITTEN = {**vars(statements), **vars(displacing)}
-STATEMENTS = {name: value for name, value in _WRITTEN.items() if isinstance(value, Statement)}
+STATEMENTS = {
+    name: value
+    for module in (accepting, calling, displacing, turns, epochs, statements)
+    for name, value in vars(module).items()
+    if isinstance(value, Statement)
+}
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from gateway.commits.failures import Conflict
 from gateway.commits.leases import AskCancel
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import EventRow, OpenTurn, TaskRecord
-from gateway.commits.threads import ThreadRecord
+from gateway.commits.threads import Displace, ThreadRecord
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.items import HandleKind
@@ -87,9 +87,13 @@ class _Plan:
         points = (*before, accept, *self.besides) if self.prepare is None else (*before, accept, self.prepare)
         return points if self.push is None else (*points, self.push)
 
-    def waiting(self, runner: Runner, interrupted: Sequence[OpenTurn]) -> "_Plan":
-        """The same for a turn that has to wait, and for the end of those that it interrupts in other processes."""
-        marks = (AskCancel(tuple(open_.turn for open_ in interrupted)),) if interrupted else ()
+    def waiting(self, runner: Runner, others: Sequence[OpenTurn], policy: str) -> "_Plan":
+        """The same for a turn that has to wait, and for the end of those that it cancels, in whatever process."""
+        marks: tuple[CommitPoint, ...] = ()
+        if policy == "rollback":
+            marks = (Displace(self.accept.thread.id, self.accept.turn),)
+        elif policy == "interrupt" and others:
+            marks = (AskCancel(tuple(open_.turn for open_ in others)),)
         return dataclasses.replace(self, besides=(runner.beat(), *marks))
 
 
@@ -167,7 +171,7 @@ class Admission:
         if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
             plan = plan.at_once(self._runner)
         else:
-            plan = plan.waiting(self._runner, others if call.agent.policies.busy_context == "interrupt" else ())
+            plan = plan.waiting(self._runner, others, call.agent.policies.busy_context)
         return await self._admit(call, request, plan, outputs, accepted)
 
     async def _answer(
@@ -228,7 +232,11 @@ class Admission:
                 metadata={"taskId": task_id},
             )
         shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
-        await close_task(call.caller, record, TaskState.CANCELED, self._ledger, self._fanout, self._clock, shown)
+        displaced = call.agent.policies.busy_context == "rollback"
+        canceled = TaskState.CANCELED
+        await close_task(
+            call.caller, record, canceled, self._ledger, self._fanout, self._clock, shown, displaced=displaced
+        )
 
     async def _others(self, found: Target, attempt: int, ends: Suspended | None) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
@@ -364,7 +372,7 @@ class Admission:
             if accepted is not None:
                 accepted(work)
             self._runner.start(work, accept.thread)
-            if call.agent.policies.busy_context == "interrupt":
+            if call.agent.policies.busy_context in ("interrupt", "rollback"):
                 self._runner.interrupt(work, accept.thread.id)
 
         try:

@@ -25,7 +25,7 @@ class AgentPolicies:
     """
 
     client_context_ids_allowed: bool = True
-    busy_context: Literal["queue", "reject", "interrupt"] = "queue"
+    busy_context: Literal["queue", "reject", "interrupt", "rollback"] = "queue"
     idempotency: Literal["negotiated", "message_id", "off"] = "negotiated"
     direct_replies: bool = False
     on_missing_handle: Literal["fail", "tolerate"] = "fail"

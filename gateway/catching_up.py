@@ -80,6 +80,8 @@ async def catch_up(
     owned = ownership.of_thread(thread, agent.adapter.ownership)
     unheard = Unheard(agent, thread, call, owned, project(owned, records, call.turn))
     static = thread.handle_kind is HandleKind.STATIC
+    if call.displaced and not static:
+        return CaughtUp(reconciling.given_up(unheard, "left-out", clock))
     if static:
         points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), means)
     else:

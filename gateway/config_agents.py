@@ -43,10 +43,10 @@ class AgentCommon(Settings):
     client_context_ids: Literal["allow", "refuse"] = Field(
         "allow", description="May a client name a context that does not exist yet."
     )
-    busy_context: Literal["queue", "reject", "interrupt"] = Field(
+    busy_context: Literal["queue", "reject", "interrupt", "rollback"] = Field(
         "queue",
         description="What becomes of a message while the context is busy with another: it waits, it is refused, "
-        "or it cancels the other.",
+        "it cancels the other, or it cancels the other and takes it back.",
     )
     idempotency: Literal["negotiated", "message_id", "off"] = Field(
         "negotiated",

@@ -98,6 +98,8 @@ def _check_thread(place: str, thread: PortableThread, agents: dict[str, str]) ->
 
 
 def _check_turn(place: str, turn: PortableTurn) -> None:
+    if turn.displaced and turn.status in ("completed", "rejected"):
+        raise invalid(f"{place}.displaced", f"a turn that is {turn.status} is a part of the conversation")
     for index, given in enumerate(turn.inputs):
         _check_message(f"{place}.inputs[{index}].message", given.message)
         if (given.key is None) != (given.key_kind is None):

@@ -138,6 +138,7 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     `service_call` is the one that it came with, `sequence` the number there of the tool call that it belongs to.
     `sent_in` is the completed service call whose request (or response) carried it, None while the backend's chain does
     not hold it. `replayable` is False for what must never be shown to the model again, as the text of a cut stream.
+    `displaced`: its turn has ended and is no part of the conversation, because a later message took its place.
     """
 
     position: int
@@ -150,3 +151,4 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     failed: bool = False
     service_call: str | None = None
     sequence: int | None = None
+    displaced: bool = False

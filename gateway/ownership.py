@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gateway.agents import AgentPolicies
 from gateway.commits.calls import Complete
 from gateway.commits.points import CommitPoint
-from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, Synced, ThreadRecord, Unsync
+from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, Synced, TakeBack, ThreadRecord, Unsync
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.ports import ErrorClass
 
@@ -49,6 +49,11 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
             "history.persistence: per_turn cannot be had with a conversation that the backend keeps under one id "
             "(handle kind static): nothing can be taken back from it; use per_service_call, or another history.owner"
         )
+    if policies.busy_context == "rollback" and declared.handle is HandleKind.STATIC:
+        return (
+            "busy_context: rollback cannot be had with a conversation that the backend keeps under one id (handle kind "
+            "static): nothing can be taken back from it; use interrupt, or another history.owner"
+        )
     if policies.on_owner_conflict == "adopt" and not declared.either:
         return (
             "on_owner_conflict: adopt needs a type that can go on from a handle although history.owner says gateway; "
@@ -76,8 +81,9 @@ def successor(kind: ErrorClass, thread: ThreadRecord, declared: Ownership, polic
 
 def is_complete(records: Sequence[HistoryRecord]) -> bool:
     """Does the shadow hold an answer to everything that the lost chain was told?"""
-    told = {r.sent_in for r in records if isinstance(r.item, UserItem) and r.sent_in is not None}
-    answered = {r.sent_in for r in records if not isinstance(r.item, UserItem)}
+    counting = [r for r in records if not r.displaced]
+    told = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
+    answered = {r.sent_in for r in counting if not isinstance(r.item, UserItem)}
     return told <= answered
 
 
@@ -89,6 +95,12 @@ def goes_back(thread: ThreadRecord, status: str, policies: AgentPolicies) -> boo
     """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
     failed = status == "failed" and policies.persistence == "per_turn"
     return failed and thread.handle_kind is HandleKind.ROTATING
+
+
+def taken_back(thread: ThreadRecord, turn: str, status: str, now: int) -> tuple[TakeBack, ...]:
+    """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
+    unfinished = status in ("failed", "cancelled")
+    return (TakeBack(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
 
 
 # --- what commit points do to a thread --------------------------------------------------------------------------------

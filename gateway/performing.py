@@ -188,6 +188,7 @@ class Performer:
         goes = lane.running is work and not lane.waiting and lane.may_release
         if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
             points = (*points, Rewind(lane.thread.id, work.turn, self._course.base, now))
+        back = ownership.taken_back(lane.thread, work.turn, end.status, now)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             finish = Finish(
@@ -207,13 +208,15 @@ class Performer:
                 # One that waited is anybody's, until it goes on.
                 process=None if work.resumed else means.holder,
             )
-            return (*points, finish, Release(lane.thread.id, means.holder)) if goes else (*points, finish)
+            release = (Release(lane.thread.id, means.holder),) if goes else ()
+            return (*points, finish, *back, *release)
 
         def stored() -> None:
             output.apply(update)
             live.status = final
             lane.leased = lane.leased and not goes
             lane.thread = ownership.behind_all(lane.thread, points)
+            lane.current = lane.current and not back
             self._open(reply.message if reply is not None else None)
 
         try:

@@ -73,7 +73,8 @@ class PortableInput(_Portable, frozen=True, kw_only=True):
 
 
 class PortableTurn(_Portable, frozen=True, kw_only=True):
-    """`task` is the id of one of the document's tasks. Only turns that have ended travel."""
+    """`task` is the id of one of the document's tasks. Only turns that have ended travel. `displaced`: no part of the
+    conversation, because a later message took its place."""
 
     id: Id
     task: Id
@@ -88,6 +89,7 @@ class PortableTurn(_Portable, frozen=True, kw_only=True):
     failure_class: str | None = None
     base_generation: Number | None = None
     last_event: Number | None = None
+    displaced: bool = False
 
 
 class PortableItem(_Portable, frozen=True, kw_only=True):

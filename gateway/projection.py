@@ -44,11 +44,11 @@ def project(
     """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
 
     Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY, and a chain that begins `anew`
-    behind a lost one: the conversation, whole or as much of it as the window takes. `whole_turns`: a turn that failed is
-    left out with all that it brought.
+    behind a lost one: the conversation, whole or as much of it as the window takes. A turn that was displaced is left out with
+    all that it brought; `whole_turns`: so is one that failed.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
-    due = [r for r in records if r.replayable and r.turn <= number and not (whole_turns and r.failed)]
+    due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
     if anew or ownership.owner is StorageOwner.GATEWAY:
         said = _whole(ownership, _behind_boundary(due) if ownership.opaque_replay else due)
         sent = said if window is None else newest(said, window)

@@ -33,9 +33,10 @@ async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) 
         )
     if agent.policies.uncited_sources == "keep":
         return project(owned, records, turn, window, anew=anew, whole_turns=whole_turns)
-    shrunk = without_uncited(records, turn)
+    counting = [record for record in records if not record.displaced]
+    shrunk = without_uncited(counting, turn)
     view = project(owned, shrunk, turn, window, anew=anew, whole_turns=whole_turns)
-    return dataclasses.replace(view, last_source=last_number(records))
+    return dataclasses.replace(view, last_source=last_number(counting))
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

@@ -14,7 +14,7 @@ from gateway.commits.failures import Conflict, CorruptRecord
 from gateway.commits.leases import Fence, UnfinishedTurn
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Close, EventRow, Finish, TaskRecord, TurnRecord
-from gateway.commits.threads import Caller, Rewind, ThreadRecord, Unsync
+from gateway.commits.threads import Caller, Rewind, TakeBack, ThreadRecord, Unsync
 from gateway.commits.tools import ToolCallRecord, ToolEnds
 from gateway.commits.waiting import Suspend
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
@@ -88,6 +88,7 @@ async def settle(
                 now=now,
                 process=leftover.process,
             ),
+            TakeBack(leftover.thread, leftover.turn, now),
             Unsync(leftover.thread, leftover.turn),
         )
 
@@ -200,10 +201,12 @@ async def close_task(
     fanout: Fanout,
     clock: Clock,
     shown: Rendering = HIDDEN,
+    *,
+    displaced: bool = False,
 ) -> bool:
     """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
 
-    `shown`: what its caller sees of its tool calls.
+    `shown`: what its caller sees of its tool calls. `displaced`: its turn that waits is no part of the conversation then.
     """
     clock = onwards(clock, task.status_at)
     now = clock.now()
@@ -213,7 +216,9 @@ async def close_task(
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         last = journal.number + 1
-        return waiting.ending(last, state, row, now) if waiting else (Close(task.id, state, row, last, now),)
+        if waiting is None:
+            return (Close(task.id, state, row, last, now),)
+        return waiting.ending(last, state, row, now, displaced=displaced)
 
     try:
         if waiting is not None:

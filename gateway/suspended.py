@@ -6,11 +6,11 @@ Source: state-model, scenarios 110 to 120.
 
 from collections.abc import Callable, Iterable
 
-from gateway import consent, tools
+from gateway import consent, ownership, tools
 from gateway.clock import Clock, onwards, timestamp
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import EventRow, Finish, TaskRecord
-from gateway.commits.threads import Caller, ThreadRecord
+from gateway.commits.threads import Caller, Displace, ThreadRecord
 from gateway.commits.tools import AskedCall, ToolEnds
 from gateway.commits.waiting import Decide, GivenAnswer, Verdict, WaitingTurn
 from gateway.consent import ConsentLink
@@ -151,9 +151,10 @@ class Suspended:
     # --- what they are to the ledger
 
     def ending(
-        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int
+        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int, *, displaced: bool = False
     ) -> tuple[CommitPoint, ...]:
-        """The turn is over with all that was collected. `state` None: the task goes on with its next turn."""
+        """The turn is over with all that was collected. `state` None: the task goes on with its next turn. `displaced`: by a
+        message that is no answer to it."""
         output = self.outputs[-1]
         finish = Finish(
             task=self.task.id,
@@ -170,7 +171,9 @@ class Suspended:
             visible=True,
             now=now,
         )
-        return (self._decide(None, None, now, goes_on=False), *self._points, finish)
+        mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
+        back = ownership.taken_back(self.thread, self.turn.turn, finish.status, now)
+        return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
 
     async def store(
         self,

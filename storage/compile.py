@@ -15,6 +15,7 @@ from types import ModuleType
 from storage import (
     accepting,
     calling,
+    displacing,
     due,
     ending,
     epochs,
@@ -55,7 +56,7 @@ def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
 
 def _statements() -> Iterator[str]:
     for name, value in _written_in(
-        accepting, calling, turns, epochs, statements, ending, portable, keys, pushing, waiting
+        accepting, calling, turns, epochs, displacing, statements, ending, portable, keys, pushing, waiting
     ):
         if isinstance(value, Statement):
             yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"

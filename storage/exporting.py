@@ -122,7 +122,8 @@ def _thread(row: Row, turns: Below[PortableTurn], all_items: Below[PortableItem]
 
 
 def _turn(row: Row, inputs: Below[PortableInput], calls: Below[PortableCall]) -> PortableTurn:
-    turn_id, task, _, number, base, status, failure, accepted_at, ended_at, last_event, messages, artifacts = row
+    turn_id, task, _, number, base, status, failure, displaced, *times, last_event, messages, artifacts = row
+    accepted_at, ended_at = times
     owner = f"task {task!r}"
     return PortableTurn(
         id=turn_id,
@@ -131,6 +132,7 @@ def _turn(row: Row, inputs: Below[PortableInput], calls: Below[PortableCall]) ->
         base_generation=base,
         status=status,
         failure_class=failure,
+        displaced=bool(displaced),
         accepted_at=accepted_at,
         ended_at=ended_at,
         last_event=last_event,

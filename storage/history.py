@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, and_, bindparam, case, func, literal_column, or_, select, text
 
 from storage.conditions import UNSENT
-from storage.sql import compiled, history_item, input_, service_call, tool_call, turn, word
+from storage.sql import compiled, history_item, input_, is_displaced, service_call, tool_call, turn, word
 
 _ITEMS = (
     select(
@@ -18,6 +18,7 @@ _ITEMS = (
         (turn.c.status == word("failed")).label("failed"),
         history_item.c.service_call,
         tool_call.c.sequence,
+        is_displaced.label("displaced"),
     )
     .select_from(
         history_item.join(turn, turn.c.id == history_item.c.turn)
@@ -57,6 +58,7 @@ _COUNTS = and_(
     _OLDER.c.replayable == literal_column("1"),
     _OLDER.c.weight > literal_column("0"),
     _OF.c.number <= _TURN_NOW,
+    or_(_OF.c.displaced == literal_column("0"), _OF.c.ended_at.is_(None)),
     or_(bindparam("opaque") == literal_column("1"), _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
 )
 

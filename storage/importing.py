@@ -137,6 +137,7 @@ def _turn(turn: PortableTurn, thread: str) -> dict[str, Value]:
         "base_generation": turn.base_generation,
         "status": turn.status,
         "failure_class": turn.failure_class,
+        "displaced": int(turn.displaced),
         "accepted_at": turn.accepted_at,
         "ended_at": turn.ended_at,
         "last_event": turn.last_event,

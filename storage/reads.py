@@ -244,7 +244,10 @@ class Reads(StoredPushes):
 
     async def unheard(self, thread_id: str) -> UnheardCall | None:
         rows = await self._readers.fetch(queries.UNHEARD_CALL, {"thread": thread_id})
-        return UnheardCall(*rows[0]) if rows else None
+        if not rows:
+            return None
+        call_id, turn, number, handle_in, pending, displaced = rows[0]
+        return UnheardCall(call_id, turn, number, handle_in, pending, bool(displaced))
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         values = {"thread": thread_id, "external_id": external_id, "than": than}
@@ -299,7 +302,7 @@ class Reads(StoredPushes):
 
 _BURIED = frozenset({"deleted", "expired"})
 _STATE = 2
-_ENDED_AT = 8
+_ENDED_AT = 9
 """Places in the rows of `storage.portable`."""
 
 _EXPORTED = (

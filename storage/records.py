@@ -101,7 +101,8 @@ def asked(row: Row) -> AskedCall:
 
 
 def item(thread_id: str, row: Row) -> HistoryRecord:
-    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed, service_call, sequence = row
+    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, *rest = row
+    failed, service_call, sequence, displaced = rest
     owner = f"thread {thread_id!r}"
     if payload is None:
         item: items.Item = UserItem(readable(message_decoder.decode, message, owner))
@@ -118,4 +119,5 @@ def item(thread_id: str, row: Row) -> HistoryRecord:
         failed=bool(failed),
         service_call=service_call,
         sequence=sequence,
+        displaced=bool(displaced),
     )

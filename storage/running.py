@@ -1,7 +1,7 @@
 """The queries of those who run turns: what has not ended, the calls of a turn, what other processes did; and of the database
 itself. Law: as in `queries`."""
 
-from sqlalchemy import and_, bindparam, column, exists, func, literal_column, or_, select, text
+from sqlalchemy import and_, bindparam, column, exists, func, literal_column, not_, or_, select, text
 from sqlalchemy import table as from_table
 
 from gateway.failures import RESTARTED
@@ -11,6 +11,7 @@ from storage.sql import (
     context,
     event,
     input_,
+    is_displaced,
     lapsed,
     process,
     secret,
@@ -89,6 +90,7 @@ EARLIER_TOOL_CALL = compiled(
         tool_call.c.external_id == bindparam("external_id"),
         tool_call.c.id != bindparam("than"),
         tool_call.c.outcome.is_not(None),
+        not_(is_displaced),
     )
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
     .limit(literal_column("1"))
@@ -147,6 +149,7 @@ UNHEARD_CALL = compiled(
         service_call.c.round,
         service_call.c.handle_in,
         service_call.c.pending_handle,
+        is_displaced,
     )
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))

@@ -1,7 +1,7 @@
 """What statements and queries are made of. Law: only `storage.compile`, migrations and tests come here; who runs them
 reads the text in `storage.compiled`."""
 
-from sqlalchemy import Column, bindparam, exists, func, literal_column, or_, select
+from sqlalchemy import Column, and_, bindparam, exists, func, literal_column, or_, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
@@ -96,6 +96,9 @@ def next_number(column: Column[object], of: ColumnElement[bool]) -> ColumnElemen
 
 next_position = next_number(history_item.c.position, equals(history_item.c.thread, "thread"))
 """Of an item that is appended to its thread."""
+
+is_displaced = and_(turn.c.displaced == literal_column("1"), turn.c.ended_at.is_not(None))
+"""Of a turn: it has ended and is no part of the conversation, because a later message took its place."""
 
 thread_in_generation = exists(
     select(literal_column("1"))

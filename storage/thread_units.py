@@ -3,7 +3,7 @@
 import msgspec
 
 from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
-from gateway.commits.threads import BeginEpoch, Keep, Lose, Orphan, Rewind, Synced, Unsync
+from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from storage import compiled as do
 from storage.statement import Step, Value
 
@@ -55,11 +55,19 @@ def elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Kee
             return [(do.NEXT_EPOCH, values), (do.KEEP_EPOCH, values), (do.BEGIN_EPOCH, values)]
         case Rewind():
             values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
-            return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
+            return [(do.LEAVE_BRANCH, values), (do.UNSEND, values), (do.WAY_BACK, values)]
         case Orphan():
             return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
         case Keep():
             return [(do.KEEP_HANDLE, values | {"handle": point.handle})]
+
+
+def displaced(point: Displace | TakeBack) -> list[Step]:
+    values: dict[str, Value] = {"thread": point.thread, "turn": point.turn}
+    if isinstance(point, Displace):
+        return [(do.DISPLACE, values | {"itself": int(point.itself)})]
+    values |= {"now": point.now}
+    return [(do.LEAVE_DISPLACED_BRANCH, values), (do.UNSEND_DISPLACED, values), (do.TAKE_BACK, values)]
 
 
 def _take_over(point: TakeOver) -> list[Step]:

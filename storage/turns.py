@@ -1,6 +1,6 @@
 """The statements by which a turn and its task wait, change hands and end. Law: as in `statements`."""
 
-from sqlalchemy import bindparam, exists, literal_column, null, or_, select, text, update
+from sqlalchemy import bindparam, case, exists, literal_column, null, or_, select, text, update
 
 from storage.conditions import GOING, UNDER_WAY, WAITING
 from storage.sql import compiled, equals, given, process, service_call, task, turn, word
@@ -76,7 +76,15 @@ END_TURN = Statement(
             turn.c.ended_at.is_(None),
             or_(bindparam("process").is_(None), equals(turn.c.process, "process")),
         )
-        .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
+        .values(
+            ended_at=bindparam("now"),
+            # What was complete before it could be cancelled counts.
+            displaced=case(
+                (bindparam("status").in_([word("completed"), word("rejected")]), literal_column("0")),
+                else_=turn.c.displaced,
+            ),
+            **given("status", "failure_class", "last_event", "messages", "artifacts"),
+        )
     ),
 )
 

@@ -15,7 +15,7 @@ from gateway.commits.importing import Adopt, Import
 from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Append, Close, EventRow, Finish
-from gateway.commits.threads import BeginEpoch, Keep, Lose, Orphan, Rewind, Synced, Unsync
+from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
 from gateway.commits.waiting import Decide, Resume, Suspend
 from gateway.model import Json, TaskState
@@ -29,7 +29,7 @@ from storage.key_units import keyed
 from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
-from storage.thread_units import elsewhere, leased
+from storage.thread_units import displaced, elsewhere, leased
 from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
@@ -75,6 +75,8 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return leased(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return elsewhere(point)
+        case Displace() | TakeBack():
+            return displaced(point)
         case _:
             return _beside(point)
 

@@ -69,17 +69,22 @@ def _owners(rows: Database) -> Iterator[str]:
 
 def _handles(rows: Database) -> Iterator[str]:
     """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. A
-    turn that failed may be taken back as a whole: then the line goes on from where that turn began."""
+    turn that failed may be taken back as a whole: then the line goes on from where that turn began. One that was displaced
+    is, always."""
     calls = rows(
-        "SELECT turn.thread, epoch, turn.status AS ended, service_call.* FROM service_call"
+        "SELECT turn.thread, epoch, turn.status AS ended, displaced, service_call.* FROM service_call"
         " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
         " WHERE service_call.status = 'completed' ORDER BY turn.thread, turn.number, round, attempt"
     )
     ends: dict[str, str | None] = {}
     begins: dict[str, tuple[str, str | None]] = {}
     left: dict[str, str | None] = {}
+    gone: set[str] = set()
     for call in calls:
         thread, turn = call["thread"], call["turn"]
+        if thread in gone and begins[thread][0] != turn:
+            ends[thread] = left[thread]
+            gone.remove(thread)
         expected = ends.get(thread)
         rebuilt = call["epoch"] > 1 and call["handle_in"] is None
         taken_back = thread in left and begins[thread][0] != turn and call["handle_in"] == left[thread]
@@ -89,11 +94,17 @@ def _handles(rows: Database) -> Iterator[str]:
             begins[thread] = turn, call["handle_in"]
         ends[thread] = call["handle_out"]
         left.pop(thread, None)
-        if call["ended"] == "failed":
+        if call["ended"] == "failed" or (call["ended"] == "cancelled" and call["displaced"]):
             left[thread] = begins[thread][1]
+        if call["ended"] in ("failed", "cancelled") and call["displaced"]:
+            gone.add(thread)
     # A closed row keeps an epoch that is over; its turns and their calls belong to the one that followed.
-    for row in rows("SELECT id, handle FROM thread WHERE state NOT IN ('closed', 'deleted')"):
-        if row["handle"] not in (ends.get(row["id"]), left.get(row["id"], ends.get(row["id"]))):
+    for row in rows("SELECT id, epoch, handle FROM thread WHERE state NOT IN ('closed', 'deleted')"):
+        end = ends.get(row["id"])
+        back = left.get(row["id"], end)
+        if row["id"] in gone:
+            end = None if row["epoch"] > 1 else back
+        if row["handle"] not in (end, back):
             yield f"I3: thread {row['id']} stands at {row['handle']}, its last call at {ends.get(row['id'])}"
 
 
@@ -194,7 +205,8 @@ def _rounds(rows: Database) -> Iterator[str]:
 def _items(rows: Database) -> Iterator[str]:
     for thread in rows("SELECT * FROM thread WHERE state <> 'deleted'"):
         items = rows(
-            "SELECT history_item.*, number, sequence FROM history_item JOIN turn ON turn.id = turn"
+            "SELECT history_item.*, number, sequence, displaced = 1 AND ended_at IS NOT NULL AS displaced FROM history_item"
+            " JOIN turn ON turn.id = turn"
             " LEFT JOIN tool_call ON tool_call.id = tool_call"
             " WHERE history_item.thread = ? ORDER BY number, position",
             thread["id"],
@@ -249,6 +261,7 @@ def _record(row: Row) -> HistoryRecord:
         turn_id=row["turn"],
         service_call=row["service_call"],
         sequence=row["sequence"],
+        displaced=bool(row["displaced"]),
     )
 
 

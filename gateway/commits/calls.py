@@ -103,13 +103,15 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class UnheardCall(msgspec.Struct, frozen=True):
-    """The latest service call of a thread whose end nobody heard. `pending`: the handle that its backend named."""
+    """The latest service call of a thread whose end nobody heard. `pending`: the handle that its backend named. `displaced`:
+    its turn was, and is no part of the conversation."""
 
     id: str
     turn: str
     round: int
     handle_in: str | None
     pending: str | None
+    displaced: bool = False
 
 
 class LatestCall(msgspec.Struct, frozen=True):

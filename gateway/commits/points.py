@@ -17,7 +17,7 @@ from gateway.commits.forgetting import (
 from gateway.commits.importing import Adopt, Import
 from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
 from gateway.commits.tasks import Append, Close, Finish
-from gateway.commits.threads import BeginEpoch, Keep, Lose, Orphan, Rewind, Synced, Unsync
+from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
 from gateway.commits.waiting import Decide, Resume, Suspend
 from gateway.push_records import PushPoint
@@ -46,6 +46,8 @@ CommitPoint = (
     | Synced
     | BeginEpoch
     | Rewind
+    | Displace
+    | TakeBack
     | Orphan
     | Keep
     | Fence

@@ -93,6 +93,24 @@ class Rewind(msgspec.Struct, frozen=True):
     now: int
 
 
+class Displace(msgspec.Struct, frozen=True):
+    """What stands on the thread before this turn (`itself`: up to it) and has not ended is to be cancelled, and is no part of
+    the conversation any more, unless it is complete before it can be cancelled."""
+
+    thread: str
+    turn: str
+    itself: bool = False
+
+
+class TakeBack(msgspec.Struct, frozen=True):
+    """Goes behind the end of a turn: if that was displaced, a chain goes back to where it began, and the handles that it led
+    to are left for deletion."""
+
+    thread: str
+    turn: str
+    now: int
+
+
 class Orphan(msgspec.Struct, frozen=True):
     """A handle from which nobody will go on: left for deletion at the backend of this agent."""
 

@@ -170,6 +170,8 @@ CATALOGUE: dict[str, Fault] = {
             "scenarios/test_fidelity_and_concurrency.py::test_133_beyond_the_bound_a_message_is_refused",
             "scenarios/test_leases_and_processes.py::test_133_interrupt_cancels_what_runs_and_then_runs",
             "scenarios/test_leases_and_processes.py::test_133_reject_refuses_while_another_process_is_at_work",
+            "scenarios/test_rollback.py::test_133_rollback_cancels_what_runs_and_the_next_call_knows_nothing_of_it",
+            "scenarios/test_rollback.py::test_133_rollback_of_many_that_come_at_once_leaves_those_that_were_completed",
         ),
     ),
     "W1": Fault(

@@ -217,9 +217,16 @@ async def test_eight_callers_with_one_key_at_once_get_one_task_of_two_processes(
 
 
 @pytest.mark.fault("C3")
-@pytest.mark.parametrize("policy", ["queue", "reject", "interrupt"])
-@pytest.mark.parametrize("owner", ["history: {owner: backend}", "history: {owner: gateway}", "conversation: true"])
-async def test_a_second_message_waits_is_refused_or_ends_the_first_and_the_next_knows_what_was_said(
+@pytest.mark.parametrize(
+    ("policy", "owner"),
+    [
+        (policy, owner)
+        for policy in ("queue", "reject", "interrupt", "rollback")
+        for owner in ("history: {owner: backend}", "history: {owner: gateway}", "conversation: true")
+        if (policy, owner) != ("rollback", "conversation: true")  # a conversation of the service forgets no turn
+    ],
+)
+async def test_a_second_message_waits_is_refused_ends_the_first_or_takes_it_back_and_the_next_knows_what_was_said(
     start_local: StartLocal, tmp_path: Path, policy: str, owner: str
 ) -> None:
     numbers = count()
@@ -247,6 +254,8 @@ async def test_a_second_message_waits_is_refused_or_ends_the_first_and_the_next_
                         assert refused.value.error["data"][0]["reason"] == "BUSY"
                     elif policy == "interrupt":
                         assert text_of(await second) == "silent one | two"
+                    elif policy == "rollback":
+                        assert text_of(await second) == "two"
                     held.go_on["silent one"].set()
                     frames = await stream.rest()
                 if policy == "queue":
@@ -254,10 +263,10 @@ async def test_a_second_message_waits_is_refused_or_ends_the_first_and_the_next_
                 third = await caller.send("three", "c")
                 listed = [why(task)[0] for task in await caller.tasks("c")]
 
-    first = "TASK_STATE_CANCELED" if policy == "interrupt" else "TASK_STATE_COMPLETED"
+    first = "TASK_STATE_CANCELED" if policy in ("interrupt", "rollback") else "TASK_STATE_COMPLETED"
     assert why(frames[-1].event["statusUpdate"])[0] == first
     said = ["silent one", *([] if policy == "reject" else ["two"]), "three"]
-    assert text_of(third) == " | ".join(said)
+    assert text_of(third) == " | ".join(said[policy == "rollback" :])
     assert sorted(listed) == sorted([first, *["TASK_STATE_COMPLETED"] * (len(said) - 1)])
     assert next(numbers) == len(said)
     assert violations(gateway.database) == []

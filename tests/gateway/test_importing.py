@@ -71,6 +71,10 @@ WRONG: dict[str, tuple[Callable[[Document], None], str]] = {
         "threads[0].turns[0].task: 'else' is no task of the agent",
     ),
     "a turn that runs": (put("threads.0.turns.0.status", "running"), "threads[0].turns[0].status: Invalid enum value"),
+    "a turn that counts and was displaced": (
+        put("threads.0.turns.0.displaced", True),
+        "threads[0].turns[0].displaced: a turn that is completed is a part of the conversation",
+    ),
     "a turn without a message": (
         put("threads.0.turns.0.inputs", []),
         "threads[0].turns[0].inputs: Expected `array` of",

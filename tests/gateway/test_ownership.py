@@ -9,7 +9,7 @@ from gateway.agents import AgentPolicies
 from gateway.commits.calls import Complete
 from gateway.commits.leases import Release
 from gateway.commits.points import CommitPoint
-from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, ThreadRecord
+from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, TakeBack, ThreadRecord
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.model import Part
 from gateway.ownership import (
@@ -24,6 +24,7 @@ from gateway.ownership import (
     orphan,
     serves,
     successor,
+    taken_back,
 )
 from gateway.ports import ErrorClass
 from tests.gateway.core import message
@@ -86,6 +87,7 @@ def test_a_thread_goes_on_only_with_an_adapter_that_serves_its_owner(
         ("backend", G, {}, ("history.owner: backend", "kept by the gateway")),
         ("gateway", BR, {}, ("history.owner: gateway", "kept by the backend")),
         (None, BS, {"persistence": "per_turn"}, ("history.persistence: per_turn", "static")),
+        (None, BS, {"busy_context": "rollback"}, ("busy_context: rollback", "static", "use interrupt")),
         (None, G, {"on_owner_conflict": "adopt"}, ("on_owner_conflict: adopt", "history.owner")),
     ],
 )
@@ -101,7 +103,9 @@ def test_settings_that_exclude_each_other_are_both_named(
     ("wanted", "declared", "policies"),
     [
         (None, G, {}),
-        (None, BS, {}),
+        (None, BS, {"busy_context": "interrupt"}),
+        (None, G, {"busy_context": "rollback"}),
+        (None, BR, {"busy_context": "rollback"}),
         ("gateway", G, {"persistence": "per_turn", "on_owner_conflict": "warn"}),
         ("backend", BR, {"persistence": "per_turn", "on_lost_handle": "rebuild"}),
         (None, G_EITHER, {"on_owner_conflict": "adopt"}),
@@ -152,6 +156,8 @@ SAID = AssistantItem((Part(text="a"),))
         ([record(1, ASKED, "s1")], False),
         ([record(1, ASKED, "s1"), record(2, SAID, "s1"), record(3, ASKED, "s2")], False),
         ([record(1, ASKED, "s1"), record(2, OutputItem("c", "x"), None)], False),
+        ([replace(record(1, ASKED, "s1"), displaced=True)], True),
+        ([record(1, ASKED, "s1"), replace(record(2, SAID, "s1"), displaced=True)], False),
     ],
 )
 def test_a_shadow_without_an_answer_to_what_was_told_has_a_gap(records: list[HistoryRecord], complete: bool) -> None:
@@ -219,3 +225,20 @@ def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left(
     assert [orphan(thread(of, "h1"), "h2") for of in (BR, BS, G)] == ["h2", None, None]
     assert [orphan(thread(BR, "h1"), pending) for pending in ("h1", None)] == [None, None]
     assert led_to(thread(BS), (replace(COMPLETE, handle_in=None, handle_out="c1"),)) == []
+
+
+@pytest.mark.parametrize(
+    ("of", "status", "looks"),
+    [
+        (BR, "cancelled", True),
+        (BR, "failed", True),
+        (BR, "completed", False),
+        (BR, "rejected", False),
+        (G, "cancelled", False),
+        (BS, "cancelled", False),
+    ],
+)
+def test_a_chain_may_have_to_be_taken_back_behind_a_turn_that_is_not_complete(
+    of: Ownership, status: str, looks: bool
+) -> None:
+    assert taken_back(thread(of), "t", status, 5) == ((TakeBack("th", "t", 5),) if looks else ())

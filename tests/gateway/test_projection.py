@@ -116,6 +116,19 @@ def test_what_must_not_be_shown_again_is_left_out() -> None:
     assert project(G, records, "turn-2").items == (U("1"), U("2"))
 
 
+@pytest.mark.parametrize("ownership", [G, G_OPAQUE, BR])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_turn_that_was_displaced_is_left_out_whole(ownership: Ownership, anew: bool) -> None:
+    compaction = OpaqueItem("compaction", {}, boundary=True)
+    records = thread([U("1"), A("one")], [U("2"), compaction, R("r"), C("c"), O("c"), A("par")], [U("3")], sent=1)
+    records = [replace(record, displaced=record.turn == 2) for record in records]
+    told = project(ownership, records, "turn-3", anew=anew)
+    if ownership is BR and not anew:
+        assert (told.items, told.positions) == ((U("3"),), (9,))
+    else:
+        assert (told.items, told.positions) == ((U("1"), A("one"), U("3")), (9,))
+
+
 @pytest.mark.parametrize("parts", [(), (Part(text=""),), (Part(text=""), Part(text=""))])
 def test_an_answer_of_nothing_is_left_out(parts: tuple[Part, ...]) -> None:
     assert view(G, [U("1"), AssistantItem(parts)], [U("2")]) == [U("1"), U("2")]

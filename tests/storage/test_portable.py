@@ -172,7 +172,7 @@ def test_every_column_travels_or_is_left_behind_on_purpose() -> None:
         "thread": "id context agent epoch storage_owner handle_kind handle clean_handle generation state state_version "
         "adapter_state",
         "task": "id context agent visible created_at last_event state status_at status_message",
-        "turn": "id task thread number base_generation status failure_class accepted_at ended_at last_event messages "
+        "turn": "id task thread number base_generation status failure_class displaced accepted_at ended_at last_event messages "
         "artifacts",
         "input": "turn ordinal message_id digest key_kind key received_at event payload",
         "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gateway.commits.calls import Complete, Fail, MeasuredCall, NewItem
 from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Displace
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Json, Part, TaskState
 from gateway.projection import project
@@ -131,6 +132,19 @@ async def test_what_is_not_sent_takes_no_room(database: Recorded) -> None:
     await database.ledger.commit(*talk.points)
     assert turns(await recent(database, 4, weight=100)) == [1, 2, 3, 4]
     assert turns(await recent(database, 4, weight=100, opaque=True)) == [2, 3, 4]
+
+
+async def test_a_turn_that_was_displaced_takes_no_room(database: Recorded) -> None:
+    talk = Talk()
+    talk.turn("q1", answer("a1"))
+    talk.accept("q2" * 1000)
+    talk.accept("q3")
+    cancelled = replace(FINISH, turn="turn-2", task="task-2", status="cancelled", state=TaskState.CANCELED, events=None)
+    await database.ledger.commit(*talk.points, Displace("thread-1", "turn-3"))
+    assert turns(await recent(database, 3, weight=100)) == [2, 3]  # It has not ended, and may be complete yet.
+    await database.ledger.commit(cancelled)
+    assert turns(await recent(database, 3, weight=100)) == [1, 2, 3]
+    assert turns(await recent(database, 3, messages=2)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("seed", range(8))

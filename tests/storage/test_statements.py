@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from storage import accepting, calling, epochs, statements, turns
+from storage import accepting, calling, displacing, epochs, statements, turns
 from storage.statement import Statement
 from storage.tables import Row
 
 STATEMENTS = {
     name: value
-    for module in (accepting, calling, turns, epochs, statements)
+    for module in (accepting, calling, displacing, turns, epochs, statements)
     for name, value in vars(module).items()
     if isinstance(value, Statement)
 }

@@ -46,13 +46,14 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 class ContextRecord(msgspec.Struct, frozen=True):
     """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
-    turn waits on that thread for its caller."""
+    turn waits on that thread for its caller; `stuck`: one whose turn is put aside, so that nothing goes on behind it."""
 
     id: str
     public_id: str
     state: str
     thread: ThreadRecord | None
     waiting: str | None = None
+    stuck: str | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -240,7 +241,8 @@ class ToolEnds(msgspec.Struct, frozen=True):
 
 
 class TakeOver(msgspec.Struct, frozen=True):
-    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease."""
+    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease. `tries`: how often
+    that was tried in vain, as far as it is not known yet that this process outlives it."""
 
     thread: str
     generation: int
@@ -248,6 +250,16 @@ class TakeOver(msgspec.Struct, frozen=True):
     lease_until: int
     turn: str
     now: int
+    tries: int = 0
+
+
+class CountTries(msgspec.Struct, frozen=True):
+    """So often has somebody begun to go on with a turn that was left, or to end it, and come to no end. Hits no row when it
+    was not tried `before` as often as that, or has ended."""
+
+    turn: str
+    before: int
+    tries: int
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -558,6 +570,7 @@ CommitPoint = (
     | ToolEnds
     | TakeOver
     | Claim
+    | CountTries
     | Suspend
     | Resume
     | Decide
@@ -617,6 +630,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
 
     `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
+    `aside`: nobody could end it, and nobody tries any more.
     """
 
     message: Message
@@ -625,11 +639,12 @@ class TurnRecord(msgspec.Struct, frozen=True):
     artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
     answers: tuple[tuple[int, Message], ...] = ()
+    aside: bool = False
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
     """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out. `waits`: it has not begun.
-    `process` is the one that had it; `cancel_asked`: it was to be cancelled there."""
+    `process` is the one that had it; `cancel_asked`: it was to be cancelled there. `tries` as in CountTries."""
 
     turn: str
     thread: str
@@ -640,6 +655,7 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     waits: bool = False
     process: str = ""
     cancel_asked: bool = False
+    tries: int = 0
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):

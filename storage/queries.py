@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy import table as from_table
 
 from gateway.failures import RESTARTED
+from gateway.quarantine import TRIES
 from storage.sql import (
     compiled,
     context,
@@ -86,8 +87,18 @@ _WAITS = (
     .scalar_subquery()
 )
 
+_ASIDE = turn.c.tries >= literal_column(str(TRIES))
+
+_STUCK = (
+    select(turn.c.task)
+    .where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE)
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+    .scalar_subquery()
+)
+
 CONTEXT = compiled(
-    select(context.c.id, context.c.public_id, context.c.state, _WAITS, *_THREAD)
+    select(context.c.id, context.c.public_id, context.c.state, _WAITS, _STUCK, *_THREAD)
     .select_from(
         context.outerjoin(
             thread,
@@ -122,7 +133,7 @@ REPLAY = compiled(
 )
 
 
-_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
+_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _ASIDE, turn.c.messages)
 
 _IN_ORDER = input_.c.event
 """Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
@@ -285,6 +296,7 @@ UNFINISHED_TURNS = compiled(
         (turn.c.status == word("accepted")).label("waits"),
         turn.c.process,
         turn.c.cancel_asked,
+        turn.c.tries,
         task.c.tenant,
         task.c.principal,
         *_TASK,

@@ -71,8 +71,8 @@ class Reads(StoredPushes):
         rows = await self._readers.find(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
-        row_id, public, state, waiting, *thread = rows[0]
-        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting)
+        row_id, public, state, waiting, stuck, *thread = rows[0]
+        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting, stuck)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
         rows = await self._readers.find(queries.THREAD, {"thread": thread_id})
@@ -193,9 +193,10 @@ class Reads(StoredPushes):
                 bool(waits),
                 left_by,
                 bool(cancel_asked),
+                tries,
             )
-            for _, turn, thread, generation, expired, waits, left_by, cancel_asked, tenant, principal, *task in sorted(
-                rows, key=lambda row: (row[2], row[0])
+            for _, turn, thread, generation, expired, waits, left_by, cancel_asked, tries, tenant, principal, *task in (
+                sorted(rows, key=lambda row: (row[2], row[0]))
             )
         )
 
@@ -391,7 +392,7 @@ def _turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, .
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, messages, artifacts = row
+    payload, event, ended_at, aside, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=_readable(_message.decode, payload, owner),
@@ -399,6 +400,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         messages=None if messages is None else _readable(_messages.decode, messages, owner),
         artifacts=None if artifacts is None else _readable(_artifacts.decode, artifacts, owner),
         ended=ended_at is not None,
+        aside=ended_at is None and bool(aside),
     )
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ColumnElement
 
+from gateway.quarantine import TRIES
 from storage.sql import (
     compiled,
     context,
@@ -433,7 +434,7 @@ SUSPEND_TURN = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), equals(turn.c.task, "task"), turn.c.status == word("running"))
-        .values(status=word("waiting"))
+        .values(status=word("waiting"), tries=literal_column("0"))
     ),
 )
 
@@ -451,7 +452,7 @@ TAKE_TURN = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), equals(turn.c.thread, "thread"), turn.c.status == word("running"))
-        .values(process=bindparam("holder"), base_generation=bindparam("base_generation"))
+        .values(**given("tries"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
     ),
 )
 
@@ -469,7 +470,16 @@ CLAIM_TURN = Statement(
                 .where(equals(process.c.id, "left_by"), process.c.alive_until >= bindparam("now"))
             ),
         )
-        .values(process=bindparam("process"))
+        .values(process=bindparam("process"), tries=literal_column("0"))
+    ),
+)
+
+COUNT_TRIES = Statement(
+    "count the tries of a turn that was left",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.id, "turn"), equals(turn.c.tries, "before"), turn.c.ended_at.is_(None))
+        .values(**given("tries"))
     ),
 )
 
@@ -787,7 +797,8 @@ ASK_CANCEL = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), turn.c.ended_at.is_(None))
-        .values(cancel_asked=literal_column("1"))
+        # Who is put aside may be tried once more.
+        .values(cancel_asked=literal_column("1"), tries=func.min(turn.c.tries, literal_column(str(TRIES - 1))))
     ),
     rows=None,
 )

@@ -185,7 +185,8 @@ class Process(Row, table=True):
 class Turn(Row, table=True):
     """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for.
 
-    `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end.
+    `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end. `tries`: so
+    often has somebody begun to go on with it or to end it, after its process had died, and come to no end.
     """
 
     __tablename__ = "turn"
@@ -198,6 +199,7 @@ class Turn(Row, table=True):
         CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
         _flag("cancel_asked"),
+        CheckConstraint("tries >= 0", name="tries"),
         _STRICT,
     )
 
@@ -210,6 +212,7 @@ class Turn(Row, table=True):
     failure_class: str | None = _text()
     process: str = _text(sa_column_kwargs={"server_default": ""})
     cancel_asked: int = _integer(sa_column_kwargs={"server_default": "0"})
+    tries: int = _integer(sa_column_kwargs={"server_default": "0"})
     accepted_at: int = _integer()
     ended_at: int | None = _integer()
     last_event: int | None = _integer()

@@ -20,6 +20,7 @@ from gateway.commits import (
     Close,
     CommitPoint,
     Complete,
+    CountTries,
     Decide,
     EventRow,
     Fail,
@@ -97,7 +98,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _close(point)
         case Append():
             return _events(point.events)
-        case TakeOver() | Claim() | Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return _leases(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return _elsewhere(point)
@@ -118,12 +119,14 @@ def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -
             return ending(point)
 
 
-def _leases(point: TakeOver | Claim | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def _leases(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
     match point:
         case TakeOver():
             return _take_over(point)
         case Claim():
             return [(do.CLAIM_TURN, msgspec.structs.asdict(point))]
+        case CountTries():
+            return [(do.COUNT_TRIES, msgspec.structs.asdict(point))]
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -269,6 +272,7 @@ def _take_over(point: TakeOver) -> list[Step]:
         "holder": point.holder,
         "lease_until": point.lease_until,
         "turn": point.turn,
+        "tries": point.tries,
         "now": point.now,
     }
     return [(do.TAKE_LEASE, values), (do.TAKE_TURN, values)]

@@ -200,6 +200,7 @@ def upgrade() -> None:
         sa.Column("failure_class", sa.Text(), nullable=True),
         sa.Column("process", sa.Text(), server_default="", nullable=False),
         sa.Column("cancel_asked", _INTEGER, server_default="0", nullable=False),
+        sa.Column("tries", _INTEGER, server_default="0", nullable=False),
         sa.Column("accepted_at", _INTEGER, nullable=False),
         sa.Column("ended_at", _INTEGER, nullable=True),
         sa.Column("last_event", _INTEGER, nullable=True),
@@ -216,6 +217,7 @@ def upgrade() -> None:
             "(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name=op.f("ck_turn_record")
         ),
         sa.CheckConstraint("cancel_asked IN (0, 1)", name=op.f("ck_turn_cancel_asked")),
+        sa.CheckConstraint("tries >= 0", name=op.f("ck_turn_tries")),
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_turn_task")),
         sa.ForeignKeyConstraint(["thread"], ["thread.id"], name=op.f("fk_turn_thread")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_turn")),

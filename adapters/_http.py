@@ -19,6 +19,7 @@ from adapters._settings import Timeouts
 from adapters._sse import EventReader, StreamTooLarge
 from gateway.model import Json
 from gateway.ports import AdapterError, ErrorClass
+from gateway.watchdog import Watchdog
 
 _ERROR_BODY_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
@@ -70,10 +71,11 @@ class HttpClient:
         response = await self._send(method, url, body, _EVENTS)
         try:
             await self._check(response, handle)
-            stream = EventStream(response, self._failures)
+            stream = EventStream(response, self._failures, self._between_bytes)
             try:
                 yield stream
             finally:
+                stream.close()
                 if stream.answered:
                     await _drain(response.content)
         finally:
@@ -148,7 +150,8 @@ class HttpClient:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer with Content-Encoding {encoding!r}")
         protocol = response.connection.protocol if response.connection is not None else None
         if protocol is not None:
-            protocol.read_timeout = self._between_bytes
+            # aiohttp makes a timer for each chunk: from here on the stream does without.
+            protocol.read_timeout = None
             protocol.start_timeout()
             self._watch(protocol, response.content)
 
@@ -201,10 +204,12 @@ class EventStream:
     Set `answered` once the answer is whole: then what is left is read, so that the connection can be used again.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, failures: Failures) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, failures: Failures, between_bytes: float) -> None:
+        """`between_bytes`: how long a read may wait for anything, in seconds."""
         self.answered = False
         self._content = response.content
         self._failures = failures
+        self._silence = Watchdog(between_bytes, self._stalled)
         self._reader = EventReader()
         self._ended = False
 
@@ -217,7 +222,14 @@ class EventStream:
                 return events
         raise StopAsyncIteration
 
+    def close(self) -> None:
+        self._silence.close()
+
+    def _stalled(self) -> None:
+        self._content.set_exception(aiohttp.SocketTimeoutError("nothing was heard for too long"))
+
     async def _read(self) -> list[bytes]:
+        self._silence.begin()
         try:
             chunk = await self._content.readany()
             if chunk:
@@ -228,6 +240,8 @@ class EventStream:
             raise self._failures.error(ErrorClass.TIMED_OUT, f"the stream stalled: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._failures.error(ErrorClass.INTERRUPTED, f"the stream was cut: {error}") from error
+        finally:
+            self._silence.end()
         self._ended = True
         last = self._reader.finish()
         return [last] if last else []

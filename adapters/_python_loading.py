@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from gateway.config import Settings
+from gateway.config_settings import Settings
 
 AgentFunction = Callable[[Any], Any]
 

@@ -15,8 +15,9 @@ from adapters._responses_reading import Reading
 from adapters._responses_tail import find
 from adapters._settings import OpenAISettings
 from adapters._tools import Offer
+from gateway.abilities import Fate, Fetched, Tail
 from gateway.model import Json
-from gateway.ports import AdapterError, AdapterEvent, ErrorClass, Fate, Fetched, ServiceRequest, StartedOver, Tail
+from gateway.ports import AdapterError, AdapterEvent, ErrorClass, ServiceRequest, StartedOver
 
 RESPONSES = "responses"
 CONVERSATIONS = "conversations"

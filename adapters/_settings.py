@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, SecretStr
 
-from gateway.config import Duration, Settings, TextOrFile, WebUrl
+from gateway.config_settings import Settings
+from gateway.config_text import Duration, TextOrFile, WebUrl
 
 _TOKEN = re.compile(r"[!-~]*")
 

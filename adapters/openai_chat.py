@@ -14,10 +14,11 @@ from adapters._http import HttpClient
 from adapters._probing import QUESTION, begin, lists_model
 from adapters._settings import OpenAISettings, refuse_fields
 from adapters._tools import Offer, tool_names
-from gateway.config import HistoryConfig
+from gateway.abilities import ProbeReport
+from gateway.config_agents import HistoryConfig
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Json
-from gateway.ports import AdapterEvent, AdapterFactory, CallStarted, ProbeReport, ServiceRequest
+from gateway.ports import AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
 
 
 class ChatSettings(OpenAISettings):

@@ -13,18 +13,11 @@ from adapters._responses_continuing import Chain, InConversation
 from adapters._responses_handles import refuse_for_chain, refuse_for_conversation
 from adapters._responses_service import CONVERSATIONS, RESPONSES, ResponsesService
 from adapters._settings import OpenAISettings, refuse_fields
-from gateway.config import HistoryConfig, refuse_window
+from gateway.abilities import Fetched, ProbeReport, Tail
+from gateway.config_agents import HistoryConfig, refuse_window
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Json, Message
-from gateway.ports import (
-    AdapterEvent,
-    AdapterFactory,
-    CallStarted,
-    Fetched,
-    ProbeReport,
-    ServiceRequest,
-    Tail,
-)
+from gateway.ports import AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
 
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 

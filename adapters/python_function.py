@@ -13,6 +13,7 @@ from pydantic import Field
 from adapters._python_loading import RefSettings, load, takes_text
 from adapters._python_running import Run
 from gateway import agent, model
+from gateway.abilities import ProbeReport
 from gateway.clock import Clock
 from gateway.items import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
 from gateway.model import Json
@@ -27,7 +28,6 @@ from gateway.ports import (
     Ending,
     ErrorClass,
     PartReady,
-    ProbeReport,
     Progress,
     ServiceRequest,
     TextDelta,

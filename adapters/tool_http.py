@@ -12,7 +12,7 @@ from yarl import URL
 from adapters._tool_headers import SecretHeaders, plain
 from adapters._tool_urls import ArgumentRefused, UrlTemplate, template, with_query
 from gateway.addresses import AddressRefused, checked
-from gateway.config import Settings
+from gateway.config_settings import Settings
 from gateway.model import Json
 from gateway.resolving import PublicResolver
 from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun

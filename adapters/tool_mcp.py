@@ -12,7 +12,8 @@ from pydantic import Field, SecretStr, model_validator
 from adapters._mcp_session import SessionForgotten
 from adapters._mcp_starting import not_started
 from adapters._tool_headers import SecretHeaders, plain
-from gateway.config import LocalPath, Settings, WebUrl
+from gateway.config_settings import Settings
+from gateway.config_text import LocalPath, WebUrl
 from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 if TYPE_CHECKING:

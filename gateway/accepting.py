@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.abilities import HandleNaming
 from gateway.agents import Agent
 from gateway.answers import AG2_RESULTS
 from gateway.calls import Call
 from gateway.client_tools import AG2_SCHEMAS
-from gateway.commits import ContextRecord, IdempotencyKey, TaskRecord, ThreadRecord
+from gateway.commits.accepting import IdempotencyKey
+from gateway.commits.tasks import TaskRecord
+from gateway.commits.threads import ContextRecord, ThreadRecord
 from gateway.errors import (
     ContentTypeNotSupported,
     FieldViolation,
@@ -20,8 +23,8 @@ from gateway.errors import (
     echo,
     invalid,
 )
+from gateway.ledger_port import Ledger
 from gateway.model import INTERRUPTED, TERMINAL, Message, Part, SendMessageRequest
-from gateway.ports import HandleNaming, Ledger
 
 _FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
 

@@ -23,28 +23,21 @@ from gateway.answering import Accepted, Answering
 from gateway.calls import Call
 from gateway.client_tools import with_declarations
 from gateway.clock import Clock, timestamp
-from gateway.commits import (
-    Accept,
-    AskCancel,
-    CommitPoint,
-    Conflict,
-    EventRow,
-    IdempotencyKey,
-    OpenTurn,
-    Preferences,
-    Prepare,
-    Replay,
-    TaskRecord,
-    ThreadRecord,
-)
+from gateway.commits.accepting import Accept, IdempotencyKey, Preferences, Replay
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict
+from gateway.commits.leases import AskCancel
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow, OpenTurn, TaskRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout
 from gateway.items import HandleKind
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import TERMINAL, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from gateway.ownership import serves
-from gateway.ports import Ledger
 from gateway.public import TaskReader
 from gateway.push import Draft
 from gateway.quotas import Places

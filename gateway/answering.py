@@ -14,15 +14,21 @@ from gateway.agents import Agent
 from gateway.answers import Answers, answers
 from gateway.calls import Call
 from gateway.clock import Clock, timestamp
-from gateway.commits import AskedCall, Caller, CommitPoint, Conflict, GivenAnswer, IdempotencyKey, Replay, TaskRecord
+from gateway.commits.accepting import IdempotencyKey, Replay
+from gateway.commits.failures import Conflict
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import TaskRecord
+from gateway.commits.threads import Caller
+from gateway.commits.tools import AskedCall
+from gateway.commits.waiting import GivenAnswer
 from gateway.deciding import refuse_always, repeats, resolve
 from gateway.errors import InvalidParams
 from gateway.fanout import Fanout
 from gateway.items import UserItem
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import Message, SendMessageRequest, TaskStatus
-from gateway.ports import Ledger
 from gateway.runner import Runner
 from gateway.suspended import Suspended
 from gateway.tool_calls import Rendering

@@ -23,15 +23,11 @@ from gateway.bindings.hosts import HostGuard, allowed_hosts
 from gateway.bindings.routes import routes
 from gateway.checks import Limits
 from gateway.clock import Clock
-from gateway.config import (
-    AgentConfig,
-    ConfigInvalid,
-    ExtensionConfig,
-    GatewayConfig,
-    SkillConfig,
-    ToolCallsConfig,
-    refuse_window,
-)
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentConfig, refuse_window
+from gateway.config_cards import ExtensionConfig, SkillConfig
+from gateway.config_problem import ConfigInvalid
+from gateway.config_tools import ToolCallsConfig
 from gateway.contexts import Contexts
 from gateway.draining import Drain
 from gateway.expiring import Patience

@@ -1,6 +1,7 @@
 """From the entries of `tools` in a configuration to sources that agents share. Law: nothing is contacted."""
 
-from gateway.config import GatewayConfig, ToolConfig
+from gateway.config import GatewayConfig
+from gateway.config_tools import ToolConfig
 from gateway.offering import Attached
 from gateway.registry import Registry
 

@@ -14,7 +14,8 @@ import structlog
 
 from gateway.api_keys import ApiKey, digest_of, has_form, shown
 from gateway.clock import Clock
-from gateway.commits import Caller, CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
+from gateway.commits.threads import Caller
 from gateway.errors import TooManyRequests, Unauthenticated
 from gateway.throttle import Buckets
 

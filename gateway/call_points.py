@@ -3,7 +3,10 @@ that knows what a handle has to do with what was carried."""
 
 from gateway import ownership
 from gateway.agents import Agent
-from gateway.commits import CommitPoint, Complete, Fail, Lose, Orphan, ThreadRecord, ToolEnds, ToolStarts, Unsync
+from gateway.commits.calls import Complete, Fail
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Lose, Orphan, ThreadRecord, Unsync
+from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.items import StorageOwner
 from gateway.live import Work
 from gateway.projection import View

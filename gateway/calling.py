@@ -8,13 +8,15 @@ from contextlib import aclosing
 import structlog
 
 from gateway import call_points, handles, listening, ownership
-from gateway.commits import CommitPoint, Unsync
+from gateway.abilities import Resuming
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Unsync
 from gateway.course import Course
 from gateway.items import Ownership
 from gateway.journal import appended
 from gateway.live import Rejoined
 from gateway.performing import Performer
-from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, Resuming, ServiceRequest, StartedOver
+from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, ServiceRequest, StartedOver
 from gateway.preparing import Preparer
 from gateway.replaying import Replay, Seen
 from gateway.retrying import Phase, may_repeat, wait_before

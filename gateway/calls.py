@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.agents import Agent
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.fanout import Frame
 from gateway.model import (
     AgentCard,

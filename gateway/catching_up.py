@@ -12,12 +12,16 @@ from typing import TypeVar
 import structlog
 
 from gateway import ownership, reconciling
+from gateway.abilities import Fetching, Tail, TailListing
 from gateway.agents import Agent
 from gateway.clock import Clock
-from gateway.commits import CommitPoint, Complete, Synced, ThreadRecord
+from gateway.commits.calls import Complete
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Synced, ThreadRecord
 from gateway.items import HandleKind, Item
+from gateway.ledger_port import Ledger
 from gateway.means import Pace
-from gateway.ports import AdapterError, ErrorClass, Fetching, Ledger, ServiceRequest, Tail, TailListing
+from gateway.ports import AdapterError, ErrorClass, ServiceRequest
 from gateway.projection import project
 from gateway.reconciling import Unheard
 from gateway.retrying import wait_before

@@ -3,7 +3,6 @@
 import os
 import secrets
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,6 +50,13 @@ def _random() -> bytes:
         return fresh[:_CHUNK]
 
 
+def _uuid4() -> str:
+    """Source: RFC 9562, section 5.4. By hand, because `uuid.UUID` takes four times as long, ten times a turn."""
+    digits = _random().hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` 122 random bits.
@@ -60,7 +66,7 @@ class Clock:
 
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     monotonic: Callable[[], float] = time.monotonic
-    new_id: Callable[[], str] = lambda: str(uuid.UUID(bytes=_random(), version=4))
+    new_id: Callable[[], str] = _uuid4
     row_id: Callable[[], str] = lambda: f"{time.time_ns():016x}{_random()[:8].hex()}"
     correlation_id: Callable[[], str] = lambda: secrets.token_hex(8)
 

@@ -10,8 +10,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.approvals import may_fit
-from gateway.config import NAME, AgentConfig, GatewayConfig, GatewaySections, ToolConfig
+from gateway.config import GatewayConfig, GatewaySections
+from gateway.config_agents import AgentConfig
 from gateway.config_problem import ConfigInvalid, KeyPath, Place, Problem, did_you_mean, path_text, shown
+from gateway.config_settings import NAME
+from gateway.config_tools import ToolConfig
 from gateway.config_words import (
     AGENTS,
     SECTIONS,

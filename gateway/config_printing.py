@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from gateway.config import AgentConfig, GatewayConfig, ToolConfig
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentConfig
 from gateway.config_problem import without_credentials
+from gateway.config_tools import ToolConfig
 from gateway.config_yaml import typed
 
 MASK = "***"

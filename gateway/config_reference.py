@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gateway.config import Duration, Size
 from gateway.config_schema import entry_name, schema
+from gateway.config_text import Duration, Size
 from gateway.config_words import SECTIONS, Section
 from gateway.registry import Registry
 

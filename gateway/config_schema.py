@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from gateway.config import NAME, GatewayConfig, GatewaySections
+from gateway.config import GatewayConfig, GatewaySections
+from gateway.config_settings import NAME
 from gateway.config_words import AGENTS, SECTIONS, Section, SettingsResolver
 
 Schema = dict[str, Any]

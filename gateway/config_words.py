@@ -11,9 +11,11 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gateway.config import AgentCommon, GatewayConfig, ToolCommon
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentCommon
 from gateway.config_problem import KeyPath, Place, did_you_mean, shown
 from gateway.config_text import EXPECTED, duration, duration_text, size, size_text
+from gateway.config_tools import ToolCommon
 from gateway.config_yaml import typed
 
 

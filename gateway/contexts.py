@@ -7,12 +7,14 @@ import structlog
 
 from gateway.agents import Agent
 from gateway.clock import Clock
-from gateway.commits import AgedContext, Caller, Conflict, CorruptRecord, DeleteContext, ExpireContext, PurgeContext
+from gateway.commits.failures import Conflict, CorruptRecord
+from gateway.commits.forgetting import AgedContext, DeleteContext, ExpireContext, PurgeContext
+from gateway.commits.threads import Caller
 from gateway.elsewhere import Elsewhere
 from gateway.errors import NotFound, echo
 from gateway.fanout import Fanout
+from gateway.ledger_port import Ledger
 from gateway.model import TaskState
-from gateway.ports import Ledger
 from gateway.recovery import close_task
 from gateway.runner import Runner
 

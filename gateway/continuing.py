@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway import ownership
+from gateway.abilities import Resuming
 from gateway.agents import Agent
-from gateway.commits import LatestCall, ThreadRecord
+from gateway.commits.calls import LatestCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import StorageOwner
 from gateway.model import TaskArtifactUpdateEvent
-from gateway.ports import Resuming
 from gateway.record import Update
 from gateway.replaying import begins_at
 

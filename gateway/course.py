@@ -8,7 +8,7 @@ from functools import partial
 from gateway import client_tools, ownership
 from gateway.approvals import asks
 from gateway.clock import milliseconds, onwards, timestamp
-from gateway.commits import Conflict
+from gateway.commits.failures import Conflict
 from gateway.failures import TOOLS_UNAVAILABLE
 from gateway.lifecycle import apply
 from gateway.live import Lane, Work, status

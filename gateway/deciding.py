@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from gateway.answers import Answers, ClientResult, Decision
-from gateway.commits import AskedCall
+from gateway.commits.tools import AskedCall
 from gateway.errors import InvalidParams, echo, invalid
 from gateway.model import Json
 from gateway.redaction import JsonPath, redacted_member

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import CorruptRecord
+from gateway.commits.failures import CorruptRecord
+from gateway.ledger_port import Ledger
 from gateway.letters import Outcome
 from gateway.model import TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.push_records import DuePush, FailPush, LeavePush, MovePush, PushConfig, PushState, TakePush
 from gateway.record import logged
 from gateway.sealing import Unreadable

@@ -4,8 +4,9 @@ answer is what the row says afterwards."""
 import asyncio
 from collections.abc import Callable
 
-from gateway.commits import AskCancel, OpenTurn
-from gateway.ports import Ledger
+from gateway.commits.leases import AskCancel
+from gateway.commits.tasks import OpenTurn
+from gateway.ledger_port import Ledger
 from gateway.watching import INTERVAL
 
 

@@ -10,8 +10,10 @@ from gateway import suspended
 from gateway.agents import Agents
 from gateway.answering import Answering
 from gateway.clock import Clock
-from gateway.commits import Caller, Conflict, CorruptRecord, LedgerUnavailable, TaskOwner
-from gateway.ports import Ledger
+from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.commits.tasks import TaskOwner
+from gateway.commits.threads import Caller
+from gateway.ledger_port import Ledger
 from gateway.runner import Runner
 from gateway.tool_showing import rendering
 

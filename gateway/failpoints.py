@@ -13,8 +13,9 @@ from contextlib import aclosing
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from gateway.commits import CommitPoint
-from gateway.ports import Adapter, AdapterEvent, CallCompleted, Ledger, ServiceRequest
+from gateway.commits.points import CommitPoint
+from gateway.ledger_port import Ledger
+from gateway.ports import Adapter, AdapterEvent, CallCompleted, ServiceRequest
 
 VARIABLE = "GATEWAY_FAIL"
 

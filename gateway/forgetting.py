@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import structlog
 
+from gateway.abilities import Forgetting
 from gateway.agents import Agents
 from gateway.clock import Clock
-from gateway.commits import Conflict, Deletion, EndDeletion, LedgerUnavailable, MoveDeletion
-from gateway.ports import AdapterError, ErrorClass, Forgetting, Ledger
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.forgetting import Deletion, EndDeletion, MoveDeletion
+from gateway.ledger_port import Ledger
+from gateway.ports import AdapterError, ErrorClass
 
 log = structlog.get_logger("gateway.forgetting")
 

@@ -3,7 +3,7 @@ changes again."""
 
 from msgspec.structs import replace
 
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HandleKind
 from gateway.ports import AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
 

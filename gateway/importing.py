@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
-from gateway.commits import StoredArtifact
+from gateway.commits.tasks import StoredArtifact
 from gateway.errors import InvalidParams, echo, invalid
 from gateway.items import AssistantItem, Ownership, UserItem
 from gateway.model import INTERRUPTED, TERMINAL, Json, Message, Part, StreamResponse

@@ -6,9 +6,11 @@ Events that come while a group is being stored wait and go together; a state cha
 import asyncio
 from collections.abc import Callable
 
-from gateway.commits import Append, CommitPoint, Conflict, EventRow
+from gateway.commits.failures import Conflict
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, EventRow
 from gateway.fanout import Channel
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 
 
 def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:

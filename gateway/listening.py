@@ -8,8 +8,9 @@ from typing import TypeGuard
 
 import structlog
 
+from gateway.abilities import Cancelling, Resuming
 from gateway.agents import Agent
-from gateway.ports import Adapter, AdapterError, Cancelling, ErrorClass, Resuming
+from gateway.ports import Adapter, AdapterError, ErrorClass
 
 log = structlog.get_logger("gateway.listening")
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from gateway.agents import Agent
-from gateway.commits import Caller, ThreadRecord
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.journal import Journal
 from gateway.model import Message, Task, TaskState, TaskStatus
 from gateway.record import TurnOutput, assemble

@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gateway.clock import Clock
-from gateway.commits import Prepare, ThreadRecord
-from gateway.ports import Adapter, AdapterEvent, Ledger, ServiceRequest
+from gateway.commits.calls import Prepare
+from gateway.commits.threads import ThreadRecord
+from gateway.ledger_port import Ledger
+from gateway.ports import Adapter, AdapterEvent, ServiceRequest
 
 _WARNED = 1000
 """Threads of which is remembered that their operator was warned."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import Conflict, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.delivering import Delivery, PushLimits
+from gateway.ledger_port import Ledger
 from gateway.letters import Letters, Outcome
-from gateway.ports import Ledger
 from gateway.push_records import DuePush, PushConfig
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ from gateway import paging
 from gateway.admission import Admission
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock, milliseconds
-from gateway.commits import Replay, TaskFilter
+from gateway.commits.accepting import Replay
+from gateway.commits.tasks import TaskFilter
 from gateway.draining import Drain
 from gateway.elsewhere import Elsewhere
 from gateway.errors import Busy, PushNotificationNotSupported, TaskNotCancelable, UnsupportedOperation, echo, invalid
 from gateway.fanout import Fanout, Frame, Subscription
+from gateway.ledger_port import Ledger
 from gateway.live import Work
 from gateway.model import (
     INTERRUPTED,
@@ -33,7 +35,6 @@ from gateway.model import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from gateway.ports import Ledger
 from gateway.public import TaskReader, status_of
 from gateway.push import Draft, Pushes
 from gateway.quotas import Quotas

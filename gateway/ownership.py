@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.agents import AgentPolicies
-from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Rewind, Synced, ThreadRecord, Unsync
+from gateway.commits.calls import Complete
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, Synced, ThreadRecord, Unsync
 from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 from gateway.ports import ErrorClass
 

@@ -7,26 +7,21 @@ from contextlib import suppress
 import structlog
 
 from gateway import call_points, handles, ownership
+from gateway.abilities import Resuming
 from gateway.clock import timestamp
-from gateway.commits import (
-    CommitPoint,
-    Complete,
-    Conflict,
-    EventRow,
-    Finish,
-    LedgerUnavailable,
-    Pending,
-    Release,
-    Rewind,
-    Suspend,
-)
+from gateway.commits.calls import Complete, Pending
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.leases import Release
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow, Finish
+from gateway.commits.threads import Rewind
+from gateway.commits.waiting import Suspend
 from gateway.course import Course
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.journal import appended
 from gateway.lifecycle import apply
 from gateway.live import status
 from gateway.model import Message, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from gateway.ports import Resuming
 from gateway.record import Update, entry
 from gateway.replaying import Replay
 from gateway.turn_commands import (

@@ -8,7 +8,10 @@ from msgspec.structs import replace
 
 from gateway import ownership
 from gateway.catching_up import catch_up
-from gateway.commits import CommitPoint, Conflict, EventRow, Release
+from gateway.commits.failures import Conflict
+from gateway.commits.leases import Release
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow
 from gateway.course import Course
 from gateway.invoking import is_cancelled
 from gateway.items import HistoryRecord, Item, UserItem

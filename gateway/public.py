@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from gateway.accepting import not_found
 from gateway.calls import Call
 from gateway.clock import timestamp
-from gateway.commits import Conflict, CorruptRecord, TaskRecord
+from gateway.commits.failures import Conflict, CorruptRecord
+from gateway.commits.tasks import TaskRecord
 from gateway.errors import invalid
 from gateway.fanout import Frame
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
 from gateway.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, assemble, logged, pauses, replay
 from gateway.runner import Runner
 

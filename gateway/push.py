@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from gateway.calls import Call
 from gateway.clock import Clock
-from gateway.commits import Caller, Conflict
+from gateway.commits.failures import Conflict
+from gateway.commits.threads import Caller
 from gateway.errors import NotFound, TaskNotFound, echo, invalid
+from gateway.ledger_port import Ledger
 from gateway.lookup import Lookup
 from gateway.model import (
     AuthenticationInfo,
@@ -21,7 +23,6 @@ from gateway.model import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
-from gateway.ports import Ledger
 from gateway.push_records import DropPush, PushConfig, PushState, PushStatus, PutPush, ReplayPush
 from gateway.push_target import Target, TargetRefused, TargetRules, check_target
 from gateway.sealing import Seal, Secrets

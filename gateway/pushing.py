@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from gateway.clock import Clock
 from gateway.config import PushConfig
 from gateway.delivering import PushLimits
+from gateway.ledger_port import Ledger
 from gateway.letters import Letters
 from gateway.lookup import Lookup
 from gateway.notifying import Notifier
-from gateway.ports import Ledger
 from gateway.push import Pushes
 from gateway.push_target import TargetRules
 from gateway.sealing import Seal

@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import Conflict, CountTries, LedgerUnavailable, UnfinishedTurn
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.ledger_port import Ledger
 from gateway.live import Work
-from gateway.ports import Ledger
 
 log = structlog.get_logger("gateway.quarantine")
-
-TRIES = 4
-"""So often may a turn be tried: three times, and a last time without all that need not be read to end it."""
 
 
 def is_last(leftover: UnfinishedTurn) -> bool:

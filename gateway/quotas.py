@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.calls import EventStream
 from gateway.clock import Clock
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.errors import TooManyRequests
 from gateway.fanout import Frame
 from gateway.throttle import Buckets

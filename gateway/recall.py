@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from gateway import ownership
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import NewToolCall, ThreadRecord
+from gateway.commits.calls import NewToolCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HistoryRecord, StorageOwner
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from gateway.projection import View, project
 from gateway.reduction import Window, weigh, weight_of_tokens
 from gateway.sources import last_number, without_uncited

@@ -10,21 +10,14 @@ import structlog
 from msgspec.structs import replace
 
 from gateway import handles, ownership, tools
+from gateway.abilities import Fate, Fetched, Fetching, Tail, TailListing
 from gateway.agents import Agent, AgentPolicies
 from gateway.clock import Clock
-from gateway.commits import CommitPoint, Complete, Fail, Keep, Orphan, Synced, ThreadRecord, UnheardCall
+from gateway.commits.calls import Complete, Fail, UnheardCall
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Keep, Orphan, Synced, ThreadRecord
 from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.ports import (
-    Adapter,
-    AdapterError,
-    AdapterEvent,
-    ErrorClass,
-    Fate,
-    Fetched,
-    Fetching,
-    Tail,
-    TailListing,
-)
+from gateway.ports import Adapter, AdapterError, AdapterEvent, ErrorClass
 from gateway.projection import View
 from gateway.tools import ToolPolicy
 from gateway.turn import Turn, TurnFacts

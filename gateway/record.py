@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gateway.commits import CorruptRecord, StoredArtifact, TurnRecord
+from gateway.commits.failures import CorruptRecord
+from gateway.commits.tasks import StoredArtifact, TurnRecord
 from gateway.model import (
     INTERRUPTED,
     Artifact,

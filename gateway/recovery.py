@@ -8,33 +8,21 @@ import structlog
 from gateway import ownership, suspended, tool_calls, tools
 from gateway.agents import AgentPolicies
 from gateway.clock import Clock, onwards, timestamp
-from gateway.commits import (
-    Caller,
-    Close,
-    CommitPoint,
-    Conflict,
-    CorruptRecord,
-    EventRow,
-    Fence,
-    Finish,
-    NewItem,
-    Rewind,
-    Suspend,
-    TaskRecord,
-    ThreadRecord,
-    ToolCallRecord,
-    ToolEnds,
-    TurnRecord,
-    UnfinishedTurn,
-    Unsync,
-)
+from gateway.commits.calls import NewItem
+from gateway.commits.failures import Conflict, CorruptRecord
+from gateway.commits.leases import Fence, UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Close, EventRow, Finish, TaskRecord, TurnRecord
+from gateway.commits.threads import Caller, Rewind, ThreadRecord, Unsync
+from gateway.commits.tools import ToolCallRecord, ToolEnds
+from gateway.commits.waiting import Suspend
 from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.fanout import Fanout
 from gateway.items import OutputItem, StorageOwner
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import status
 from gateway.model import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update
 from gateway.tool_showing import rendering

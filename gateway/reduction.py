@@ -12,7 +12,7 @@ from itertools import groupby
 import msgspec
 from msgspec import UNSET
 
-from gateway.commits import MeasuredCall
+from gateway.commits.calls import MeasuredCall
 from gateway.items import AssistantItem, CallItem, HistoryRecord, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
 from gateway.model import Json, Part
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
-from gateway.ports import Adapter, AdapterFactory, AnyAdapterFactory, LedgerFactory
+from gateway.ledger_port import LedgerFactory
+from gateway.ports import Adapter, AdapterFactory, AnyAdapterFactory
 from gateway.tool_port import AnyToolFactory, ToolFactory, ToolSource
 
 ADAPTERS = "a2a_gateway.adapters"

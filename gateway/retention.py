@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.clock import Clock
-from gateway.commits import Conflict, ExpireTasks, LedgerUnavailable, TaskOwner
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.forgetting import ExpireTasks
+from gateway.commits.tasks import TaskOwner
 from gateway.contexts import Contexts
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 
 log = structlog.get_logger("gateway.retention")
 

@@ -15,28 +15,20 @@ from msgspec.structs import replace
 from gateway.agents import Agent
 from gateway.clock import Clock
 from gateway.clock_steps import ClockSteps
-from gateway.commits import (
-    Accept,
-    Beat,
-    Caller,
-    CommitPoint,
-    Conflict,
-    CorruptRecord,
-    LedgerUnavailable,
-    Prepare,
-    Release,
-    Renew,
-    ThreadRecord,
-    UnfinishedTurn,
-)
+from gateway.commits.accepting import Accept
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.commits.leases import Beat, Release, Renew, UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.course import TurnFailed
 from gateway.failures import CONTEXT_STUCK, RESTARTED
 from gateway.fanout import Fanout
 from gateway.lanes import Lanes
+from gateway.ledger_port import Ledger
 from gateway.live import Lane, Work
 from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
-from gateway.ports import Ledger
 from gateway.preparing import Parked
 from gateway.quarantine import Quarantine, is_last
 from gateway.recovery import settle

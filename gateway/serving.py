@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gateway import listening, ownership
 from gateway.calling import FAULTS, ServiceCalls
-from gateway.commits import Conflict, LedgerUnavailable, Resume
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.waiting import Resume
 from gateway.course import Course, TurnFailed
 from gateway.failures import INTERNAL, OWNER_CONFLICT, TURN_TIMEOUT
 from gateway.invoking import is_cancelled

@@ -7,7 +7,8 @@ from itertools import groupby
 
 import structlog
 
-from gateway.commits import CorruptRecord, LedgerUnavailable, UnfinishedTurn
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
+from gateway.commits.leases import UnfinishedTurn
 
 log = structlog.get_logger("gateway.settling")
 

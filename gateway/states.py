@@ -1,9 +1,10 @@
 """What an adapter remembers of a thread, as the adapter that runs now understands it. Law: an older state is read through the
 adapter, a newer one is left untouched."""
 
-from gateway.commits import ThreadRecord
+from gateway.abilities import StateReading
+from gateway.commits.threads import ThreadRecord
 from gateway.model import Json
-from gateway.ports import Adapter, AdapterError, ErrorClass, StateReading
+from gateway.ports import Adapter, AdapterError, ErrorClass
 
 
 def is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:

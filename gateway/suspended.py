@@ -8,23 +8,15 @@ from collections.abc import Callable, Iterable
 
 from gateway import tools
 from gateway.clock import Clock, onwards, timestamp
-from gateway.commits import (
-    AskedCall,
-    Caller,
-    CommitPoint,
-    Decide,
-    EventRow,
-    Finish,
-    GivenAnswer,
-    TaskRecord,
-    ThreadRecord,
-    ToolEnds,
-    Verdict,
-    WaitingTurn,
-)
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import EventRow, Finish, TaskRecord
+from gateway.commits.threads import Caller, ThreadRecord
+from gateway.commits.tools import AskedCall, ToolEnds
+from gateway.commits.waiting import Decide, GivenAnswer, Verdict, WaitingTurn
 from gateway.deciding import Resolution
 from gateway.items import Ownership
 from gateway.journal import Journal, appended
+from gateway.ledger_port import Ledger
 from gateway.live import status
 from gateway.model import (
     Message,
@@ -32,7 +24,6 @@ from gateway.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, entry, replay
 from gateway.tool_calls import CallFacts, Rendering
 from gateway.tools import Settled, ToolCall

@@ -12,26 +12,20 @@ from msgspec.structs import replace
 from gateway import ownership
 from gateway.agents import Agent
 from gateway.clock import timestamp
-from gateway.commits import (
-    Beat,
-    Claim,
-    CommitPoint,
-    Conflict,
-    Fail,
-    LatestCall,
-    Preferences,
-    TakeOver,
-    ThreadRecord,
-    UnfinishedTurn,
-)
+from gateway.commits.accepting import Preferences
+from gateway.commits.calls import Fail, LatestCall
+from gateway.commits.failures import Conflict
+from gateway.commits.leases import Beat, Claim, TakeOver, UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import ThreadRecord
 from gateway.continuing import Listen, Make, way_on
 from gateway.course import TurnFailed
 from gateway.failures import OWNER_CONFLICT, RESTARTED
 from gateway.fanout import Fanout
 from gateway.journal import Journal
+from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Rejoined, Work, status
 from gateway.means import Means
-from gateway.ports import Ledger
 from gateway.record import TurnOutput, Update, replay
 from gateway.replaying import Seen, seen_before
 from gateway.tool_showing import rendering

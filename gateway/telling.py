@@ -5,7 +5,7 @@ words in the same order.
 from dataclasses import dataclass, field
 
 from gateway.clock import Clock, timestamp
-from gateway.commits import NewItem
+from gateway.commits.calls import NewItem
 from gateway.items import AssistantItem, ReasoningItem
 from gateway.model import (
     Artifact,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway import tool_calls, tools
 from gateway.clock import timestamp
-from gateway.commits import NewItem, NewToolCall
+from gateway.commits.calls import NewItem, NewToolCall
 from gateway.items import CallItem, OutputItem
 from gateway.model import Json
 from gateway.ports import (

@@ -7,18 +7,21 @@ import asyncio
 
 import msgspec
 
+from gateway.abilities import HandleChecking
 from gateway.accepting import new_thread
 from gateway.agents import Agent, Agents
 from gateway.checks import Limits, check_id
 from gateway.clock import Clock
-from gateway.commits import Adopt, Caller, Conflict, Import, ThreadRecord
+from gateway.commits.failures import Conflict
+from gateway.commits.importing import Adopt, Import
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.importing import read
 from gateway.items import StorageOwner
+from gateway.ledger_port import Ledger
 from gateway.model import Json
 from gateway.ownership import serves
 from gateway.portable import PortableThread
-from gateway.ports import HandleChecking, Ledger
 
 _HANDLES = Limits(id_length=4096)
 """Those of some services are longer than any id of ours."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gateway import tool_calls, tools
 from gateway.clock import Clock, timestamp
-from gateway.commits import NewItem
+from gateway.commits.calls import NewItem
 from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
 from gateway.items import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
 from gateway.model import Json, Part, TaskState

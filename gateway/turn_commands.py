@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.commits import NewItem, NewToolCall
+from gateway.commits.calls import NewItem, NewToolCall
 from gateway.model import Json, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import structlog
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from gateway.fanout import Frame, Subscription
+from gateway.ledger_port import Ledger
 from gateway.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
-from gateway.ports import Ledger
 from gateway.record import logged
 
 log = structlog.get_logger("gateway.watching")

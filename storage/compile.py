@@ -12,7 +12,22 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from storage import due, ending, keys, portable, pushing, queries, statements, waiting
+from storage import (
+    accepting,
+    calling,
+    due,
+    ending,
+    epochs,
+    history,
+    keys,
+    portable,
+    pushing,
+    queries,
+    running,
+    statements,
+    turns,
+    waiting,
+)
 from storage.migrate import migrate
 from storage.statement import Statement
 
@@ -38,13 +53,15 @@ def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def _statements() -> Iterator[str]:
-    for name, value in _written_in(statements, ending, portable, keys, pushing, waiting):
+    for name, value in _written_in(
+        accepting, calling, turns, epochs, statements, ending, portable, keys, pushing, waiting
+    ):
         if isinstance(value, Statement):
             yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
 
 
 def _queries() -> Iterator[str]:
-    for name, value in _written_in(queries, due, portable, keys, pushing, waiting):
+    for name, value in _written_in(queries, history, running, due, portable, keys, pushing, waiting):
         if isinstance(value, str) and name.isupper() and not name.startswith("_"):
             yield f"{name} = {_flat(value)!r}"
     yield f"TURNS = {{{', '.join(f'{a!r}: {_flat(queries.turns(artifacts=a))!r}' for a in (False, True))}}}"

@@ -3,8 +3,8 @@ no index exists for them alone, so that a turn does not pay for what happens onc
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, literal_column, or_, select, text, tuple_
 
+from storage.conditions import ENDED
 from storage.sql import compiled, context, delete_job, event, push_config, task, thread, turn, word
-from storage.tables import ENDED
 
 _ONE: ColumnElement[int] = literal_column("1")
 _NONE: ColumnElement[int] = literal_column("0")

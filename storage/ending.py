@@ -16,6 +16,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ColumnElement, FromClause
 
+from storage.conditions import ENDED, GOING
 from storage.sql import (
     compiled,
     context,
@@ -32,7 +33,6 @@ from storage.sql import (
     word,
 )
 from storage.statement import Statement
-from storage.tables import ENDED, GOING
 
 _ONE: ColumnElement[int] = literal_column("1")
 _IN_CONTEXT = equals(thread.c.context, "context")

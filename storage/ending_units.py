@@ -1,6 +1,6 @@
 """The commit points by which something ends, as statements in order. Law: as in `units`."""
 
-from gateway.commits import (
+from gateway.commits.forgetting import (
     DeleteContext,
     EndDeletion,
     ExpireContext,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from gateway import items
-from gateway.commits import CorruptRecord
+from gateway.commits.failures import CorruptRecord
 from gateway.items import HandleKind, StorageOwner
 from gateway.model import Json, Message, StreamResponse, TaskState
 from gateway.portable import (

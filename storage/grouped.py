@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from storage.troubles import trouble_of
 
 Row = tuple[Any, ...]

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from gateway import items
-from gateway.commits import Adopt, Import
+from gateway.commits.importing import Adopt, Import
 from gateway.items import UserItem, kind
 from gateway.model import Json, Message
 from gateway.portable import (

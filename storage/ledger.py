@@ -6,8 +6,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits import Accept, Close, CommitPoint, Decide, Import, LedgerUnavailable
-from gateway.ports import Ledger, LedgerFactory
+from gateway.commits.accepting import Accept
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.importing import Import
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Close
+from gateway.commits.waiting import Decide
+from gateway.ledger_port import Ledger, LedgerFactory
 from storage import compiled as queries
 from storage.readers import Readers
 from storage.reads import Reads

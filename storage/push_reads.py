@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.commits import CorruptRecord
+from gateway.commits.failures import CorruptRecord
 from gateway.push_records import DuePush, PushConfig, PushState, PushStatus
 from storage import compiled as queries
 from storage.grouped import Row

@@ -16,9 +16,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
+from storage.conditions import ENDED
 from storage.sql import compiled, event, given, push_config, task, word
 from storage.statement import Statement
-from storage.tables import ENDED
 
 _ONE: ColumnElement[int] = literal_column("1")
 _NONE: ColumnElement[int] = literal_column("0")

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiosqlite
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from storage.compiled import DATA_VERSION
 from storage.finding import Finder
 from storage.grouped import GroupedReader, Query, Row, read_failure

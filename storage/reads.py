@@ -1,56 +1,28 @@
-"""The reading half of the Ledger port: queries, and rows made into records. Law: a read changes nothing."""
+"""The reading half of the Ledger port: queries, and what they find. Law: a read changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from gateway import items
 from gateway.api_keys import ApiKey
-from gateway.commits import (
-    AgedContext,
-    AskedCall,
-    Caller,
-    Conflict,
-    ContextRecord,
-    CorruptRecord,
-    Deletion,
-    EarlierToolCall,
-    EndedTask,
-    IdempotencyKey,
-    LatestCall,
-    MeasuredCall,
-    OpenTurn,
-    Preferences,
-    Replay,
-    StoredArtifact,
-    TaskFilter,
-    TaskOwner,
-    TaskRecord,
-    ThreadRecord,
-    ToolCallRecord,
-    TurnRecord,
-    UnfinishedTurn,
-    UnheardCall,
-    WaitingTurn,
-)
-from gateway.items import HandleKind, HistoryRecord, StorageOwner, UserItem
-from gateway.model import Message, TaskState
+from gateway.commits.accepting import IdempotencyKey, Preferences, Replay
+from gateway.commits.calls import LatestCall, MeasuredCall, UnheardCall
+from gateway.commits.failures import Conflict
+from gateway.commits.forgetting import AgedContext, Deletion, EndedTask
+from gateway.commits.leases import UnfinishedTurn
+from gateway.commits.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
+from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.waiting import WaitingTurn
+from gateway.items import HistoryRecord
+from gateway.model import Message
 from gateway.portable import ContextDocument
 from storage import compiled as queries
+from storage import records
 from storage.exporting import document
-from storage.grouped import Row
 from storage.push_reads import StoredPushes, lines
-
-_message = msgspec.json.Decoder(Message)
-_messages = msgspec.json.Decoder(tuple[Message, ...])
-_artifacts = msgspec.json.Decoder(tuple[StoredArtifact, ...])
-_value = msgspec.json.Decoder()
-_preferences = msgspec.json.Decoder(Preferences)
-
-T = TypeVar("T")
 
 _TASK_COLUMNS = len(TaskRecord.__struct_fields__)
 
@@ -71,16 +43,17 @@ class Reads(StoredPushes):
         rows = await self._readers.find(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
-        row_id, public, state, waiting, stuck, *thread = rows[0]
-        return ContextRecord(row_id, public, state, None if thread[0] is None else _thread(thread), waiting, stuck)
+        row_id, public, state, waiting, stuck, *row = rows[0]
+        thread = None if row[0] is None else records.thread(row)
+        return ContextRecord(row_id, public, state, thread, waiting, stuck)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
         rows = await self._readers.find(queries.THREAD, {"thread": thread_id})
-        return _thread(rows[0]) if rows else None
+        return records.thread(rows[0]) if rows else None
 
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None:
         rows = await self._readers.find(queries.TASK, {**_whose(caller, agent), "task": task_id})
-        return _task(rows[0]) if rows else None
+        return records.task(rows[0]) if rows else None
 
     async def whole_task(
         self, caller: Caller, agent: str, task_id: str
@@ -88,18 +61,18 @@ class Reads(StoredPushes):
         rows = await self._readers.find(queries.WHOLE_TASK, {**_whose(caller, agent), "task": task_id})
         if not rows:
             return None
-        return _task(rows[0][:_TASK_COLUMNS]), _turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
+        return records.task(rows[0][:_TASK_COLUMNS]), records.turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
 
     async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
         rows = await self._readers.fetch(queries.WAITING_TASKS, {"context": context})
-        return tuple(_task(row) for row in rows)
+        return tuple(records.task(row) for row in rows)
 
     async def api_key(self, digest: bytes) -> ApiKey | None:
         rows = await self._readers.find(queries.API_KEY, {"digest": digest})
-        return _api_key(rows[0]) if rows else None
+        return records.api_key(rows[0]) if rows else None
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
-        return tuple(map(_api_key, await self._readers.scan(queries.API_KEYS, {})))
+        return tuple(map(records.api_key, await self._readers.scan(queries.API_KEYS, {})))
 
     async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None:
         values = {**_whose(caller, agent), "key_kind": key.kind, "key": key.key}
@@ -115,11 +88,11 @@ class Reads(StoredPushes):
         found: dict[str, list[list[Any]]] = {task_id: [] for task_id in task_ids}
         for task_id, *row in rows:
             found[task_id].append(row)
-        return {task_id: _turns(task_id, of_task) for task_id, of_task in found.items()}
+        return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
 
     async def first_message(self, task_id: str) -> Message | None:
         rows = await self._readers.fetch(queries.FIRST_MESSAGE, {"task": task_id})
-        return _readable(_message.decode, rows[0][0], f"task {task_id!r}") if rows else None
+        return records.readable(records.message_decoder.decode, rows[0][0], f"task {task_id!r}") if rows else None
 
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         rows = await self._readers.scan(queries.EVENTS, {"task": task_id, "after": after})
@@ -150,13 +123,13 @@ class Reads(StoredPushes):
             where.after is not None,
         ]
         page, total = await self._readers.fetch_all((sql.page, values), (sql.total, values))
-        return tuple(_task(row) for row in page), total[0][0]
+        return tuple(records.task(row) for row in page), total[0][0]
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         sql = queries.UNSENT_ITEMS if unsent_only else queries.HISTORY
         read = self._readers.fetch if unsent_only else self._readers.scan
         rows = await read(sql, {"thread": thread_id})
-        return tuple(_item(thread_id, row) for row in rows)
+        return tuple(records.item(thread_id, row) for row in rows)
 
     async def recent_history(
         self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
@@ -169,13 +142,15 @@ class Reads(StoredPushes):
             "opaque": int(opaque),
         }
         rows = await self._readers.scan(queries.RECENT_HISTORY, values)
-        return tuple(_item(thread_id, row) for row in rows)
+        return tuple(records.item(thread_id, row) for row in rows)
 
     async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
         rows = await self._readers.fetch(queries.MEASURED, {"thread": thread_id})
         owner = f"thread {thread_id!r}"
         return tuple(
-            MeasuredCall(weight, None if usage is None else _readable(_value.decode, usage, owner))
+            MeasuredCall(
+                weight, None if usage is None else records.readable(records.value_decoder.decode, usage, owner)
+            )
             for weight, usage in rows
         )
 
@@ -187,7 +162,7 @@ class Reads(StoredPushes):
                 turn,
                 thread,
                 generation,
-                _task([*task[:5], None, *task[6:]]),
+                records.task([*task[:5], None, *task[6:]]),
                 Caller(principal, tenant),
                 bool(expired),
                 bool(waits),
@@ -259,7 +234,11 @@ class Reads(StoredPushes):
     async def preferences(self, turn: str) -> Preferences:
         rows = await self._readers.fetch(queries.PREFERENCES, {"turn": turn})
         stored = rows[0][0] if rows else None
-        return Preferences() if stored is None else _readable(_preferences.decode, stored, f"turn {turn!r}")
+        return (
+            Preferences()
+            if stored is None
+            else records.readable(records.preferences_decoder.decode, stored, f"turn {turn!r}")
+        )
 
     async def process_of(self, turn: str) -> str | None:
         rows = await self._readers.fetch(queries.PROCESS_OF, {"turn": turn})
@@ -275,7 +254,9 @@ class Reads(StoredPushes):
         if not rows:
             return None
         name, arguments, status, outcome = rows[0]
-        return EarlierToolCall(name, arguments, status, _readable(_value.decode, outcome, f"thread {thread_id!r}"))
+        return EarlierToolCall(
+            name, arguments, status, records.readable(records.value_decoder.decode, outcome, f"thread {thread_id!r}")
+        )
 
     async def waiting_turn(self, task: str) -> WaitingTurn | None:
         rows = await self._readers.fetch(queries.WAITING_TURN, {"task": task})
@@ -283,7 +264,7 @@ class Reads(StoredPushes):
             return None
         turn, thread, inputs, base = rows[0]
         calls = await self._readers.fetch(queries.CALLS_OF_ROUND, {"turn": turn})
-        return WaitingTurn(turn, thread, inputs, base, tuple(_asked(row) for row in calls))
+        return WaitingTurn(turn, thread, inputs, base, tuple(records.asked(row) for row in calls))
 
     async def waiting_task(self, thread: str) -> str | None:
         rows = await self._readers.fetch(queries.WAITING_TASK, {"thread": thread})
@@ -291,7 +272,7 @@ class Reads(StoredPushes):
 
     async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
         rows = await self._readers.fetch(queries.CALLS_OF_CALLER, {"task": task})
-        return tuple(_asked(row) for row in rows)
+        return tuple(records.asked(row) for row in rows)
 
     async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
         values = {"now": now, "before": answered_before, "limit": limit}
@@ -337,100 +318,3 @@ _EXPORTED = (
 
 def _whose(caller: Caller, agent: str) -> dict[str, Any]:
     return {"tenant": caller.tenant, "principal": caller.principal, "agent": agent}
-
-
-def _readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
-    try:
-        return decode(payload)
-    except msgspec.MsgspecError as error:
-        raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
-
-
-def _thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
-    return ThreadRecord(
-        id=thread_id,
-        context=context,
-        agent=agent,
-        epoch=epoch,
-        owner=StorageOwner(owner),
-        handle_kind=HandleKind(handle_kind),
-        handle=handle,
-        generation=generation,
-        adapter_state=None if state is None else _readable(_value.decode, state, f"thread {thread_id!r}"),
-        lost=bool(lost),
-        state_version=version or 1,
-        unsynced=bool(unsynced),
-    )
-
-
-def _task(row: Row | list[Any]) -> TaskRecord:
-    task_id, context, context_id, agent, state, message, status_at, last_event, visible = row
-    return TaskRecord(
-        id=task_id,
-        context=context,
-        context_id=context_id,
-        agent=agent,
-        state=TaskState(state),
-        status_message=None if message is None else _readable(_message.decode, message, f"task {task_id!r}"),
-        status_at=status_at,
-        last_event=last_event,
-        visible=bool(visible),
-    )
-
-
-def _turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
-    """Each from the row of its first message and those of its further ones."""
-    turns: list[TurnRecord] = []
-    for ordinal, *row in rows:
-        if ordinal == 0:
-            turns.append(_turn(task_id, row))
-            continue
-        said = _readable(_message.decode, row[0], f"task {task_id!r}")
-        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], said)))
-    return tuple(turns)
-
-
-def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, aside, messages, artifacts = row
-    owner = f"task {task_id!r}"
-    return TurnRecord(
-        message=_readable(_message.decode, payload, owner),
-        event=event,
-        messages=None if messages is None else _readable(_messages.decode, messages, owner),
-        artifacts=None if artifacts is None else _readable(_artifacts.decode, artifacts, owner),
-        ended=ended_at is not None,
-        aside=ended_at is None and bool(aside),
-    )
-
-
-def _api_key(row: Row) -> ApiKey:
-    digest, name, prefix, principal, tenant, admin, *times = row
-    return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
-
-
-def _asked(row: Row) -> AskedCall:
-    *call, digest, decision, expires_at, outcome = row
-    known = None if outcome is None else _readable(_value.decode, outcome, f"tool call {row[0]!r}")
-    return AskedCall(ToolCallRecord(*call), digest, decision, expires_at, known)
-
-
-def _item(thread_id: str, row: Row) -> HistoryRecord:
-    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, failed, service_call, sequence = row
-    owner = f"thread {thread_id!r}"
-    if payload is None:
-        item: items.Item = UserItem(_readable(_message.decode, message, owner))
-    else:
-        item = _readable(items.decode, payload, owner)
-    return HistoryRecord(
-        position=position,
-        turn=turn,
-        item=item,
-        provider_id=provider_id,
-        sent_in=sent_in,
-        replayable=bool(replayable),
-        turn_id=turn_id,
-        failed=bool(failed),
-        service_call=service_call,
-        sequence=sequence,
-    )

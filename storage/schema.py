@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from storage.compiled import SCHEMA, VERSION
 from storage.connection import connect
 

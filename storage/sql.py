@@ -1,11 +1,11 @@
 """What statements and queries are made of. Law: only `storage.compile`, migrations and tests come here; who runs them
 reads the text in `storage.compiled`."""
 
-from sqlalchemy import Column, bindparam, exists, literal_column, or_, select
+from sqlalchemy import Column, bindparam, exists, func, literal_column, or_, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
-from gateway.commits import LONGEST_LEASE
+from gateway.commits.leases import LONGEST_LEASE
 from storage.tables import (
     ApiKey,
     Context,
@@ -48,6 +48,19 @@ def word(value: str) -> ColumnElement[str]:
     return literal_column(f"'{value}'")
 
 
+task_columns = (
+    task.c.id,
+    task.c.context,
+    context.c.public_id,
+    task.c.agent,
+    task.c.state,
+    task.c.status_message,
+    task.c.status_at,
+    task.c.last_event,
+    task.c.visible,
+)
+"""In the order of TaskRecord."""
+
 tool_call_columns = (
     tool_call.c.id,
     tool_call.c.service_call,
@@ -74,6 +87,15 @@ def lapsed(column: Column[int | None] | Column[int]) -> ColumnElement[bool]:
     now: ColumnElement[int] = bindparam("now")
     return or_(column < now, column > now + literal_column(str(LONGEST_LEASE)))
 
+
+def next_number(column: Column[object], of: ColumnElement[bool]) -> ColumnElement[object]:
+    """The number behind the largest one that is there."""
+    largest = func.coalesce(func.max(column), literal_column("0"))
+    return select(largest + literal_column("1")).where(of).scalar_subquery()
+
+
+next_position = next_number(history_item.c.position, equals(history_item.c.thread, "thread"))
+"""Of an item that is appended to its thread."""
 
 thread_in_generation = exists(
     select(literal_column("1"))

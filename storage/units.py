@@ -9,43 +9,15 @@ import msgspec
 
 from gateway import items
 from gateway.api_keys import IssueKey, RevokeKey
-from gateway.commits import (
-    Accept,
-    Adopt,
-    Append,
-    AskCancel,
-    Beat,
-    BeginEpoch,
-    Claim,
-    Close,
-    CommitPoint,
-    Complete,
-    CountTries,
-    Decide,
-    EventRow,
-    Fail,
-    Fence,
-    Finish,
-    Import,
-    Keep,
-    Lose,
-    NewItem,
-    NewToolCall,
-    Orphan,
-    Pending,
-    Preferences,
-    Prepare,
-    Release,
-    Renew,
-    Resume,
-    Rewind,
-    Suspend,
-    Synced,
-    TakeOver,
-    ToolEnds,
-    ToolStarts,
-    Unsync,
-)
+from gateway.commits.accepting import Accept, Preferences
+from gateway.commits.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
+from gateway.commits.importing import Adopt, Import
+from gateway.commits.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, Close, EventRow, Finish
+from gateway.commits.threads import BeginEpoch, Keep, Lose, Orphan, Rewind, Synced, Unsync
+from gateway.commits.tools import ToolEnds, ToolStarts
+from gateway.commits.waiting import Decide, Resume, Suspend
 from gateway.model import Json, TaskState
 from gateway.push_records import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.reduction import weight
@@ -57,6 +29,7 @@ from storage.key_units import keyed
 from storage.push_units import pushing
 from storage.shortening import shortened
 from storage.statement import Step, Value
+from storage.thread_units import elsewhere, leased
 from storage.waiting_units import decided
 
 _encoder = msgspec.json.Encoder()
@@ -99,9 +72,9 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
         case Append():
             return _events(point.events)
         case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Beat() | AskCancel():
-            return _leases(point)
+            return leased(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
-            return _elsewhere(point)
+            return elsewhere(point)
         case _:
             return _beside(point)
 
@@ -117,62 +90,6 @@ def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -
             return pushing(point)
         case _:
             return ending(point)
-
-
-def _leases(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
-    match point:
-        case TakeOver():
-            return _take_over(point)
-        case Claim():
-            return [(do.CLAIM_TURN, msgspec.structs.asdict(point))]
-        case CountTries():
-            return [(do.COUNT_TRIES, msgspec.structs.asdict(point))]
-        case Renew():
-            return [
-                (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
-                for thread in point.threads
-            ]
-        case Release():
-            return [(do.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
-        case Fence():
-            return [(do.FENCE_OFF, {"thread": point.thread, "generation": point.generation, "now": point.now})]
-        case Beat():
-            values: dict[str, Value] = {
-                "process": point.process,
-                "alive_until": point.alive_until,
-                "now": point.now,
-            }
-            return [(do.FORGET_PROCESSES, values), (do.BEAT, values)]
-        case AskCancel():
-            return [(do.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
-
-
-def _elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Keep) -> list[Step]:
-    """Of a thread that cannot simply go on from its handle."""
-    values: dict[str, Value] = {"thread": point.thread}
-    match point:
-        case Lose():
-            return [(do.LOSE_HANDLE, values | {"generation": point.generation})]
-        case Unsync():
-            return [(do.UNSYNC, values | {"turn": point.turn})]
-        case Synced():
-            return [(do.SYNCED, values | {"generation": point.generation})]
-        case BeginEpoch():
-            values |= {
-                "generation": point.generation,
-                "closed": point.closed,
-                "storage_owner": point.owner.value,
-                "handle_kind": point.handle_kind.value,
-                "handle": point.handle,
-            }
-            return [(do.NEXT_EPOCH, values), (do.KEEP_EPOCH, values), (do.BEGIN_EPOCH, values)]
-        case Rewind():
-            values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
-            return [(do.LEAVE_BRANCH, values), (do.WAY_BACK, values)]
-        case Orphan():
-            return [(do.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
-        case Keep():
-            return [(do.KEEP_HANDLE, values | {"handle": point.handle})]
 
 
 def _json(value: Json) -> str:
@@ -262,20 +179,6 @@ def _prepare(point: Prepare) -> list[Step]:
     if point.event is not None:
         steps.append((do.START_TASK, values))
     return steps + _events(point.event)
-
-
-def _take_over(point: TakeOver) -> list[Step]:
-    values: dict[str, Value] = {
-        "thread": point.thread,
-        "generation": point.generation,
-        "base_generation": point.generation + 1,
-        "holder": point.holder,
-        "lease_until": point.lease_until,
-        "turn": point.turn,
-        "tries": point.tries,
-        "now": point.now,
-    }
-    return [(do.TAKE_LEASE, values), (do.TAKE_TURN, values)]
 
 
 def _complete(point: Complete) -> list[Step]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from gateway import items
-from gateway.commits import Decide
+from gateway.commits.waiting import Decide
 from gateway.reduction import weight
 from storage import compiled as do
 from storage.statement import Step, Value

@@ -6,7 +6,8 @@ from typing import Any
 import httpx2
 import msgspec
 from gateway import ports
-from gateway.config import Settings, WebUrl
+from gateway.config_settings import Settings
+from gateway.config_text import WebUrl
 from gateway.items import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
 from pydantic import SecretStr
 

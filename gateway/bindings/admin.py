@@ -20,7 +20,7 @@ from gateway.bindings.common import ClientGone, Document, Front
 from gateway.bindings.errors import rest_reply
 from gateway.bindings.headers import query
 from gateway.bindings.reply import Reply
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.contexts import Contexts
 from gateway.errors import A2AError, MethodNotAllowed, echo, invalid
 from gateway.transfer import Transfer

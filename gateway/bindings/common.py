@@ -21,7 +21,8 @@ from gateway.bindings.reply import Headers
 from gateway.bindings.sse import Counting, StreamSettings
 from gateway.calls import Call, EventStream, Operations
 from gateway.clock import Clock
-from gateway.commits import Caller, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.threads import Caller
 from gateway.draining import Drain
 from gateway.errors import (
     A2AError,

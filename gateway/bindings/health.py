@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.bindings.reply import Reply
-from gateway.commits import LedgerUnavailable
-from gateway.ports import Ledger
+from gateway.commits.failures import LedgerUnavailable
+from gateway.ledger_port import Ledger
 
 log = structlog.get_logger("gateway.health")
 

@@ -19,6 +19,7 @@ from gateway.calls import EventStream
 from gateway.draining import Drain
 from gateway.errors import A2AError, Unauthenticated
 from gateway.fanout import Frame
+from gateway.watchdog import Watchdog
 
 Counting = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
@@ -120,20 +121,22 @@ class EventResponse:
                 return b""
 
     async def _pump(self, send: Send) -> None:
-        draining, revoked = (partial(self._stop, end) for end in (_End.DRAIN, _End.REVOKED))
+        draining, revoked, stuck = (partial(self._stop, end) for end in (_End.DRAIN, _End.REVOKED, _End.CLIENT))
+        sending = Watchdog(self._settings.send_timeout, stuck)
         try:
             async with self._reading:
                 with self._settings.drain.telling(draining), self._counts(revoked):
                     batches = aiter(self._stream)
                     while self._open and (chunk := await self._next(batches)) is not None:
                         if chunk:
-                            await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+                            sending.begin()
+                            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                            sending.end()
         except TimeoutError:
             pass  # `_stop` has put it there
-        except _Stuck:
-            self._end = _End.CLIENT
         finally:
             self._open = False
+            sending.close()
 
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
         """The next batch as it goes out, None at the end. The status is out already: an error is an event, too."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from gateway.agents import Agent, Agents
 from gateway.app import build_agent
 from gateway.attaching import build_source
-from gateway.config import ConfigInvalid, GatewayConfig, Problem
-from gateway.config_problem import KeyPath
+from gateway.config import GatewayConfig
+from gateway.config_problem import ConfigInvalid, KeyPath, Problem
 from gateway.config_yaml import Literally, read
 from gateway.offering import Attached
 from gateway.registry import Registry

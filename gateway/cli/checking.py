@@ -9,8 +9,8 @@ from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.probing import probe_all
 from gateway.cli.sources import invalid, read_file
 from gateway.cli.terminal import json_text, visible
-from gateway.config import ConfigInvalid, Problem
 from gateway.config_printing import printed
+from gateway.config_problem import ConfigInvalid, Problem
 from gateway.config_schema import schema
 from gateway.registry import Registry
 

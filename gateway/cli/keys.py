@@ -18,10 +18,11 @@ from gateway.cli.table import local_time, print_rows
 from gateway.cli.tasks import print_json
 from gateway.cli.terminal import program, visible
 from gateway.clock import Clock, timestamp
-from gateway.commits import Conflict, LedgerUnavailable
-from gateway.config import ConfigInvalid, GatewayConfig
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.config import GatewayConfig
+from gateway.config_problem import ConfigInvalid
 from gateway.config_text import duration
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from gateway.registry import Registry
 
 Json = Any

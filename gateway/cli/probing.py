@@ -5,11 +5,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gateway.abilities import Probe, ProbeReport
 from gateway.attaching import build_sources
 from gateway.cli.exits import ExitCode
-from gateway.config import AgentConfig, GatewayConfig
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentConfig
 from gateway.offering import Attached, AttachedTools
-from gateway.ports import AdapterError, ErrorClass, Probe, ProbeReport
+from gateway.ports import AdapterError, ErrorClass
 from gateway.registry import Registry
 from gateway.tool_port import NotStarted, ToolError
 

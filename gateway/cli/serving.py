@@ -22,8 +22,9 @@ from gateway.cli.sources import (
     save,
 )
 from gateway.cli.terminal import program, visible
-from gateway.commits import LedgerUnavailable
-from gateway.config import ConfigInvalid, GatewayConfig, refuse_open_listen
+from gateway.commits.failures import LedgerUnavailable
+from gateway.config import GatewayConfig, refuse_open_listen
+from gateway.config_problem import ConfigInvalid
 from gateway.telemetry import configure_logging
 
 T = TypeVar("T")

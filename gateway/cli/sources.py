@@ -8,8 +8,9 @@ from pathlib import Path
 
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.targets import configuration, read_targets
-from gateway.config import ConfigInvalid, GatewayConfig, Problem
+from gateway.config import GatewayConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid, Problem
 from gateway.registry import Registry
 
 COMMAND_LINE = "command line"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.cli.exits import ExitCode, Stop
-from gateway.config import NAME
 from gateway.config_printing import literal, written
 from gateway.config_problem import did_you_mean, shown
+from gateway.config_settings import NAME
 
 _OLLAMA = "http://localhost:11434/v1"
 _KEY = "OPENAI_API_KEY"

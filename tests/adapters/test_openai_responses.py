@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from adapters.openai_responses import factory
+from gateway.abilities import HandleNaming
 from gateway.items import (
     ReasoningItem,
 )
@@ -21,7 +22,6 @@ from gateway.ports import (
     CallCompleted,
     CallStarted,
     ErrorClass,
-    HandleNaming,
     ItemReady,
     PartReady,
     ReasoningDelta,

@@ -8,7 +8,8 @@ import pytest
 
 from adapters import openai_chat, openai_responses, python_function
 from adapters._probing import QUESTION
-from gateway.ports import Adapter, AdapterError, ErrorClass, Probe, ProbeReport
+from gateway.abilities import Probe, ProbeReport
+from gateway.ports import Adapter, AdapterError, ErrorClass
 from gateway.testing.chat_server import ChatServer
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import NoTerminal, Pause, Say

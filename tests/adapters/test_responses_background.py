@@ -7,15 +7,14 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.openai_responses import BackgroundAdapter, factory
+from gateway.abilities import Cancelling, Resuming
 from gateway.ports import (
     Adapter,
     AdapterError,
     AdapterEvent,
     CallCompleted,
     CallStarted,
-    Cancelling,
     ErrorClass,
-    Resuming,
     StartedOver,
     TextDelta,
 )

@@ -8,24 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.openai_responses import factory
+from gateway.abilities import Fate, Fetched, Fetching, Forgetting, Probe, ProbeReport, Tail, TailListing
 from gateway.items import HandleKind, OutputItem, Ownership, StorageOwner
-from gateway.ports import (
-    Adapter,
-    AdapterError,
-    CallCompleted,
-    CallStarted,
-    ErrorClass,
-    Fate,
-    Fetched,
-    Fetching,
-    Forgetting,
-    Probe,
-    ProbeReport,
-    ServiceRequest,
-    Tail,
-    TailListing,
-    TextDelta,
-)
+from gateway.ports import Adapter, AdapterError, CallCompleted, CallStarted, ErrorClass, ServiceRequest, TextDelta
 from gateway.testing.adapter_calls import collect, first_text, request
 from gateway.testing.responses_dialects import RESPONSES_DIALECTS
 from gateway.testing.responses_server import ResponsesServer

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config import Settings
+from gateway.config_settings import Settings
 from gateway.failures import INTERNAL, RESTARTED, TURN_TIMEOUT
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Part

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.clock import milliseconds
-from gateway.commits import Renew
+from gateway.commits.leases import Renew
 from gateway.failures import RESTARTED
 from gateway.fanout import Frame
 from gateway.items import Ownership

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from gateway.failures import RESTARTED
-from gateway.ports import LedgerFactory
+from gateway.ledger_port import LedgerFactory
 from gateway.registry import Registry
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why

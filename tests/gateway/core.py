@@ -15,9 +15,12 @@ import msgspec
 from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call, EventStream
 from gateway.clock import Clock
-from gateway.commits import Caller, CommitPoint, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import Caller
 from gateway.draining import Drain
 from gateway.fanout import Fanout, Frame, StreamLimits
+from gateway.ledger_port import Ledger
 from gateway.means import Pace
 from gateway.model import (
     AgentCapabilities,
@@ -37,7 +40,6 @@ from gateway.model import (
     TaskState,
 )
 from gateway.operations import Operations
-from gateway.ports import Ledger
 from gateway.runner import LeaseTimes, Runner
 from gateway.tool_calls import URI
 from gateway.toolset import Toolset

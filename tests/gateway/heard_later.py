@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from gateway.abilities import Fetched, Tail
 from gateway.items import Ownership
-from gateway.ports import AdapterError, Fetched, ServiceRequest, Tail
+from gateway.ports import AdapterError, ServiceRequest
 from tests.gateway.scripted import BR, BS, Pause, Script, ScriptedAdapter
 
 

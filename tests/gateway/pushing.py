@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.commits import Conflict
+from gateway.commits.failures import Conflict
 from gateway.delivering import Delivery, PushLimits
 from gateway.letters import Outcome
 from gateway.lookup import Lookup

@@ -9,7 +9,8 @@ import pytest
 from gateway.accepting import check_content, digest, idempotency_key, media_type, new_thread, not_found
 from gateway.agents import Agent, AgentPolicies
 from gateway.calls import Call
-from gateway.commits import Caller, IdempotencyKey, ThreadRecord
+from gateway.commits.accepting import IdempotencyKey
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
 from gateway.items import HandleKind, StorageOwner
 from gateway.model import Message, Part, Role, SendMessageConfiguration, SendMessageRequest

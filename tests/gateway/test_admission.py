@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Accept, Conflict, Finish, LedgerUnavailable
+from gateway.commits.accepting import Accept
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.tasks import Finish
 from gateway.errors import A2AError, Busy, UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import Task, TaskState

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from gateway.api_keys import ApiKey, digest_of, new_key, shown
 from gateway.auth import Identity, KeyAuthentication, NoAuthentication
 from gateway.clock import Clock
-from gateway.commits import Caller, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.threads import Caller
 from gateway.errors import TooManyRequests, Unauthenticated
 
 PEER = "192.0.2.1"

@@ -4,10 +4,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from gateway.commits import (
-    Append,
-    Pending,
-)
+from gateway.commits.calls import Pending
+from gateway.commits.tasks import Append
 from gateway.failures import safe_text
 from gateway.model import Part, TaskState
 from gateway.ports import (

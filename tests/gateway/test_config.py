@@ -9,24 +9,17 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gateway.app import quota_limits
 from gateway.config import (
-    AgentConfig,
     ApiKeysConfig,
-    ApprovalConfig,
     AuthConfig,
-    ClientToolConfig,
-    Duration,
     GatewayConfig,
     LimitsConfig,
-    LocalPath,
     ServerConfig,
-    Size,
     StorageConfig,
-    TextOrFile,
-    ToolCallsConfig,
-    WebUrl,
     refuse_open_listen,
 )
-from gateway.config_text import duration, duration_text, size, size_text
+from gateway.config_agents import AgentConfig
+from gateway.config_text import Duration, LocalPath, Size, TextOrFile, WebUrl, duration, duration_text, size, size_text
+from gateway.config_tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.quotas import QuotaLimits
 
 

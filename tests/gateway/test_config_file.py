@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
-from gateway.config import (
-    ConfigInvalid,
-    Duration,
-    GatewayConfig,
-    HistoryConfig,
-    LocalPath,
-    Problem,
-    Settings,
-    TextOrFile,
-)
+from gateway.config import GatewayConfig
+from gateway.config_agents import HistoryConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid, Problem
+from gateway.config_settings import Settings
+from gateway.config_text import Duration, LocalPath, TextOrFile
 
 
 class Retry(Settings):

@@ -7,8 +7,9 @@ import jsonschema
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from gateway.config import Duration, Settings, TextOrFile
 from gateway.config_schema import schema
+from gateway.config_settings import Settings
+from gateway.config_text import Duration, TextOrFile
 
 
 class Retry(Settings):

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.commits import Caller, DeleteContext
+from gateway.commits.forgetting import DeleteContext
+from gateway.commits.threads import Caller
 from gateway.contexts import Contexts
 from gateway.errors import NotFound, TaskNotFound, UnsupportedOperation
 from gateway.model import Part, TaskState

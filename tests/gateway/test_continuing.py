@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from gateway.agents import Agent
-from gateway.commits import LatestCall, ThreadRecord
+from gateway.commits.calls import LatestCall
+from gateway.commits.threads import ThreadRecord
 from gateway.continuing import Listen, Make, says_something, way_on
 from gateway.failures import RESTARTED
 from gateway.items import Ownership

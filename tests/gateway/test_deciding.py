@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.answers import Answers, ClientResult, Decision
-from gateway.commits import AskedCall, ToolCallRecord
+from gateway.commits.tools import AskedCall, ToolCallRecord
 from gateway.deciding import Resolution, repeats, resolve
 from gateway.errors import InvalidParams
 

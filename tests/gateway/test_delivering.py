@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.commits import Conflict, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.delivering import WAITS, PushLimits
 from gateway.letters import Outcome
 from gateway.model import Part

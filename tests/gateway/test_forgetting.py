@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import Caller, Deletion, EndDeletion, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.forgetting import Deletion, EndDeletion
+from gateway.commits.threads import Caller
 from gateway.forgetting import RETRIES
 from gateway.ports import AdapterError, ErrorClass
 from tests.gateway.core import START, Core, query, running_core, soon, until

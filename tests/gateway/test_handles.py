@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.handles import in_conversation, is_static
 from gateway.items import HandleKind, StorageOwner
 from gateway.ports import AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass, TextDelta

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.errors import InvalidParams
 from gateway.importing import read
 from gateway.transfer import Transfer

@@ -6,10 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.commits import Append, CommitPoint, Conflict, EventRow, LedgerUnavailable, Pending, Release
+from gateway.commits.calls import Pending
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.leases import Release
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, EventRow
 from gateway.fanout import Fanout, Frame, StreamLimits, Subscription
 from gateway.journal import Journal, uninterrupted
-from gateway.ports import Ledger
+from gateway.ledger_port import Ledger
 from tests.gateway.core import soon
 
 GONE = LedgerUnavailable("the disk is full")

@@ -1,4 +1,4 @@
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HandleKind, StorageOwner
 from gateway.lanes import Lanes
 from gateway.live import Lane, Work

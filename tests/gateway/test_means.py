@@ -1,6 +1,6 @@
 """What turns work with: leases from the moment on, and warnings that are given once."""
 
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HandleKind, StorageOwner
 from gateway.means import Means, Pace
 from tests.gateway.core import Core, Time

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from gateway.delivering import PushLimits
 from gateway.letters import Letters, Outcome
 from gateway.notifying import Notifier

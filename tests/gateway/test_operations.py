@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.errors import (
     Busy,
     InvalidParams,

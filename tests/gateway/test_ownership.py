@@ -6,7 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.agents import AgentPolicies
-from gateway.commits import BeginEpoch, CommitPoint, Complete, Lose, Orphan, Release, Rewind, ThreadRecord
+from gateway.commits.calls import Complete
+from gateway.commits.leases import Release
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind, ThreadRecord
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.model import Part
 from gateway.ownership import (

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.agents import Agent
 from gateway.calls import Call
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.errors import InvalidParams
 from gateway.model import ListTasksRequest, TaskState
 from gateway.paging import decode, encode

@@ -6,9 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from gateway.commits import (
-    Append,
-)
+from gateway.commits.tasks import Append
 from gateway.errors import InvalidParams, UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import Artifact, Part

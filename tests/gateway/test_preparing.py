@@ -3,10 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from gateway.commits import (
-    Conflict,
-    Prepare,
-)
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict
 from gateway.model import TaskState
 from gateway.runner import LeaseTimes
 from tests.gateway.core import (

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Append, CommitPoint, Finish, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, Finish
+from gateway.ledger_port import Ledger
 from gateway.model import TaskState
-from gateway.ports import CallCompleted, Ending, Ledger, Progress, ReasoningDelta, TextDelta
+from gateway.ports import CallCompleted, Ending, Progress, ReasoningDelta, TextDelta
 from tests.gateway.core import Core, answer, events, frames, numbers, running_core, said, soon, states, streamed
 from tests.gateway.scripted import G, Pause, Script, ScriptedAdapter, says
 

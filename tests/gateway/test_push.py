@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import ExpireTasks
+from gateway.commits.forgetting import ExpireTasks
 from gateway.contexts import Contexts
 from gateway.errors import InvalidParams, NotFound, PushNotificationNotSupported, TaskNotFound
 from gateway.letters import Outcome

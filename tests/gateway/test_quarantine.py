@@ -10,11 +10,14 @@ import msgspec
 import pytest
 
 from gateway.clock import Clock
-from gateway.commits import Caller, Conflict, CountTries, LedgerUnavailable, TaskRecord, UnfinishedTurn
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.commits.tasks import TaskRecord
+from gateway.commits.threads import Caller
+from gateway.ledger_port import Ledger
 from gateway.live import Rejoined
 from gateway.model import TaskState
-from gateway.ports import Ledger
-from gateway.quarantine import TRIES, Quarantine, is_last
+from gateway.quarantine import Quarantine, is_last
 from gateway.record import TurnOutput
 from gateway.replaying import Seen
 from gateway.settling import settle_all

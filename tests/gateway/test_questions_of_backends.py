@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.commits import NewItem
+from gateway.commits.calls import NewItem
 from gateway.items import CallItem, HandleKind, OutputItem, Ownership, StorageOwner
 from gateway.ports import AdapterEvent, ApprovalAsked, CallCompleted, ToolCallReady, ToolResultReady
 from gateway.tool_calls import CallFacts

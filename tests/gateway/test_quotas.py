@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.clock import Clock
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.errors import TooManyRequests
 from gateway.quotas import QuotaLimits, Quotas
 

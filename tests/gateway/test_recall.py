@@ -5,10 +5,11 @@ from typing import Any, cast
 import pytest
 
 from gateway.agents import Agent, AgentPolicies
-from gateway.commits import MeasuredCall, NewToolCall, ThreadRecord
+from gateway.commits.calls import MeasuredCall, NewToolCall
+from gateway.commits.threads import ThreadRecord
 from gateway.items import AssistantItem, HistoryRecord, Item, Ownership, UserItem
+from gateway.ledger_port import Ledger
 from gateway.model import Message, Part, Role
-from gateway.ports import Ledger
 from gateway.projection import View
 from gateway.recall import recall, weight_to_measure
 from tests.gateway.core import CARD

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.agents import AgentPolicies
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HandleKind, StorageOwner
 from gateway.ports import ErrorClass
 from gateway.reconciling import is_unheard

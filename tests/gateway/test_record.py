@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.commits import StoredArtifact, TurnRecord
+from gateway.commits.tasks import StoredArtifact, TurnRecord
 from gateway.model import (
     Artifact,
     Message,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Append, Close, Finish, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.tasks import Append, Close, Finish
 from gateway.failures import RESTARTED, safe_text
 from gateway.fanout import Fanout, StreamLimits
 from gateway.items import Ownership

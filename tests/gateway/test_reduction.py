@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.commits import MeasuredCall
+from gateway.commits.calls import MeasuredCall
 from gateway.items import (
     AssistantItem,
     CallItem,

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from adapters.tool_http import HttpTool
-from gateway.ports import AdapterFactory, LedgerFactory
+from gateway.ledger_port import LedgerFactory
+from gateway.ports import AdapterFactory
 from gateway.registry import Registry
 from gateway.tool_port import ToolFactory
 

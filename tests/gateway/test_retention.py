@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import Conflict, ExpireContext, ExpireTasks, LedgerUnavailable, PurgeContext
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.forgetting import ExpireContext, ExpireTasks, PurgeContext
 from gateway.retention import Lifetimes
 from tests.gateway.core import Core, query, running_core, soon, until
 from tests.gateway.forgetful import DAY, retention

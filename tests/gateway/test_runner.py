@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import (
-    Append,
-    Complete,
-    Fail,
-    Finish,
-    LedgerUnavailable,
-    Pending,
-    Prepare,
-    Release,
-    Renew,
-)
+from gateway.commits.calls import Complete, Fail, Pending, Prepare
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.leases import Release, Renew
+from gateway.commits.tasks import Append, Finish
 from gateway.errors import Busy
 from gateway.fanout import Frame, Subscription
 from gateway.items import Ownership

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import (
-    Finish,
-    Prepare,
-)
+from gateway.commits.calls import Prepare
+from gateway.commits.tasks import Finish
 from gateway.errors import TaskNotCancelable
 from gateway.failures import INTERNAL, TURN_TIMEOUT, safe_text
 from gateway.items import Ownership

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import Caller, CorruptRecord, Finish, LedgerUnavailable, Renew, TaskRecord, UnfinishedTurn
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
+from gateway.commits.leases import Renew, UnfinishedTurn
+from gateway.commits.tasks import Finish, TaskRecord
+from gateway.commits.threads import Caller
 from gateway.model import TaskState
 from gateway.ports import TextDelta
 from gateway.runner import LeaseTimes

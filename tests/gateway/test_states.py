@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import ThreadRecord
+from gateway.commits.threads import ThreadRecord
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.ports import AdapterError
 from gateway.states import is_newer, state_of

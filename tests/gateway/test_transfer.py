@@ -11,7 +11,8 @@ import pytest
 
 from gateway.agents import Agents
 from gateway.checks import Limits
-from gateway.commits import Caller, Import
+from gateway.commits.importing import Import
+from gateway.commits.threads import Caller
 from gateway.errors import Busy, InvalidParams, NotFound, UnsupportedOperation
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Part, TaskState

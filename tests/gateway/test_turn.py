@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from gateway import tool_calls
 from gateway.clock import Clock
-from gateway.commits import NewItem, NewToolCall
+from gateway.commits.calls import NewItem, NewToolCall
 from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, TURN_TIMEOUT, UNKNOWN_TOOL, safe_text
 from gateway.items import (
     AssistantItem,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from gateway.fanout import Fanout, StreamLimits
 from gateway.ports import TextDelta
 from gateway.watching import FollowedStream

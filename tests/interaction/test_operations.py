@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Caller
+from gateway.commits.threads import Caller
 from gateway.model import (
     CancelTaskRequest,
     GetTaskRequest,

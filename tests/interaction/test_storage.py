@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from tests.interaction.harness import SEND, Gateway, Refusal
 
 TEXTS = {

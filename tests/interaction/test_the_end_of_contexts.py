@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import Clock
-from gateway.config import Settings
+from gateway.config_settings import Settings
 from gateway.ports import AdapterFactory, AnyAdapterFactory
 from gateway.registry import Registry
 from gateway.testing.responses_server import ResponsesServer

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapters.openai_responses import ResponsesAdapter, factory
-from gateway.ports import CallCompleted, CallStarted, Fate, Fetched
+from gateway.abilities import Fate, Fetched
+from gateway.ports import CallCompleted, CallStarted
 from gateway.testing.adapter_calls import collect, completed, first_text, request, text
 from tests.interop.peers_running import Peer
 

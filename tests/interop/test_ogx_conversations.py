@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from adapters.openai_responses import ConversationAdapter, factory
-from gateway.ports import CallCompleted, ErrorClass, Tail
+from gateway.abilities import Tail
+from gateway.ports import CallCompleted, ErrorClass
 from gateway.testing.adapter_calls import collect, completed, first_text, request, text
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.interop.peers_running import Aimock, Peer

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.calls import EventStream
-from gateway.commits import CommitPoint, LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
 from gateway.fanout import Frame
 from gateway.items import Ownership
+from gateway.ledger_port import Ledger
 from gateway.ports import (
     AdapterError,
     AdapterEvent,
@@ -18,7 +20,6 @@ from gateway.ports import (
     CallStarted,
     Ending,
     ErrorClass,
-    Ledger,
     ServiceRequest,
     TextDelta,
     ToolCallReady,

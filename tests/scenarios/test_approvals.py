@@ -14,7 +14,10 @@ from gateway.agents import Agents
 from gateway.answering import Answering
 from gateway.answers import confirmation_of
 from gateway.approvals import ApprovalRule
-from gateway.commits import Decide, Finish, LedgerUnavailable, Resume, ToolEnds, ToolStarts
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.tasks import Finish
+from gateway.commits.tools import ToolEnds, ToolStarts
+from gateway.commits.waiting import Decide, Resume
 from gateway.contexts import Contexts
 from gateway.errors import InvalidParams, TaskNotFound, TooManyRequests, UnsupportedOperation
 from gateway.expiring import Patience

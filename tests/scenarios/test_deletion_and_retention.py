@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.commits import Caller, Complete, DeleteContext, ExpireContext, PurgeContext
+from gateway.commits.calls import Complete
+from gateway.commits.forgetting import DeleteContext, ExpireContext, PurgeContext
+from gateway.commits.threads import Caller
 from gateway.errors import InvalidParams, NotFound, TaskNotFound, UnsupportedOperation
 from gateway.fanout import Frame
 from gateway.items import Ownership

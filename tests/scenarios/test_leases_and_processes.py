@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import Conflict, Prepare
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict
 from gateway.contexts import Contexts
 from gateway.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
 from gateway.failures import RESTARTED

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Complete, CorruptRecord, LedgerUnavailable
+from gateway.commits.calls import Complete
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from gateway.items import Ownership
 from gateway.model import Task, TaskState
 from gateway.ports import CallCompleted, CallStarted, ServiceRequest, ToolCallReady

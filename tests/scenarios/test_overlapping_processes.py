@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits import Finish
+from gateway.commits.tasks import Finish
 from gateway.errors import A2AError
 from gateway.items import CallItem, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.model import TERMINAL, TaskState

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from gateway.app import build_agents
-from gateway.config import ConfigInvalid, GatewayConfig
+from gateway.config import GatewayConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid
 from gateway.failures import OWNER_CONFLICT, safe_text
 from gateway.items import Ownership, StorageOwner
 from gateway.model import TaskState

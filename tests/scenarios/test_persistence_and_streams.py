@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from gateway import tool_calls
-from gateway.commits import Accept, Complete, Finish, LedgerUnavailable
+from gateway.commits.accepting import Accept
+from gateway.commits.calls import Complete
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.tasks import Finish
 from gateway.errors import InvalidParams, UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import Message, Part, StreamResponse, TaskState

@@ -11,22 +11,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits import (
-    Caller,
-    Claim,
-    Conflict,
-    CorruptRecord,
-    CountTries,
-    Finish,
-    LedgerUnavailable,
-    TakeOver,
-    ToolEnds,
-)
+from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.commits.leases import TRIES, Claim, CountTries, TakeOver
+from gateway.commits.tasks import Finish
+from gateway.commits.threads import Caller
+from gateway.commits.tools import ToolEnds
 from gateway.errors import Busy, UnsupportedOperation
 from gateway.failures import CONTEXT_STUCK, RESTARTED, TOOL_OUTCOME_UNKNOWN
 from gateway.model import TaskState
 from gateway.ports import TextDelta
-from gateway.quarantine import TRIES
 from gateway.runner import LeaseTimes
 from tests.gateway.core import Core, FragileLedger, answer, error_class, logged, query, running_core, soon
 from tests.gateway.forgetful import contexts

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from gateway.commits import Accept, CommitPoint
-from gateway.ports import Ledger
+from gateway.commits.accepting import Accept
+from gateway.commits.points import CommitPoint
+from gateway.ledger_port import Ledger
 from tests.gateway.core import Core, soon
 from tests.gateway.scripted import G, Pause, ScriptedAdapter, says
 

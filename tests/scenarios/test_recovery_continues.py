@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import AskCancel, Beat, Claim, Finish, Prepare, TakeOver
+from gateway.commits.calls import Prepare
+from gateway.commits.leases import AskCancel, Beat, Claim, TakeOver
+from gateway.commits.tasks import Finish
 from gateway.failures import OWNER_CONFLICT, RESTARTED
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Fail, Prepare
+from gateway.commits.calls import Fail, Prepare
 from gateway.failures import safe_text
 from gateway.items import Ownership
 from gateway.model import TaskState

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits import Caller, CorruptRecord
+from gateway.commits.failures import CorruptRecord
+from gateway.commits.threads import Caller
 from gateway.errors import UnsupportedOperation
 from gateway.items import Ownership
 from gateway.model import TaskState

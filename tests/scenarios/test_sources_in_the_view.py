@@ -8,8 +8,9 @@ import pytest
 
 from gateway.app import build_agents
 from gateway.approvals import ApprovalRule
-from gateway.config import ConfigInvalid, GatewayConfig
+from gateway.config import GatewayConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid
 from gateway.registry import Registry
 from gateway.sources import NONE_CITED
 from tests.gateway.core import Core, query

@@ -6,7 +6,10 @@ from hypothesis import strategies as some
 from hypothesis.stateful import rule, run_state_machine_as_test
 from structlog.testing import capture_logs
 
-from gateway.commits import Accept, Append, Complete, Finish, Prepare, ToolEnds, ToolStarts
+from gateway.commits.accepting import Accept
+from gateway.commits.calls import Complete, Prepare
+from gateway.commits.tasks import Append, Finish
+from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.errors import Busy, InvalidParams, TaskNotFound
 from gateway.items import Ownership
 from gateway.ports import Ending

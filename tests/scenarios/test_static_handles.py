@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Pending
+from gateway.commits.calls import Pending
 from gateway.model import Task
 from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.gateway.core import Core, query, running_core, soon

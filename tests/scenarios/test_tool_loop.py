@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway import tools
-from gateway.commits import Complete, ToolEnds, ToolStarts
+from gateway.commits.calls import Complete
+from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.failures import (
     ROUND_LIMIT,
     TOOL_OUTCOME_UNKNOWN,

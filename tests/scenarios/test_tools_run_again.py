@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.approvals import ApprovalRule
-from gateway.commits import ToolEnds
+from gateway.commits.tools import ToolEnds
 from gateway.failures import TOOL_OUTCOME_UNKNOWN
 from gateway.items import Ownership
 from gateway.model import TaskState

@@ -12,7 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway import tools
-from gateway.commits import Caller, CommitPoint, Complete, Finish, Prepare, ToolEnds, ToolStarts
+from gateway.commits.calls import Complete, Prepare
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Finish
+from gateway.commits.threads import Caller
+from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.failures import INTERNAL, RESTARTED, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.items import Ownership
 from gateway.model import Json, Task, TaskState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Prepare
+from gateway.commits.calls import Prepare
 from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
 from gateway.items import HandleKind, Ownership, StorageOwner
 from gateway.model import Task, TaskState

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.commits import Complete
-from gateway.ports import (
-    AdapterError,
-    CallCompleted,
-    CallStarted,
-    ErrorClass,
-    Fate,
-    Fetched,
-    Tail,
-    TextDelta,
-    ToolCallReady,
-)
+from gateway.abilities import Fate, Fetched, Tail
+from gateway.commits.calls import Complete
+from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.gateway.core import START, Core, query, running_core, soon
 from tests.gateway.heard_later import FetchingAdapter, TailAdapter
 from tests.gateway.scripted import Pause, Script, ScriptedAdapter, in_words, says

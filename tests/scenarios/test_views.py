@@ -6,9 +6,13 @@ import msgspec
 import pytest
 
 from gateway.app import build_agents
-from gateway.commits import Complete, Conflict, NewItem
-from gateway.config import AgentConfig, ConfigInvalid, GatewayConfig, HistoryConfig, Settings
+from gateway.commits.calls import Complete, NewItem
+from gateway.commits.failures import Conflict
+from gateway.config import GatewayConfig
+from gateway.config_agents import AgentConfig, HistoryConfig
 from gateway.config_file import load
+from gateway.config_problem import ConfigInvalid
+from gateway.config_settings import Settings
 from gateway.items import OpaqueItem, OutputItem, Ownership, ReasoningItem
 from gateway.model import TaskState
 from gateway.ports import (

@@ -8,20 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.commits import (
-    Accept,
-    Append,
-    Caller,
-    Complete,
-    EventRow,
-    Fail,
-    Finish,
-    IdempotencyKey,
-    NewItem,
-    NewToolCall,
-    Prepare,
-    ThreadRecord,
-)
+from gateway.commits.accepting import Accept, IdempotencyKey
+from gateway.commits.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.commits.tasks import Append, EventRow, Finish
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.items import AssistantItem, CallItem, HandleKind, OutputItem, StorageOwner
 from gateway.model import Message, Part, Role, TaskState
 from storage.ledger import SqliteLedger, open_ledger

@@ -3,7 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Adopt, BeginEpoch, Caller, Conflict, DeleteContext, EventRow, Pending, Prepare, PurgeContext
+from gateway.commits.calls import Pending, Prepare
+from gateway.commits.failures import Conflict
+from gateway.commits.forgetting import DeleteContext, PurgeContext
+from gateway.commits.importing import Adopt
+from gateway.commits.tasks import EventRow
+from gateway.commits.threads import BeginEpoch, Caller
 from gateway.items import HandleKind, StorageOwner
 from gateway.model import TaskState
 from storage.ending_units import TURNS_AT_ONCE

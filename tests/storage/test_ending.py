@@ -9,18 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import (
-    Conflict,
-    Deletion,
-    EndDeletion,
-    ExpireContext,
-    ExpireTasks,
-    MoveDeletion,
-    Orphan,
-    Pending,
-    PurgeContext,
-    TaskOwner,
-)
+from gateway.commits.calls import Pending
+from gateway.commits.failures import Conflict
+from gateway.commits.forgetting import Deletion, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
+from gateway.commits.tasks import TaskOwner
+from gateway.commits.threads import Orphan
 from gateway.model import TaskState
 from storage import due, ending, portable
 from storage.ending_units import TURNS_AT_ONCE

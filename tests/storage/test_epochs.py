@@ -3,7 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import BeginEpoch, CommitPoint, Conflict, DeleteContext, Lose, Orphan, Prepare, Rewind
+from gateway.commits.calls import Prepare
+from gateway.commits.failures import Conflict
+from gateway.commits.forgetting import DeleteContext
+from gateway.commits.points import CommitPoint
+from gateway.commits.threads import BeginEpoch, Lose, Orphan, Rewind
 from gateway.items import HandleKind, StorageOwner
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from storage.finding import Finder
 from storage.readers import Readers
 

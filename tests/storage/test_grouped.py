@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from storage.grouped import GroupedReader
 
 COUNT = "SELECT count(*) FROM numbers"

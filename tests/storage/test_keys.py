@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
-from gateway.commits import Conflict
+from gateway.commits.failures import Conflict
 from tests.storage.conversation import Recorded, recorded
 
 SECRET = new_key()

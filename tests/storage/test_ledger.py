@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Append, Conflict, EventRow, Fence, LedgerUnavailable, Renew
-from gateway.ports import LedgerFactory
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.leases import Fence, Renew
+from gateway.commits.tasks import Append, EventRow
+from gateway.ledger_port import LedgerFactory
 from storage.ledger import database_path, factory, open_ledger
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded, recorded
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.commits import Keep, Orphan
+from gateway.commits.threads import Keep, Orphan
 from tests.gateway.core import START, query, running_core
 from tests.gateway.scripted import BR, ScriptedAdapter, says
 

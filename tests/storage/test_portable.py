@@ -8,7 +8,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Adopt, Caller, Conflict, EventRow, Import, NewItem, NewToolCall, Pending, ThreadRecord
+from gateway.commits.calls import NewItem, NewToolCall, Pending
+from gateway.commits.failures import Conflict
+from gateway.commits.importing import Adopt, Import
+from gateway.commits.tasks import EventRow
+from gateway.commits.threads import Caller, ThreadRecord
 from gateway.items import OpaqueItem
 from gateway.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.portable import ContextDocument

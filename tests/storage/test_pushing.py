@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Append, Conflict, EventRow
+from gateway.commits.failures import Conflict
+from gateway.commits.tasks import Append, EventRow
 from gateway.push_records import (
     DropPush,
     DuePush,

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import queries
+from storage import history, queries, running
 from tests.storage.conversation import recorded
 
 QUERIES = {
     name: value
-    for name, value in vars(queries).items()
+    for module in (queries, history, running)
+    for name, value in vars(module).items()
     if isinstance(value, str) and name.isupper() and value.startswith("SELECT")
 }
 # The few turns that have not ended are walked, in their own index; the version is one row.
@@ -54,7 +55,7 @@ def test_turns_are_found_by_their_tasks(connection: sqlite3.Connection, artifact
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:
     assert (
-        plan(connection, queries.UNSENT_ITEMS)[0] == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
+        plan(connection, history.UNSENT_ITEMS)[0] == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
     )
 
 
@@ -71,13 +72,13 @@ def test_a_page_is_read_in_the_order_of_an_index(
 
 
 def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, queries.RECENT_HISTORY)
+    steps = plan(connection, history.RECENT_HISTORY)
     assert [step for step in steps if step.startswith("SCAN")] == ["SCAN tail"]
     assert "SEARCH older USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position=?)" in steps
     assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
 
 
 def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, queries.MEASURED)
+    steps = plan(connection, history.MEASURED)
     assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps

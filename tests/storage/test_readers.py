@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits import CorruptRecord, LedgerUnavailable
+from gateway.commits.failures import CorruptRecord, LedgerUnavailable
 from storage.readers import Readers
 
 COUNT = "SELECT count(*) FROM numbers"

@@ -7,29 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import (
-    Append,
-    AskCancel,
-    Beat,
-    Caller,
-    CommitPoint,
-    ContextRecord,
-    CorruptRecord,
-    EventRow,
-    IdempotencyKey,
-    LatestCall,
-    NewItem,
-    OpenTurn,
-    Pending,
-    Release,
-    Replay,
-    StoredArtifact,
-    TaskFilter,
-    TaskRecord,
-    ThreadRecord,
-    TurnRecord,
-    UnfinishedTurn,
-)
+from gateway.commits.accepting import IdempotencyKey, Replay
+from gateway.commits.calls import LatestCall, NewItem, Pending
+from gateway.commits.failures import CorruptRecord
+from gateway.commits.leases import AskCancel, Beat, Release, UnfinishedTurn
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Append, EventRow, OpenTurn, StoredArtifact, TaskFilter, TaskRecord, TurnRecord
+from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
 from gateway.failures import RESTARTED
 from gateway.items import (
     AssistantItem,

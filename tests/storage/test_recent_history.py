@@ -7,12 +7,13 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import CommitPoint, Complete, Fail, MeasuredCall, NewItem
+from gateway.commits.calls import Complete, Fail, MeasuredCall, NewItem
+from gateway.commits.points import CommitPoint
 from gateway.items import AssistantItem, HandleKind, HistoryRecord, Item, Ownership, ReasoningItem, StorageOwner
 from gateway.model import Json, Part, TaskState
 from gateway.projection import project
 from gateway.reduction import Window
-from storage import queries
+from storage import history
 from tests.storage.conversation import ACCEPT, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, says
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -179,7 +180,7 @@ async def test_the_work_does_not_grow_with_the_thread(database: Recorded) -> Non
         if number in {20, 800}:
             await database.ledger.commit(*talk.points)
             talk.points.clear()
-            work.append([instructions(database, sql, number) for sql in (queries.RECENT_HISTORY, queries.MEASURED)])
+            work.append([instructions(database, sql, number) for sql in (history.RECENT_HISTORY, history.MEASURED)])
     short, long = work
     assert short == long
 

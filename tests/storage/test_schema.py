@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, NullPool, create_engine, inspect
 
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from storage.schema import prepare
 from storage.tables import Row
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import CommitPoint, Pending
+from gateway.commits.calls import Pending
+from gateway.commits.points import CommitPoint
 from gateway.model import TaskState
 from storage import compiled as do
 from storage import units

@@ -9,11 +9,16 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from storage import statements
+from storage import accepting, calling, epochs, statements, turns
 from storage.statement import Statement
 from storage.tables import Row
 
-STATEMENTS = {name: value for name, value in vars(statements).items() if isinstance(value, Statement)}
+STATEMENTS = {
+    name: value
+    for module in (accepting, calling, turns, epochs, statements)
+    for name, value in vars(module).items()
+    if isinstance(value, Statement)
+}
 
 
 @pytest.fixture

@@ -3,23 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import (
-    Beat,
-    Caller,
-    Claim,
-    Close,
-    CommitPoint,
-    Conflict,
-    EventRow,
-    IdempotencyKey,
-    NewItem,
-    NewToolCall,
-    Pending,
-    Preferences,
-    Prepare,
-    Release,
-    Renew,
-)
+from gateway.commits.accepting import IdempotencyKey, Preferences
+from gateway.commits.calls import NewItem, NewToolCall, Pending, Prepare
+from gateway.commits.failures import Conflict
+from gateway.commits.leases import Beat, Claim, Release, Renew
+from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Close, EventRow
+from gateway.commits.threads import Caller
 from gateway.items import AssistantItem, HandleKind, OutputItem, StorageOwner
 from gateway.model import Part, Role, TaskState
 from tests.storage.conversation import (

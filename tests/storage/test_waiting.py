@@ -11,7 +11,11 @@ from msgspec.structs import replace
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from gateway.commits import Caller, Conflict, Decide, GivenAnswer, NewItem, NewToolCall, Suspend, TaskOwner, Verdict
+from gateway.commits.calls import NewItem, NewToolCall
+from gateway.commits.failures import Conflict
+from gateway.commits.tasks import TaskOwner
+from gateway.commits.threads import Caller
+from gateway.commits.waiting import Decide, GivenAnswer, Suspend, Verdict
 from gateway.items import CallItem, UserItem
 from gateway.model import TaskState
 from storage import waiting

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits import Append, Conflict, EventRow, LedgerUnavailable
+from gateway.commits.failures import Conflict, LedgerUnavailable
+from gateway.commits.tasks import Append, EventRow
 from storage.schema import prepare
 from storage.statement import Step
 from storage.units import unit

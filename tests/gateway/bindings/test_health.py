@@ -10,7 +10,7 @@ import pytest
 from starlette.routing import Router
 
 from gateway.bindings.health import Health
-from gateway.commits import LedgerUnavailable
+from gateway.commits.failures import LedgerUnavailable
 from gateway.draining import Drain
 from storage.ledger import open_ledger
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cli.assembling import located, wrong_parts
 from gateway.cli.sources import read_file
-from gateway.config import Problem
+from gateway.config_problem import Problem
 from tests.gateway.cli.conftest import CommandLine
 
 WORKS = "  works: {type: python, ref: 'gateway.demo_agent:reply'}\n"

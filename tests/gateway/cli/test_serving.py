@@ -14,7 +14,7 @@ import pytest
 
 from gateway.cli.serving import cannot_listen, read_again, run_loop
 from gateway.cli.sources import read_file
-from gateway.config import ConfigInvalid
+from gateway.config_problem import ConfigInvalid
 from tests.gateway.cli.conftest import Call, CommandLine
 
 CONFIG = """\

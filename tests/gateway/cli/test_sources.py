@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cli.exits import ExitCode, Stop
 from gateway.cli.sources import check_free, compose, read_composed, read_file, save
-from gateway.config import ConfigInvalid
+from gateway.config_problem import ConfigInvalid
 
 
 def test_the_default_database_lies_beside_the_file_or_where_it_would_be(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Turns that wait for their caller: the commit points from the question to going on, and what is read of them."""
+
+import msgspec
+
+from gateway.commits.accepting import IdempotencyKey
+from gateway.commits.tasks import EventRow
+from gateway.commits.threads import Caller
+from gateway.commits.tools import AskedCall
+from gateway.items import Item
+from gateway.model import Message, TaskState
+
+
+class Suspend(msgspec.Struct, frozen=True):
+    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
+    the turn has all its answers, and only waits to be taken up."""
+
+    task: str
+    turn: str
+    thread: str
+    state: TaskState
+    message: Message | None
+    events: EventRow | None
+    now: int
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A turn that waited goes on, on the holder's lease. `process` runs it."""
+
+    thread: str
+    generation: int
+    holder: str
+    lease_until: int
+    turn: str
+    task: str
+    now: int
+    event: EventRow | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked.
+
+    `always`: it holds for every call of this tool that the context sees.
+    """
+
+    tool_call: str
+    digest: str | None
+    decision: str
+    by: str | None
+    always: bool = False
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event behind it.
+
+    `items`: what it says to the model besides.
+    """
+
+    message: Message
+    ordinal: int
+    digest: str
+    key: IdempotencyKey | None
+    event: int
+    items: tuple[Item, ...] = ()
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
+
+    It goes with the ends of the calls that this settles. `question`: what the task still asks; `goes_on`: it asks nothing
+    any more. Hits no row when the turn waits no more, is another caller's, or a call was decided, or is not what was
+    asked about.
+    """
+
+    caller: Caller
+    agent: str
+    context: str
+    thread: str
+    generation: int
+    task: str
+    turn: str
+    answer: GivenAnswer | None
+    verdicts: tuple[Verdict, ...]
+    question: Message | None
+    goes_on: bool
+    now: int
+
+
+class WaitingTurn(msgspec.Struct, frozen=True):
+    """A turn that waits for its caller. `inputs` is the number of messages that it has, `base` the handle at which it
+    began, `calls` are those of its last service call."""
+
+    turn: str
+    thread: str
+    inputs: int
+    base: str | None
+    calls: tuple[AskedCall, ...]

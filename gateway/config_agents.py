@@ -1,0 +1,149 @@
+"""The settings of an agent, whatever its type. Law: as in `config`."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, SerializeAsAny, model_validator
+
+from gateway.config_cards import CardConfig
+from gateway.config_settings import Count, Name, Settings, Text
+from gateway.config_text import Duration, duration
+from gateway.config_tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
+from gateway.items import StorageOwner
+
+
+class HistoryConfig(Settings):
+    """Who keeps the conversation, and how much of it is sent."""
+
+    owner: Literal["backend", "gateway"] | None = Field(
+        None, description="Who keeps the conversation; what the type does by itself when not given."
+    )
+    max_messages: Count | None = Field(
+        None, description="With a history kept by the gateway: most messages of it to send, the new one included."
+    )
+    max_tokens: Count | None = Field(
+        None, description="With a history kept by the gateway: most tokens of it to send, the new message included."
+    )
+    uncited_sources: Literal["keep", "drop"] = Field(
+        "keep",
+        description="With a history kept by the gateway: whether numbered sources in the results of earlier turns' tools are "
+        "sent that no answer has cited.",
+    )
+    persistence: Literal["per_service_call", "per_turn"] = Field(
+        "per_service_call",
+        description="What the model sees of a turn that failed: what happened in it, or nothing of it.",
+    )
+
+
+class AgentCommon(Settings):
+    """The keys that every agent may have, whatever its type. The others belong to its type."""
+
+    type: Text = Field(description="Kind of backend: the name of an adapter.")
+    card: CardConfig = Field(CardConfig(), description="What the agent's card says.")
+    default: bool = Field(False, description="The agent whose card stands at the root. At most one.")
+    client_context_ids: Literal["allow", "refuse"] = Field(
+        "allow", description="May a client name a context that does not exist yet."
+    )
+    busy_context: Literal["queue", "reject", "interrupt"] = Field(
+        "queue",
+        description="What becomes of a message while the context is busy with another: it waits, it is refused, "
+        "or it cancels the other.",
+    )
+    idempotency: Literal["negotiated", "message_id", "off"] = Field(
+        "negotiated",
+        description="When a repeated message is the same one: if the client asks for it, always by messageId, never.",
+    )
+    history: HistoryConfig = Field(HistoryConfig(), description="Who keeps the conversation.")
+    on_missing_handle: Literal["fail", "tolerate"] = Field(
+        "fail", description="What to do when the backend completes a call without an id to continue from."
+    )
+    on_lost_handle: Literal["fail", "rebuild"] = Field(
+        "fail",
+        description="What to do when the backend has lost a conversation: tell the caller, or tell the backend again.",
+    )
+    on_owner_conflict: Literal["fail", "warn", "adopt"] = Field(
+        "fail",
+        description="What to do when the backend keeps a conversation of the gateway: fail, go on, or leave it there.",
+    )
+    shadow_history: Literal["items", "text", "none"] = Field(
+        "items", description="What the gateway keeps of a conversation that the backend owns."
+    )
+    tools: tuple[str, ...] = Field(
+        (), description="Names under `tools`: what its model may call, and the gateway then runs."
+    )
+    unknown_tool: Literal["error_result", "fail"] = Field(
+        "error_result",
+        description="What to do when the model calls a tool that it was not offered: tell it, or fail the turn.",
+    )
+    round_limit_action: Literal["final_call_without_tools", "fail"] = Field(
+        "final_call_without_tools",
+        description="What to do at `limits.tool_rounds`: ask for an answer without tools, or fail the turn.",
+    )
+    approvals: tuple[ApprovalConfig, ...] = Field(
+        (), description="Which tool calls the caller has to allow; without a rule that fits, a tool runs unasked."
+    )
+    approval_timeout: Duration = Field(
+        duration("24h"),
+        gt=0,
+        description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
+    )
+    standing_approvals: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="Whether a caller may allow a tool for good (`always: true`), which holds for its own calls in the same "
+        "context.",
+    )
+    mixed_batch: Literal["eager", "hold"] = Field(
+        "eager",
+        description="What becomes of other calls of an answer while one of them waits for a yes: "
+        "they run, or none runs before the decision.",
+    )
+    new_task_while_waiting: Literal["reject", "supersede"] = Field(
+        "reject",
+        description="What becomes of a new task in a context in which another waits for a decision: it is refused, "
+        "or it cancels the other.",
+    )
+    client_tools: tuple[ClientToolConfig, ...] = Field(
+        (), description="Tools that every caller of the agent runs itself."
+    )
+
+    @model_validator(mode="after")
+    def _has_each_client_tool_once(self) -> Self:
+        names = [tool.name for tool in self.client_tools]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"client_tools has {twice!r} twice")
+        return self
+
+    repeat_answer: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
+        "`auto`: for clients that ask for ADK's extension.",
+    )
+    tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
+
+    @model_validator(mode="after")
+    def _can_be_rebuilt(self) -> Self:
+        if self.on_lost_handle == "rebuild" and self.shadow_history != "items":
+            raise ValueError(
+                f"on_lost_handle: rebuild needs shadow_history: items; from {self.shadow_history!r} a conversation "
+                "cannot be told again"
+            )
+        return self
+
+
+class AgentConfig(AgentCommon):
+    """One agent: the common keys, and `settings`, the model of its type."""
+
+    name: Name
+    settings: SerializeAsAny[BaseModel]
+
+
+def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
+    """Raises: ValueError when less is to be sent of a conversation that is not sent at all."""
+    windows = [f"history.{name}" for name in ("max_messages", "max_tokens") if getattr(history, name) is not None]
+    if history.uncited_sources == "drop":
+        windows.append("history.uncited_sources")
+    if windows and owner is StorageOwner.BACKEND:
+        raise ValueError(
+            f"{' and '.join(windows)} can only limit a history that the gateway keeps, but history.owner is 'backend': "
+            "remove that, or set `owner: gateway`"
+        )

@@ -1,0 +1,154 @@
+"""The statements by which a turn and its task wait, change hands and end. Law: as in `statements`."""
+
+from sqlalchemy import bindparam, exists, literal_column, null, or_, select, text, update
+
+from storage.conditions import GOING, UNDER_WAY, WAITING
+from storage.sql import compiled, equals, given, process, service_call, task, turn, word
+from storage.statement import Statement
+
+SUSPEND_TURN = Statement(
+    "let a turn wait that runs",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.id, "turn"), equals(turn.c.task, "task"), turn.c.status == word("running"))
+        .values(status=word("waiting"), tries=literal_column("0"))
+    ),
+)
+
+ASK_CALLER = Statement(
+    "let a task wait for its caller that has not ended",
+    compiled(
+        update(task)
+        .where(equals(task.c.id, "task"), text(GOING))
+        .values(status_at=bindparam("now"), visible=literal_column("1"), **given("state", "status_message"))
+    ),
+)
+
+TAKE_TURN = Statement(
+    "take over a turn that runs",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.id, "turn"), equals(turn.c.thread, "thread"), turn.c.status == word("running"))
+        .values(**given("tries"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
+    ),
+)
+
+CLAIM_TURN = Statement(
+    "take a turn that waits from a process that died",
+    compiled(
+        update(turn)
+        .where(
+            equals(turn.c.id, "turn"),
+            turn.c.status == word("accepted"),
+            equals(turn.c.process, "left_by"),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(process)
+                .where(equals(process.c.id, "left_by"), process.c.alive_until >= bindparam("now"))
+            ),
+        )
+        .values(process=bindparam("process"), tries=literal_column("0"))
+    ),
+)
+
+COUNT_TRIES = Statement(
+    "count the tries of a turn that was left",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.id, "turn"), equals(turn.c.tries, "before"), turn.c.ended_at.is_(None))
+        .values(**given("tries"))
+    ),
+)
+
+RESUME_TURN = Statement(
+    "go on with a turn that waited",
+    compiled(
+        update(turn)
+        .where(
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
+            turn.c.status == word("waiting"),
+        )
+        .values(status=word("running"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
+    ),
+)
+
+END_TURN = Statement(
+    "end a turn that has not ended",
+    compiled(
+        update(turn)
+        .where(
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
+            turn.c.ended_at.is_(None),
+            or_(bindparam("process").is_(None), equals(turn.c.process, "process")),
+        )
+        .values(ended_at=bindparam("now"), **given("status", "failure_class", "last_event", "messages", "artifacts"))
+    ),
+)
+
+FORGET_CALLS = Statement(
+    "leave no service call of an ended turn under way",
+    compiled(
+        update(service_call)
+        .where(equals(service_call.c.turn, "turn"), text(UNDER_WAY))
+        .values(status=word("unknown"), ended_at=bindparam("now"))
+    ),
+    rows=None,
+)
+
+CANCEL_TURNS = Statement(
+    "end the other turns of the task",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+        .values(
+            status=word("cancelled"),
+            ended_at=bindparam("now"),
+            last_event=bindparam("last_event"),
+            messages=word("[]"),
+            artifacts=word("[]"),
+        )
+    ),
+    rows=None,
+)
+
+_STATUS = given("state", "status_message", "last_event", "visible")
+
+END_TASK = Statement(
+    "set the state of a task that has not ended",
+    compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS)),
+)
+
+SETTLE_TASK = Statement(
+    "set the state of a task that has not ended and has no other turn to run",
+    compiled(
+        update(task)
+        .where(
+            equals(task.c.id, "task"),
+            text(GOING),
+            ~exists(
+                select(literal_column("1"))
+                .select_from(turn)
+                .where(equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+            ),
+        )
+        .values(status_at=bindparam("now"), **_STATUS)
+    ),
+)
+
+PASS_TASK = Statement(
+    "hand a task that has not ended to its next turn",
+    compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event"))),
+)
+
+CLOSE_TASK = Statement(
+    "end a task that waits",
+    compiled(
+        update(task)
+        .where(equals(task.c.id, "task"), text(WAITING))
+        .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event"))
+    ),
+)

@@ -14,7 +14,7 @@ from gateway.commits.forgetting import AgedContext, Deletion, EndedTask
 from gateway.commits.leases import UnfinishedTurn
 from gateway.commits.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
 from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
-from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.commits.waiting import WaitingTurn
 from gateway.items import HistoryRecord
 from gateway.model import Message
@@ -279,9 +279,9 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.DUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
-    async def standing_approvals(self, context: str, principal: str) -> frozenset[tuple[str | None, str]]:
+    async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
         rows = await self._readers.fetch(queries.STANDING, {"context": context, "principal": principal})
-        return frozenset((server, name) for server, name in rows)
+        return tuple(StandingApproval(*row) for row in rows)
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         rows = await self._readers.fetch(queries.TURN_BASE, {"turn": turn})

@@ -73,6 +73,7 @@ async def target(ledger: Ledger, call: Call, message: Message) -> Target:
         )
     if context is not None and context.state != "open":
         raise UnsupportedOperation(f"The context {echo(message.context_id)} is {context.state}.")
+    _check_goes_on(context)
     return Target(message.context_id, context, None)
 
 
@@ -96,7 +97,18 @@ async def _of_task(ledger: Ledger, call: Call, message: Message, task_id: str) -
             metadata={"taskId": task.id},
         )
     context = await ledger.context(call.caller, task.context_id, call.agent.name)
+    if context is None or context.waiting != task.id:
+        _check_goes_on(context)
     return Target(task.context_id, context, task)
+
+
+def _check_goes_on(context: ContextRecord | None) -> None:
+    """Raises: UnsupportedOperation where nothing can go on behind a turn that nobody could end."""
+    if context is not None and context.stuck is not None:
+        raise UnsupportedOperation(
+            f"Task {echo(context.stuck)} of this context cannot be brought to an end: cancel it, or start a new context.",
+            metadata={"taskId": context.stuck},
+        )
 
 
 def not_found(task_id: str, field: str = "id") -> TaskNotFound:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from gateway.commits.tools import StandingApproval
 from gateway.model import Json
 
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -73,3 +74,8 @@ def digest(identity: str, arguments: str) -> str:
     except msgspec.DecodeError:
         known = arguments
     return hashlib.sha256(_canonical.encode([identity, known])).hexdigest()
+
+
+def is_allowed(given: Sequence[StandingApproval], server: str, identity: str) -> bool:
+    """Whether a yes for always is for this very tool. What a model calls it depends on the other tools of its agent."""
+    return any(one.server == server and one.digest == digest(identity, one.arguments) for one in given)

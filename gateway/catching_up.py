@@ -81,7 +81,7 @@ async def catch_up(
     unheard = Unheard(agent, thread, call, owned, project(owned, records, call.turn))
     static = thread.handle_kind is HandleKind.STATIC
     if call.displaced and not static:
-        return CaughtUp(reconciling.given_up(unheard, "left-out", clock))
+        return CaughtUp(reconciling.given_up(unheard, "left-out", means.clock))
     if static:
         points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), means)
     else:

@@ -9,6 +9,7 @@ from gateway import client_tools, ownership
 from gateway.approvals import asks
 from gateway.clock import milliseconds, onwards, timestamp
 from gateway.commits.failures import Conflict
+from gateway.commits.tools import StandingApproval
 from gateway.failures import TOOLS_UNAVAILABLE
 from gateway.lifecycle import apply
 from gateway.live import Lane, Work, status
@@ -99,7 +100,7 @@ class Course:
                 offered = await agent.toolset.offered()
             except ToolError as error:
                 raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
-        standing = frozenset[tuple[str | None, str]]()
+        standing: tuple[StandingApproval, ...] = ()
         if policies.approvals and policies.standing_approvals == "allow":
             context, principal = self.lane.thread.context, self.work.caller.principal
             standing = await self.means.ledger.standing_approvals(context, principal)

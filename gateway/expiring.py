@@ -14,6 +14,7 @@ from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.commits.tasks import TaskOwner
 from gateway.commits.threads import Caller
 from gateway.ledger_port import Ledger
+from gateway.resting import Rest
 from gateway.runner import Runner
 from gateway.tool_showing import rendering
 
@@ -37,6 +38,7 @@ class Patience:
         self._answering = answering
         self._clock = clock
         self._agents = agents
+        self._rests: dict[str, Rest] = {}
 
     async def run(self) -> None:
         """Never returns."""
@@ -52,8 +54,12 @@ class Patience:
     async def sweep(self) -> None:
         """Takes up what is due now. Raises: LedgerUnavailable."""
         now = self._clock.now()
-        for owner, task in await self._ledger.due_turns(now, now - _GRACE, _AT_ONCE):
-            if self._runner.work(task) is None:
+        due = await self._ledger.due_turns(now, now - _GRACE, _AT_ONCE)
+        # What is due again could not be taken up before, and is tried less and less often.
+        self._rests = {task: self._rests.get(task) or Rest(self._clock.monotonic) for _, task in due}
+        for owner, task in due:
+            if self._runner.work(task) is None and not self._rests[task].holds():
+                self._rests[task].begin()
                 try:
                     await self._take_up(owner, task, now)
                 except Conflict:

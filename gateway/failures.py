@@ -12,6 +12,7 @@ ROUND_LIMIT = "tool-round-limit"
 TOOLS_FAILING = "tools-failing"
 TOOLS_UNAVAILABLE = "tools-unavailable"
 TOOL_OUTCOME_UNKNOWN = "tool-outcome-unknown"
+CONTEXT_STUCK = "context-stuck"
 
 _TEXTS: dict[str, str] = {
     ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
@@ -37,6 +38,7 @@ _TEXTS: dict[str, str] = {
     TOOLS_FAILING: "All tools that the agent called failed, several times in a row.",
     TOOLS_UNAVAILABLE: "The agent's tools could not be reached.",
     TOOL_OUTCOME_UNKNOWN: "The gateway stopped while a tool ran; whether the tool did its work is not known.",
+    CONTEXT_STUCK: "An earlier message of this context cannot be brought to an end; start a new context.",
     UNKNOWN_TOOL: "The agent asked for a tool that is not attached to it.",
 }
 

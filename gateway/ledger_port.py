@@ -13,7 +13,7 @@ from gateway.commits.leases import UnfinishedTurn
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
 from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
-from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.commits.waiting import WaitingTurn
 from gateway.items import HistoryRecord
 from gateway.model import Message
@@ -127,8 +127,8 @@ class Ledger(PushReads, Protocol):
         """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
         ...
 
-    async def standing_approvals(self, context: str, principal: str) -> frozenset[tuple[str | None, str]]:
-        """The tools, as (server, name), that the principal allowed for as long as the context lasts, by its row's id."""
+    async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
+        """What the principal allowed for as long as the context lasts, by its row's id."""
         ...
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:

@@ -14,13 +14,16 @@ from gateway.errors import invalid
 from gateway.fanout import Frame
 from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
-from gateway.model import INTERRUPTED, TERMINAL, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.record import TurnOutput, Update, assemble, logged, pauses, replay
 from gateway.runner import Runner
 
 log = structlog.get_logger("gateway.public")
 
 _SETTLED = TERMINAL | INTERRUPTED
+
+_ASIDE: dict[str, Json] = {"quarantined": True}
+"""Of a task whose turn nobody could end: what its turn has shown is left out."""
 
 
 class TaskReader:
@@ -73,12 +76,22 @@ class TaskReader:
 
     async def stored(self, call: Call, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
         """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
-        found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
+        try:
+            found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
+        except CorruptRecord:
+            aside = await self._aside(call, task_id)
+            if aside is None:
+                raise
+            return aside
         if found is None or not (found[0].visible or self.work(call, task_id)):
             raise not_found(task_id)
         record, turns = found
         outputs = [TurnOutput.stored(turn) for turn in turns]
         number, current = record.last_event, status_of(record)
+        if turns[-1].aside:
+            # Its log may be what nobody could read and live.
+            task = assemble(record.id, record.context_id, current, outputs, history_length=history_length)
+            return replace(task, metadata=_ASIDE), number
         if not turns[-1].ended:
             # Of a turn that has not ended the log holds more than the record.
             events = await self._ledger.events(record.id, record.last_event)
@@ -87,6 +100,16 @@ class TaskReader:
                 if _ends(update):  # what follows belongs to a later turn
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
+
+    async def _aside(self, call: Call, task_id: str) -> tuple[Task, int] | None:
+        """Of a task whose turn was put aside what its row tells. Raises: TaskNotFound, CorruptRecord."""
+        record = await self.record(call, task_id)
+        context = await self._ledger.context(call.caller, record.context_id, call.agent.name)
+        if context is None or context.stuck != task_id:
+            return None
+        return replace(
+            assemble(record.id, record.context_id, status_of(record), ()), metadata=_ASIDE
+        ), record.last_event
 
     async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
         """What each turn of a task that waits for its caller has shown; None: the last of them has not ended."""

@@ -2,7 +2,6 @@
 its log already showed."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import structlog
 
@@ -38,34 +37,45 @@ async def settle(
     clock: Clock,
     policies: AgentPolicies | None = None,
     failure: str = RESTARTED,
-) -> None:
-    """Ends the turn as FAILED, unless what its caller allowed has still to be done. Nothing happens where another process was
-    faster, or its own has come back to life.
+    *,
+    bare: bool = False,
+) -> bool:
+    """Ends the turn as FAILED, unless what its caller allowed has still to be done. False, and nothing happens, where another
+    process was faster, or its own has come back to life.
 
-    `policies`: its agent's, None where there is none any more. `failure`: why nobody goes on with it. Raises:
-    LedgerUnavailable, CorruptRecord.
+    `policies`: its agent's, None where there is none any more. `failure`: why nobody goes on with it. `bare`: it could not be
+    ended otherwise; what it has said and shown is not read, and is not in its record. Raises: LedgerUnavailable,
+    CorruptRecord.
     """
     task = leftover.task
-    turns = (await ledger.turns((task.id,), artifacts=False))[task.id]
-    thread, left = await _left_open(leftover, ledger)
+    turns = () if bare else (await ledger.turns((task.id,), artifacts=False))[task.id]
+    left = await ledger.open_tool_calls(leftover.turn)
     fence = (Fence(leftover.thread, leftover.generation, clock.now()),) if leftover.expired else ()
     clock = onwards(clock, task.status_at)
     now = clock.now()
     ran = any(call.status == "running" for call in left)
-    if _may_go_on(left, policies):
+    if not bare and _may_go_on(left, policies):
         rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
-        with suppress(Conflict):
+        try:
             await ledger.commit(*fence, rests)
-        return
-    output, number = await _shown(turns[-1], task, ledger)
+        except Conflict:
+            return False
+        return True
     correlation_id = clock.correlation_id()
     failure = TOOL_OUTCOME_UNKNOWN if ran else failure
     why = _why(failure, task.id, task.context_id, clock.new_id(), correlation_id)
-    final = status(TaskState.FAILED, timestamp(now), why)
+    # What its caller takes back need not be explained.
+    cancels = bare and leftover.cancel_asked
+    final = status(*((TaskState.CANCELED, timestamp(now)) if cancels else (TaskState.FAILED, timestamp(now), why)))
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=final)
+    if turns:
+        output, number = await _shown(turns[-1], task, ledger)
+    else:
+        output, number = TurnOutput(why), (await ledger.latest_events((task.id,)))[task.id]
 
-    ends = _ends(thread, left, leftover) if thread is not None else ()
-    back = await _way_back(leftover, policies, ledger, now)
+    thread = await _thread(leftover, ledger, bare=bare) if left or _goes_back(policies) else None
+    ends = _ends(thread, left, leftover)
+    back = await _way_back(leftover, thread, policies, ledger, now)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         return (
@@ -76,9 +86,9 @@ async def settle(
                 task=task.id,
                 turn=leftover.turn,
                 thread=leftover.thread,
-                status="failed",
-                failure_class=failure,
-                state=TaskState.FAILED,
+                status="cancelled" if cancels else "failed",
+                failure_class=None if cancels else failure,
+                state=final.state,
                 message=final.message,
                 events=row,
                 last_event=journal.number + 1,
@@ -100,10 +110,11 @@ async def settle(
         event = entry(update)
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
-        return
+        return False
     finally:
         fanout.release(task.id)
-    log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id)
+    log.warning("turn.settled", task=task.id, turn=leftover.turn, correlation_id=correlation_id, bare=bare)
+    return True
 
 
 def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
@@ -118,12 +129,14 @@ def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None)
     return policies is not None and not waits and all(call.runs_left for call in ran)
 
 
-async def _left_open(
-    leftover: UnfinishedTurn, ledger: Ledger
-) -> tuple[ThreadRecord | None, tuple[ToolCallRecord, ...]]:
-    """The tool calls of the turn that have no outcome; the thread where there are any."""
-    left = await ledger.open_tool_calls(leftover.turn)
-    return (await ledger.thread(leftover.thread) if left else None), left
+async def _thread(leftover: UnfinishedTurn, ledger: Ledger, *, bare: bool) -> ThreadRecord | None:
+    """None where it is gone; `bare`: or cannot be read. Raises: CorruptRecord."""
+    try:
+        return await ledger.thread(leftover.thread)
+    except CorruptRecord:
+        if bare:
+            return None
+        raise
 
 
 def _told(
@@ -140,10 +153,12 @@ def _told(
             yield update
 
 
-def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn) -> tuple[ToolEnds, ...]:
+def _ends(
+    thread: ThreadRecord | None, left: tuple[ToolCallRecord, ...], leftover: UnfinishedTurn
+) -> tuple[ToolEnds, ...]:
     """None of them is run again: what ran may have done its work. Source: state-model, scenarios 50 and 87."""
     generation = leftover.generation + leftover.expired
-    gateway = thread.owner is StorageOwner.GATEWAY
+    gateway = thread is not None and thread.owner is StorageOwner.GATEWAY
     ends = []
     for call in left:
         settled = tools.unfinished(call.status)
@@ -153,7 +168,7 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
         told = NewItem(item, None, call.id, replayable=not (gateway and settled.status == "cancelled"), unsent=True)
         ends.append(
             ToolEnds(
-                thread=thread.id,
+                thread=leftover.thread,
                 generation=generation,
                 turn=leftover.turn,
                 service_call=call.service_call,
@@ -166,14 +181,15 @@ def _ends(thread: ThreadRecord, left: tuple[ToolCallRecord, ...], leftover: Unfi
     return tuple(ends)
 
 
+def _goes_back(policies: AgentPolicies | None) -> bool:
+    return policies is not None and policies.persistence == "per_turn"
+
+
 async def _way_back(
-    leftover: UnfinishedTurn, policies: AgentPolicies | None, ledger: Ledger, now: int
+    leftover: UnfinishedTurn, thread: ThreadRecord | None, policies: AgentPolicies | None, ledger: Ledger, now: int
 ) -> tuple[Rewind, ...]:
     """With `per_turn` the turn has not been, for the backend too. Source: state-model, scenario 59."""
-    if policies is None or policies.persistence != "per_turn":
-        return ()
-    thread = await ledger.thread(leftover.thread)
-    if thread is None or not ownership.goes_back(thread, "failed", policies):
+    if policies is None or thread is None or not ownership.goes_back(thread, "failed", policies):
         return ()
     base = await ledger.turn_base(leftover.turn)
     return tuple(Rewind(leftover.thread, leftover.turn, handle, now) for handle in base)

@@ -1,5 +1,5 @@
-"""How long a source of tools that could not be reached is left alone. Law: no turn waits for what was not there a moment ago;
-one of them tries again for all when the time is over."""
+"""How long something that just failed is left alone, as a source of tools that could not be reached. Law: nobody waits for
+what was not there a moment ago; one of them tries again for all when the time is over."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _FIRST, _LONGEST = 15.0, 300.0
 
 @dataclass(slots=True)
 class Rest:
-    """Of one source, whatever agents share it."""
+    """Of one source, whatever agents share it, or of one turn that could not be taken up."""
 
     monotonic: Callable[[], float] = field(default_factory=lambda: Clock().monotonic)
     _length: float = 0.0

@@ -22,7 +22,7 @@ from gateway.commits.leases import Beat, Release, Renew, UnfinishedTurn
 from gateway.commits.points import CommitPoint
 from gateway.commits.threads import Caller, ThreadRecord
 from gateway.course import TurnFailed
-from gateway.failures import RESTARTED
+from gateway.failures import CONTEXT_STUCK, RESTARTED
 from gateway.fanout import Fanout
 from gateway.lanes import Lanes
 from gateway.ledger_port import Ledger
@@ -30,6 +30,7 @@ from gateway.live import Lane, Work
 from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
 from gateway.preparing import Parked
+from gateway.quarantine import Quarantine, is_last
 from gateway.recovery import settle
 from gateway.serving import Serving
 from gateway.settling import settle_all
@@ -77,6 +78,7 @@ class Runner:
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}
         self._given_up: set[str] = set()
+        self._quarantine = Quarantine(ledger, clock, self._lease.length)
         self.watch = Watch(ledger)
         self._group: asyncio.TaskGroup | None = None
         self._agent: Callable[[str], Agent | None] = lambda _: None
@@ -264,7 +266,7 @@ class Runner:
         while True:
             try:
                 if not steps.recent():
-                    await settle_all(await self._left(), partial(self._settle, {}))
+                    await settle_all(self._quarantine.sift(await self._left()), partial(self._settle, {}))
             except LedgerUnavailable as error:
                 if not serving.is_set():
                     raise
@@ -284,6 +286,7 @@ class Runner:
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
+        self._quarantine.acquit(self._own())
 
     async def _unpark(self) -> None:
         """What a lane waited for may have ended elsewhere."""
@@ -311,12 +314,16 @@ class Runner:
         return {work.turn for work in self._tasks.values()} | self._expected.keys()
 
     async def _settle(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> None:
-        """It goes on here, or ends. `begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
-        if self._retired or leftover.turn in self._expected or self._runs(leftover):
-            return
+        """`begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
+        if not (self._retired or leftover.turn in self._expected or self._runs(leftover)):
+            await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
+
+    async def _try(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> bool:
+        """It goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""
         agent, failure = self._agent(leftover.task.agent), RESTARTED
+        blocked, last = leftover.turn in self._quarantine.behind, is_last(leftover)
         try:
-            taken = await take_over(leftover, agent, self._means, self._fanout)
+            taken = None if blocked or last else await take_over(leftover, agent, self._means, self._fanout)
         except TurnFailed as error:
             log.warning("turn.not-taken-over", task=leftover.task.id, failure=error.failure, detail=error.detail)
             taken, failure = None, error.failure
@@ -324,10 +331,12 @@ class Runner:
             log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
             taken = None
         if taken is not None:
+            self._quarantine.goes_on(leftover, taken[0])
             self._go_on(*taken, begun, asked_to_end=leftover.cancel_asked)
-            return
+            return True
         policies = None if agent is None else agent.policies
-        await settle(leftover, self._ledger, self._fanout, self._clock, policies, failure)
+        failure = CONTEXT_STUCK if blocked else failure
+        return await settle(leftover, self._ledger, self._fanout, self._clock, policies, failure, bare=last)
 
     def _go_on(self, work: Work, thread: ThreadRecord, begun: dict[str, Lane], *, asked_to_end: bool) -> None:
         """Behind the turns that were taken up just before, and beside those that wait here already: they come later."""

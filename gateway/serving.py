@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from gateway import listening, ownership
 from gateway.calling import FAULTS, ServiceCalls
+from gateway.clock import milliseconds, timestamp
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.commits.waiting import Resume
 from gateway.course import Course, TurnFailed
-from gateway.failures import INTERNAL, OWNER_CONFLICT, TURN_TIMEOUT
+from gateway.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.invoking import is_cancelled
 from gateway.live import Lane, Work
 from gateway.means import Means
@@ -52,11 +53,14 @@ class Serving:
             rest = self._course.means.breakers.rest(work.agent, error)
             await self._fail(error.kind, error.detail, retry_after=rest)
         except TurnFailed as error:
-            if self._resuming:
+            if not self._resuming:
+                await self._fail(error.failure, error.detail)
+            elif self._in_vain():
+                await self._course.reread()
+                await self._fail(TOOL_OUTCOME_UNKNOWN, f"a tool was to run again, and {error.failure}: {error.detail}")
+            else:
                 # What was decided stays decided, and is taken up again later. Source: state-model, scenario 116.
                 log.warning("turn.not-resumed", task=work.live.id, failure=error.failure, detail=error.detail)
-            else:
-                await self._fail(error.failure, error.detail)
         except TimeoutError:
             await self._call_off()
             await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
@@ -125,6 +129,12 @@ class Serving:
         if not ownership.serves(declared, thread):
             began, now = f"{thread.owner}, {thread.handle_kind}", f"{declared.owner}, {declared.handle}"
             raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({began}), the agent is now set to ({now})")
+
+    def _in_vain(self) -> bool:
+        """A tool was to run again, and its source has been away for as long as a turn may take."""
+        work = self._work
+        rested = self._course.clock.now() - milliseconds(work.live.status.timestamp or timestamp(0))
+        return any(call.cut for call in work.resumed) and rested >= work.agent.policies.turn_timeout * 1000
 
     # --- a turn that is ended before its end
 

@@ -89,7 +89,9 @@ async def _take_begun(
         return None
     taken = replace(thread, generation=leftover.generation + 1)
     now = means.clock.now()
-    take = TakeOver(thread.id, leftover.generation, means.holder, means.lease_until(), leftover.turn, now)
+    # What is listened to may be what killed its process; calls that are made again are counted themselves.
+    tries = leftover.tries + 1 if isinstance(way, Listen) else 0
+    take = TakeOver(thread.id, leftover.generation, means.holder, means.lease_until(), leftover.turn, now, tries)
     gives_up = isinstance(way, Make) and way.instead_of is not None
     if not await _stored(means, take, *([_given_up(call, leftover, taken, now)] if gives_up else [])):
         return None

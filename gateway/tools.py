@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway import approvals
+from gateway.commits.tools import StandingApproval
 from gateway.consent import ConsentLink
 from gateway.model import Json
 from gateway.tool_calls import CallFacts, Phase
@@ -60,7 +61,7 @@ class Settled:
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model.
-    `standing`: the tools, as (server, name), that its caller has allowed for good, whatever `asks` says.
+    `standing`: what its caller has allowed for good, whatever `asks` says.
     `patience`: so many milliseconds a caller has to decide, or to bring a result."""
 
     offered: Mapping[str, OfferedTool] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class ToolPolicy:
     exhausted: bool = False
     why_not: str = LIMIT_REACHED
     patience: int = 0
-    standing: frozenset[tuple[str | None, str]] = frozenset()
+    standing: tuple[StandingApproval, ...] = ()
 
     def origin(self, name: str) -> str:
         """Who is going to run a call of this name, as far as the name tells."""
@@ -153,7 +154,8 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         complaint = tool.complaint(inputs)
         if complaint is not None:
             return Settled("failed", f"The arguments do not fit: {complaint}")
-        call.asked = (tool.server, name) not in policy.standing and policy.asks(tool.identity, inputs)
+        allowed = approvals.is_allowed(policy.standing, tool.server, tool.identity)
+        call.asked = not allowed and policy.asks(tool.identity, inputs)
         call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
         # A yes is for one run.
         call.runs_left = RUNS if tool.idempotent and not call.asked else 1

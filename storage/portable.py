@@ -23,7 +23,7 @@ LEFT_BEHIND = {
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent", "preferences"},
-    "turn": {"process", "cancel_asked"},
+    "turn": {"process", "cancel_asked", "tries"},
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }

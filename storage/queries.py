@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal_column, select, text, tuple_
 
+from gateway.commits.leases import TRIES
 from storage.conditions import LIVE, WAITING
 from storage.sql import compiled, context, event, input_, task, task_columns, thread, turn, word
 from storage.statement import Listing
@@ -42,8 +43,18 @@ _WAITS = (
     .scalar_subquery()
 )
 
+_ASIDE = turn.c.tries >= literal_column(str(TRIES))
+
+_STUCK = (
+    select(turn.c.task)
+    .where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE)
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+    .scalar_subquery()
+)
+
 CONTEXT = compiled(
-    select(context.c.id, context.c.public_id, context.c.state, _WAITS, *_THREAD)
+    select(context.c.id, context.c.public_id, context.c.state, _WAITS, _STUCK, *_THREAD)
     .select_from(
         context.outerjoin(
             thread,
@@ -80,7 +91,7 @@ REPLAY = compiled(
 )
 
 
-_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, turn.c.messages)
+_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _ASIDE, turn.c.messages)
 
 _IN_ORDER = input_.c.event
 """Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""

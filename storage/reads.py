@@ -14,7 +14,7 @@ from gateway.commits.forgetting import AgedContext, Deletion, EndedTask
 from gateway.commits.leases import UnfinishedTurn
 from gateway.commits.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
 from gateway.commits.threads import Caller, ContextRecord, ThreadRecord
-from gateway.commits.tools import AskedCall, EarlierToolCall, ToolCallRecord
+from gateway.commits.tools import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.commits.waiting import WaitingTurn
 from gateway.items import HistoryRecord
 from gateway.model import Message
@@ -43,8 +43,9 @@ class Reads(StoredPushes):
         rows = await self._readers.find(queries.CONTEXT, {**_whose(caller, agent), "public_id": public_id})
         if not rows:
             return None
-        row_id, public, state, waiting, *thread = rows[0]
-        return ContextRecord(row_id, public, state, None if thread[0] is None else records.thread(thread), waiting)
+        row_id, public, state, waiting, stuck, *row = rows[0]
+        thread = None if row[0] is None else records.thread(row)
+        return ContextRecord(row_id, public, state, thread, waiting, stuck)
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:
         rows = await self._readers.find(queries.THREAD, {"thread": thread_id})
@@ -167,9 +168,10 @@ class Reads(StoredPushes):
                 bool(waits),
                 left_by,
                 bool(cancel_asked),
+                tries,
             )
-            for _, turn, thread, generation, expired, waits, left_by, cancel_asked, tenant, principal, *task in sorted(
-                rows, key=lambda row: (row[2], row[0])
+            for _, turn, thread, generation, expired, waits, left_by, cancel_asked, tries, tenant, principal, *task in (
+                sorted(rows, key=lambda row: (row[2], row[0]))
             )
         )
 
@@ -280,9 +282,9 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.DUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
-    async def standing_approvals(self, context: str, principal: str) -> frozenset[tuple[str | None, str]]:
+    async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
         rows = await self._readers.fetch(queries.STANDING, {"context": context, "principal": principal})
-        return frozenset((server, name) for server, name in rows)
+        return tuple(StandingApproval(*row) for row in rows)
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         rows = await self._readers.fetch(queries.TURN_BASE, {"turn": turn})

@@ -51,6 +51,7 @@ UNFINISHED_TURNS = compiled(
         (turn.c.status == word("accepted")).label("waits"),
         turn.c.process,
         turn.c.cancel_asked,
+        turn.c.tries,
         task.c.tenant,
         task.c.principal,
         *task_columns,

@@ -7,6 +7,7 @@ commit points; those of an event's row begin with `event_`.
 from sqlalchemy import bindparam, delete, func, insert, literal_column, null, or_, select, update
 from sqlalchemy.dialects import sqlite
 
+from gateway.commits.leases import TRIES
 from storage.sql import compiled, equals, event, given, lapsed, next_number, process, secret, thread, turn, word
 from storage.statement import Statement
 
@@ -74,7 +75,7 @@ ASK_CANCEL = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), turn.c.ended_at.is_(None))
-        .values(cancel_asked=literal_column("1"))
+        .values(cancel_asked=literal_column("1"), tries=func.min(turn.c.tries, literal_column(str(TRIES - 1))))
     ),
     rows=None,
 )

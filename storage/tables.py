@@ -164,7 +164,8 @@ class Turn(Row, table=True):
     """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for.
 
     `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end. `displaced`: by
-    a later message; once it has ended so, it is no part of the conversation.
+    a later message; once it has ended so, it is no part of the conversation. `tries`: so often has
+    somebody begun to go on with it or to end it, after its process had died, and come to no end.
     """
 
     __tablename__ = "turn"
@@ -179,6 +180,7 @@ class Turn(Row, table=True):
         _flag("cancel_asked"),
         _flag("displaced"),
         CheckConstraint("displaced = 0 OR status NOT IN ('completed', 'rejected')", name="counts"),
+        CheckConstraint("tries >= 0", name="tries"),
         _STRICT,
     )
 
@@ -192,6 +194,7 @@ class Turn(Row, table=True):
     process: str = _text(sa_column_kwargs={"server_default": ""})
     cancel_asked: int = _integer(sa_column_kwargs={"server_default": "0"})
     displaced: int = _integer(sa_column_kwargs={"server_default": "0"})
+    tries: int = _integer(sa_column_kwargs={"server_default": "0"})
     accepted_at: int = _integer()
     ended_at: int | None = _integer()
     last_event: int | None = _integer()

@@ -2,18 +2,20 @@
 
 import msgspec
 
-from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
+from gateway.commits.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
 from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from storage import compiled as do
 from storage.statement import Step, Value
 
 
-def leased(point: TakeOver | Claim | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def leased(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
     match point:
         case TakeOver():
             return _take_over(point)
         case Claim():
             return [(do.CLAIM_TURN, msgspec.structs.asdict(point))]
+        case CountTries():
+            return [(do.COUNT_TRIES, msgspec.structs.asdict(point))]
         case Renew():
             return [
                 (do.RENEW_LEASE, {"thread": thread, "holder": point.holder, "lease_until": point.lease_until})
@@ -78,6 +80,7 @@ def _take_over(point: TakeOver) -> list[Step]:
         "holder": point.holder,
         "lease_until": point.lease_until,
         "turn": point.turn,
+        "tries": point.tries,
         "now": point.now,
     }
     return [(do.TAKE_LEASE, values), (do.TAKE_TURN, values)]

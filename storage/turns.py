@@ -11,7 +11,7 @@ SUSPEND_TURN = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), equals(turn.c.task, "task"), turn.c.status == word("running"))
-        .values(status=word("waiting"))
+        .values(status=word("waiting"), tries=literal_column("0"))
     ),
 )
 
@@ -29,7 +29,7 @@ TAKE_TURN = Statement(
     compiled(
         update(turn)
         .where(equals(turn.c.id, "turn"), equals(turn.c.thread, "thread"), turn.c.status == word("running"))
-        .values(process=bindparam("holder"), base_generation=bindparam("base_generation"))
+        .values(**given("tries"), process=bindparam("holder"), base_generation=bindparam("base_generation"))
     ),
 )
 
@@ -47,7 +47,16 @@ CLAIM_TURN = Statement(
                 .where(equals(process.c.id, "left_by"), process.c.alive_until >= bindparam("now"))
             ),
         )
-        .values(process=bindparam("process"))
+        .values(process=bindparam("process"), tries=literal_column("0"))
+    ),
+)
+
+COUNT_TRIES = Statement(
+    "count the tries of a turn that was left",
+    compiled(
+        update(turn)
+        .where(equals(turn.c.id, "turn"), equals(turn.c.tries, "before"), turn.c.ended_at.is_(None))
+        .values(**given("tries"))
     ),
 )
 

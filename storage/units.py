@@ -12,7 +12,7 @@ from gateway.api_keys import IssueKey, RevokeKey
 from gateway.commits.accepting import Accept, Preferences
 from gateway.commits.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
 from gateway.commits.importing import Adopt, Import
-from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
+from gateway.commits.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Append, Close, EventRow, Finish
 from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
@@ -71,7 +71,7 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _close(point)
         case Append():
             return _events(point.events)
-        case TakeOver() | Claim() | Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return leased(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
             return elsewhere(point)

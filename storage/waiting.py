@@ -178,14 +178,12 @@ CALLS_OF_CALLER = compiled(
 )
 
 STANDING = compiled(
-    select(tool_call.c.server, tool_call.c.name)
-    .where(
+    select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
         # Only so does the planner see that the index holds it.
         tool_call.c.standing.is_not(None),
         equals(tool_call.c.standing, "context"),
         equals(tool_call.c.approval_by, "principal"),
     )
-    .distinct()
 )
 
 _WAITS = and_(

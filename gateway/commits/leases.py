@@ -9,8 +9,13 @@ LONGEST_LEASE = 1_200_000
 """Milliseconds. What runs out later than that was written before the system's clock was set back, and tells nothing."""
 
 
+TRIES = 4
+"""So often may a turn that was left be tried: three times, and a last time without all that need not be read to end it."""
+
+
 class TakeOver(msgspec.Struct, frozen=True):
-    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease."""
+    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease. `tries`: how often
+    that was tried in vain, as far as it is not known yet that this process outlives it."""
 
     thread: str
     generation: int
@@ -18,6 +23,16 @@ class TakeOver(msgspec.Struct, frozen=True):
     lease_until: int
     turn: str
     now: int
+    tries: int = 0
+
+
+class CountTries(msgspec.Struct, frozen=True):
+    """So often has somebody begun to go on with a turn that was left, or to end it, and come to no end. Hits no row when it
+    was not tried `before` as often as that, or has ended."""
+
+    turn: str
+    before: int
+    tries: int
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -62,14 +77,15 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class AskCancel(msgspec.Struct, frozen=True):
-    """The process that has these turns is to cancel them. A turn that has ended is left alone."""
+    """The process that has these turns is to cancel them; what was put aside may be tried once more. A turn that has ended is
+    left alone."""
 
     turns: tuple[str, ...]
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
     """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out. `waits`: it has not begun.
-    `process` is the one that had it; `cancel_asked`: it was to be cancelled there."""
+    `process` is the one that had it; `cancel_asked`: it was to be cancelled there. `tries` as in CountTries."""
 
     turn: str
     thread: str
@@ -80,3 +96,4 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     waits: bool = False
     process: str = ""
     cancel_asked: bool = False
+    tries: int = 0

@@ -15,7 +15,7 @@ from gateway.commits.forgetting import (
     PurgeContext,
 )
 from gateway.commits.importing import Adopt, Import
-from gateway.commits.leases import AskCancel, Beat, Claim, Fence, Release, Renew, TakeOver
+from gateway.commits.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
 from gateway.commits.tasks import Append, Close, Finish
 from gateway.commits.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
@@ -33,6 +33,7 @@ CommitPoint = (
     | ToolEnds
     | TakeOver
     | Claim
+    | CountTries
     | Suspend
     | Resume
     | Decide

@@ -78,6 +78,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
 
     `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
+    `aside`: nobody could end it, and nobody tries any more.
     """
 
     message: Message
@@ -86,6 +87,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
     answers: tuple[tuple[int, Message], ...] = ()
+    aside: bool = False
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

@@ -37,13 +37,14 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 class ContextRecord(msgspec.Struct, frozen=True):
     """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
-    turn waits on that thread for its caller."""
+    turn waits on that thread for its caller; `stuck`: one whose turn is put aside, so that nothing goes on behind it."""
 
     id: str
     public_id: str
     state: str
     thread: ThreadRecord | None
     waiting: str | None = None
+    stuck: str | None = None
 
 
 class Lose(msgspec.Struct, frozen=True):

@@ -81,3 +81,11 @@ class AskedCall(msgspec.Struct, frozen=True):
     decision: str | None
     expires_at: int | None
     outcome: Json
+
+
+class StandingApproval(msgspec.Struct, frozen=True):
+    """A yes for always: to a tool at `server`, when it was called with `arguments`; `digest` is of what was asked."""
+
+    server: str | None
+    digest: str
+    arguments: str

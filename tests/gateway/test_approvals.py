@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.approvals import ApprovalRule, asks, digest, may_fit
+from gateway.approvals import ApprovalRule, asks, digest, is_allowed, may_fit
+from gateway.commits.tools import StandingApproval
 from gateway.model import Json
 
 WRITES = (ApprovalRule("github.list_*", ask=False), ApprovalRule("github.*", ask=True))
@@ -84,3 +85,11 @@ def test_a_bracket_in_a_pattern_is_a_bracket(given: Json, expected: bool) -> Non
     assert ApprovalRule("f.x", arguments=(("v", '["a",?]'),)).fits("f.x", {"v": given}) is expected
     assert ApprovalRule("f.[x]").fits("f.[x]", {})
     assert not ApprovalRule("f.[x]").fits("f.x", {})
+
+
+def test_a_yes_for_always_is_for_that_tool_of_that_server_with_whatever_arguments() -> None:
+    given = (StandingApproval("mcp:github", digest("github.create_issue", '{"title": "a"}'), '{ "title": "a" }'),)
+    assert is_allowed(given, "mcp:github", "github.create_issue")
+    assert not is_allowed(given, "mcp:github", "github.create_issues")
+    assert not is_allowed(given, "http:github", "github.create_issue")
+    assert not is_allowed((), "mcp:github", "github.create_issue")

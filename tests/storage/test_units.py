@@ -89,6 +89,7 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
                 "process": "process-1",
                 "cancel_asked": 0,
                 "displaced": 0,
+                "tries": 0,
                 "accepted_at": 1000,
             }
         },
@@ -138,6 +139,7 @@ async def test_a_follow_up_sets_its_task_to_work_and_opens_the_next_turn(databas
                 "process": "process-1",
                 "cancel_asked": 0,
                 "displaced": 0,
+                "tries": 0,
                 "accepted_at": 2000,
             }
         },

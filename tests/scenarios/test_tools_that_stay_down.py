@@ -1,0 +1,146 @@
+"""Scenario 50 where an idempotent tool was to run again and its source stays down: it is asked for less and less often, and for
+no longer than a turn may take; then the outcome is unknown, as that of any other tool."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gateway.approvals import ApprovalRule
+from gateway.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.items import Ownership
+from gateway.model import TaskState
+from gateway.tool_port import ToolError
+from tests.gateway.core import Core, answer, error_class, query, soon
+from tests.gateway.scripted import G, Pause, says
+from tests.invariants import violations
+from tests.scenarios.test_approvals import asked, patience, reply, yes
+from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks
+from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, pass_time, successor
+
+MINUTES_15 = 900_000
+
+
+class Down(Box):
+    """`listed`: so often was it asked what it has."""
+
+    def __init__(self, answers: Any) -> None:
+        super().__init__(answers)
+        self.unreachable: str | None = "no route"
+        self.listed = 0
+
+    async def offered(self) -> Any:
+        self.listed += 1
+        if self.unreachable is not None:
+            raise ToolError(self.unreachable)
+        return await super().offered()
+
+
+async def due(core: Core) -> None:
+    while not await core.ledger.due_turns(core.time.now, core.time.now, 10):
+        await pass_time()
+
+
+async def tried(core: Core) -> None:
+    """What is due has been looked at once, by a process that remembers nothing of it."""
+    await soon(due(core))
+    await patience(core).sweep()
+    await core.runner.idle()
+
+
+@ALL
+async def test_50_a_tool_whose_source_stays_down_has_an_unknown_outcome_when_the_turn_has_had_its_time(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path = tmp_path / "ledger.db"
+    task = await dies_while_running(
+        path, adapter_of(ownership, asks("r1", ONE, TWO)), Box({"one": Pause(), "two": "T"})
+    )
+    box, adapter = Down({"one": "O", "two": "never"}), adapter_of(ownership, says("A", "r2"))
+    async with successor(path, adapter, box) as core:
+        await tried(core)
+        core.time.now += MINUTES_15 - 1
+        await tried(core)
+        assert (await core.get(task)).status.state is TaskState.WORKING
+        core.time.now += 1
+        await tried(core)
+        left = await core.get(task)
+        assert (left.status.state, error_class(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
+        assert await core.ledger.due_turns(core.time.now, 0, 10) == ()
+        box.unreachable = None
+        await core.send("2", context="c")
+    assert (box.runs, query(path, "SELECT status FROM tool_call ORDER BY sequence")) == (
+        [],
+        [("interrupted",), ("completed",)],
+    )
+    assert adapter.sent[0][1][-3:] == [f"O c1 {UNKNOWN}", "O c2 T", "U 2"]
+    assert violations(path) == []
+
+
+async def test_50_a_source_that_comes_back_late_is_still_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    task = await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
+    box = Down({"one": "O"})
+    async with successor(path, adapter_of(G, says("A")), box) as core:
+        await tried(core)
+        box.unreachable = None
+        core.time.now += MINUTES_15 * 4
+        await tried(core)
+        done = await core.get(task)
+        assert (done.status.state, answer(done), box.ran) == (TaskState.COMPLETED, "A", ["one"])
+    assert violations(path) == []
+
+
+async def test_50_the_time_is_the_agents_own(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    task = await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
+    async with successor(path, adapter_of(G), Down({"one": "O"}), turn_timeout=60.0) as core:
+        await tried(core)
+        core.time.now += 60_000
+        await tried(core)
+        assert error_class(await core.get(task)) == TOOL_OUTCOME_UNKNOWN
+
+
+async def test_50_a_source_that_stays_down_is_asked_less_and_less_often(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
+    box, now = Down({"one": "O"}), 1000.0
+    async with successor(path, adapter_of(G), box, turn_timeout=10_000.0) as core:
+        core.time.clock = dataclasses.replace(core.time.clock, monotonic=lambda: now)
+        waits = patience(core)
+        await soon(due(core))
+        asked_at: list[float] = []
+        while now < 2000.0:
+            before = box.listed
+            await waits.sweep()
+            await core.runner.idle()
+            asked_at += [now - 1000.0] if box.listed > before else []
+            now += 5
+        assert asked_at == [0, 15, 45, 105, 225, 465, 765]
+
+
+async def test_116_a_yes_that_cannot_be_used_yet_stays_one_however_long_it_takes(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    rules = (ApprovalRule("box.one"),)
+    box = Down({"one": "O"})
+    box.unreachable = None
+    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, approvals=rules) as core:
+        task = await reply(core, None, "1", context_id="c")
+        box.unreachable = "no route"
+        await reply(core, task.id, yes(asked(task)[0]["id"]), at_once=True)
+        await core.runner.idle()
+        core.time.now += MINUTES_15 * 4
+        await tried(core)
+        assert (await core.get(task.id)).status.state is TaskState.WORKING
+        box.unreachable = None
+        await tried(core)
+        assert (answer(await core.get(task.id)), box.ran) == ("A", ["one"])
+    assert violations(path) == []
+
+
+async def test_50_meanwhile_its_caller_can_cancel_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    task = await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
+    async with successor(path, adapter_of(G), Down({"one": "O"})) as core:
+        await tried(core)
+        assert (await core.cancel(task)).status.state is TaskState.CANCELED
+    assert violations(path) == []

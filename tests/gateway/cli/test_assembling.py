@@ -47,6 +47,10 @@ async def test_everything_that_cannot_be_made_is_told_with_its_line(tmp_path: Pa
             "4:3: agents.tasks-2: history.persistence: per_turn cannot be had with a conversation",
         ),
         (
+            "{type: openai-responses, model: m, api_key: k, conversation: true, busy_context: rollback}",
+            "4:3: agents.tasks-2: busy_context: rollback cannot be had with a conversation",
+        ),
+        (
             "{type: python, ref: 'gateway.demo_agent:reply', card: {tenant: tasks}}",
             "2:1: agents: an agent cannot be called 'tasks'",
         ),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("drain")
 
 _BOUND_SECONDS = 60
 _AGENT = "long: {type: python, ref: 'tests.interop.like_minded:reply'}"
-_WORDS = 80
+_WORDS = 400
 # Who posts keeps the others away for longer than this test lasts, unless it gives the delivery back.
 _SETTINGS = f"push: {{timeout: 5m, {LOOPBACK}}}"
 

@@ -1,0 +1,125 @@
+"""Turns that are taken back, that wait for their caller, and that a dead process left, all at once: scenarios 50, 120 and 133
+where they meet."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.points import CommitPoint
+from gateway.commits.tools import ToolWaits
+from gateway.commits.waiting import Resume
+from gateway.items import Ownership
+from gateway.model import TaskState
+from gateway.runner import LeaseTimes
+from tests.gateway.core import START, Core, Done, answer, query, running_core, soon, until
+from tests.gateway.scripted import Pause, says
+from tests.invariants import violations
+from tests.scenarios.test_approvals import PAY, one, outcomes, patience, reply, start, yes
+from tests.scenarios.test_consent_of_tools import MAIL, setup
+from tests.scenarios.test_rollback import BOTH, two
+from tests.scenarios.test_tool_loop import adapter_of, asks
+
+QUICK = LeaseTimes(0.2)
+ENDED = "SELECT ended_at IS NOT NULL FROM turn ORDER BY number"
+
+
+class DiesBehind:
+    """The ledger of a process of which nothing arrives any more behind the first unit with such a point. `lost`: it has
+    tried."""
+
+    def __init__(self, core: Core, kind: type) -> None:
+        self.kind, self.dead, self.lost = kind, False, asyncio.Event()
+        core.ledger.wrap(self._around)
+
+    def _around(self, ledger: Any) -> "DiesBehind":
+        self.behind = ledger
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.behind, name)
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Done) -> None:
+        if self.dead:
+            self.lost.set()
+            self.behind.submit((), lambda _: done(LedgerUnavailable("it is dead")))
+            return
+        self.dead = any(isinstance(point, self.kind) for point in points)
+        self.behind.submit(points, done)
+
+
+@BOTH
+async def test_120_a_process_that_dies_between_a_consent_and_an_allowed_call_leaves_no_task_that_asks_nothing(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    """The page died with the process: nobody could open it, and the task would be at work until the consent expires."""
+    path, policies = tmp_path / "gateway.db", {"mixed_batch": "hold", "parallel_tools": 1}
+    async with running_core(path, prefix="a", lease=QUICK) as first:
+        setup(first, ownership, asks("r1", MAIL, PAY), **policies)
+        task = await start(first)
+        dies = DiesBehind(first, ToolWaits)
+        await reply(first, task.id, yes(one(task)), at_once=True)
+        await soon(dies.lost.wait())
+        await first.die()
+    assert query(path, "SELECT status FROM tool_call") == [("pending_consent",), ("approved",)]
+    adapter = adapter_of(ownership, says("done", "r2"))
+    async with running_core(path, prefix="b", now=START + 60_000, lease=QUICK, adapter=adapter) as second:
+        await until(lambda: query(path, ENDED) == [(1,)])
+        assert (await second.get(task.id)).status.state is TaskState.FAILED
+        assert outcomes(second) == [("mail", "cancelled"), ("pay", "cancelled")]
+        assert answer(await start(second, "2")) == "done"
+        assert violations(path) == []
+
+
+@BOTH
+@pytest.mark.parametrize("policy", ["rollback", "interrupt"])
+async def test_50_what_was_allowed_is_not_done_behind_a_restart_when_its_turn_is_to_be_cancelled(
+    tmp_path: Path, ownership: Ownership, policy: str
+) -> None:
+    path, lease = tmp_path / "gateway.db", LeaseTimes(30.0, 3000)
+    async with running_core(path, prefix="a", lease=lease) as first:
+        setup(first, ownership, asks("r1", PAY), busy_context=policy)
+        task = await start(first)
+        dies = DiesBehind(first, Resume)
+        await reply(first, task.id, yes(one(task)), at_once=True)
+        await soon(dies.lost.wait())
+        await first.die()
+    async with running_core(path, prefix="b", lease=lease) as second:
+        setup(second, ownership, busy_context=policy)
+        later = await second.send("2", context="c", at_once=True)
+        assert query(path, "SELECT status, cancel_asked FROM turn ORDER BY number") == [("running", 1), ("accepted", 0)]
+        await second.die()
+    adapter = adapter_of(ownership, says("done", "r2"))
+    async with running_core(path, prefix="c", now=START + 60_000, lease=QUICK, adapter=adapter) as third:
+        await until(lambda: query(path, ENDED)[0] == (1,))
+        await until(lambda: query(path, ENDED)[1] == (1,))
+        assert outcomes(third) == [("pay", "cancelled")]
+        assert (await third.get(task.id)).status.state is TaskState.FAILED
+        assert answer(await third.get(later.id)) == "done"
+        assert violations(path) == []
+
+
+@BOTH
+@pytest.mark.parametrize("policy", ["rollback", "interrupt"])
+async def test_133_a_turn_that_comes_to_wait_before_its_process_hears_that_it_is_to_end(
+    tmp_path: Path, ownership: Ownership, policy: str
+) -> None:
+    async with two(tmp_path, LeaseTimes(2.0, 1)) as (here, there):
+        pause = Pause()
+        setup(here, ownership, [pause, *asks("r1", PAY)], busy_context=policy)
+        first = await start(here, at_once=True)
+        await soon(pause.reached.wait())
+        adapter, tools = setup(there, ownership, says("A2", "r2"), busy_context=policy)
+        later = await there.send("2", context="c", at_once=True)
+        pause.go.set()
+        await until(lambda: query(here.path, "SELECT status FROM turn ORDER BY number")[0] == ("waiting",))
+        await patience(there).sweep()
+        assert (await there.get(first.id)).status.state is TaskState.CANCELED
+        await soon(there.runner.idle())
+        assert answer(await there.get(later.id)) == "A2"
+        assert (tools.ran, outcomes(there)) == ([], [("pay", "cancelled")])
+        if policy == "rollback":
+            assert adapter.sent == [(None, ["U 2"])]
+        assert violations(here.path) == []

@@ -8,19 +8,25 @@ from typing import Any
 import pytest
 
 from gateway.commits.failures import LedgerUnavailable
+from gateway.commits.leases import TRIES
 from gateway.commits.points import CommitPoint
+from gateway.commits.tasks import Finish
 from gateway.commits.tools import ToolWaits
 from gateway.commits.waiting import Resume
+from gateway.failures import CONTEXT_STUCK
 from gateway.items import Ownership
 from gateway.model import TaskState
+from gateway.ports import TextDelta
 from gateway.runner import LeaseTimes
-from tests.gateway.core import START, Core, Done, answer, query, running_core, soon, until
-from tests.gateway.scripted import Pause, says
+from tests.gateway.core import START, Core, Done, answer, error_class, query, running_core, soon, until
+from tests.gateway.scripted import BR, Pause, says
+from tests.gateway.scripted_tools import ScriptedTools
 from tests.invariants import violations
 from tests.scenarios.test_approvals import PAY, one, outcomes, patience, reply, start, yes
 from tests.scenarios.test_consent_of_tools import MAIL, setup
-from tests.scenarios.test_rollback import BOTH, two
-from tests.scenarios.test_tool_loop import adapter_of, asks
+from tests.scenarios.test_quarantine import Poisoned, count, rounds, survivor, tries
+from tests.scenarios.test_rollback import BOTH, two, under_way
+from tests.scenarios.test_tool_loop import adapter_of, asks, call
 
 QUICK = LeaseTimes(0.2)
 ENDED = "SELECT ended_at IS NOT NULL FROM turn ORDER BY number"
@@ -123,3 +129,34 @@ async def test_133_a_turn_that_comes_to_wait_before_its_process_hears_that_it_is
         if policy == "rollback":
             assert adapter.sent == [(None, ["U 2"])]
         assert violations(here.path) == []
+
+
+@pytest.mark.parametrize("number", [TRIES - 1, TRIES], ids=["the last try", "put aside"])
+@BOTH
+async def test_133_a_turn_that_was_taken_back_and_can_only_be_ended_bare_takes_its_chain_along(
+    tmp_path: Path, ownership: Ownership, number: int
+) -> None:
+    path = tmp_path / "gateway.db"
+    async with running_core(path, prefix="a") as first:
+        adapter = adapter_of(ownership, says("A0", "r0"), asks("r1", call("c1", "look")), [TextDelta("par"), Pause()])
+        first.agent(adapter, toolset=ScriptedTools({"look": "seen"}), busy_context="rollback")
+        await first.send("0", context="c")
+        bad = await under_way(first, adapter)
+        lost = first.ledger.refuse(Finish)
+        later = await first.send("2", context="c", at_once=True)
+        await soon(lost.wait())
+    count(path, bad.id, number)
+    adapter = adapter_of(ownership, says("A2", "r2"), says("A3", "r3"))
+    async with survivor(path, Poisoned("turns", bad.id), adapter) as second:
+        await rounds(second)
+        if number == TRIES:
+            assert (tries(path, bad.id), error_class(await second.get(later.id))) == (TRIES, CONTEXT_STUCK)
+            await soon(second.cancel(bad.id))
+        else:
+            assert answer(await second.get(later.id)) == "A2"
+        assert query(path, "SELECT status, displaced FROM turn WHERE number = 2") == [("cancelled", 1)]
+        await second.send("3", context="c")
+        if ownership is BR:
+            assert adapter.sent[0] == ("r0", ["U 2"] if number < TRIES else ["U 2", "U 3"])
+        assert "U 1" not in [line for _, lines in adapter.sent for line in lines]
+        assert violations(path) == []

@@ -28,7 +28,8 @@ from gateway.items import UserItem
 from gateway.journal import Journal
 from gateway.ledger_port import Ledger
 from gateway.live import LiveTask, Work, status
-from gateway.model import Message, SendMessageRequest, TaskStatus
+from gateway.model import Message, SendMessageRequest, TaskState, TaskStatus
+from gateway.recovery import close_task
 from gateway.runner import Runner
 from gateway.suspended import Suspended
 from gateway.tool_calls import Rendering
@@ -127,6 +128,10 @@ class Answering:
             if not goes_on:
                 self._fanout.release(task.id)
         return work if goes_on else None
+
+    async def give_up(self, caller: Caller, task: TaskRecord, shown: Rendering) -> None:
+        """Ends a turn that waits and was to be cancelled. Whoever is faster wins."""
+        await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock, shown)
 
     def _work(self, agent: Agent, caller: Caller, waiting: Suspended, journal: Journal, modes: tuple[str, ...]) -> Work:
         task, loop = waiting.task, asyncio.get_running_loop()

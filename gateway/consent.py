@@ -48,7 +48,10 @@ def check(url: str) -> None:
         raise ValueError(f"the address has {len(url)} characters, more than {LONGEST}")
     if not (url.isascii() and url.isprintable()) or any(sign in url for sign in ' "<>\\^`{|}'):
         raise ValueError("the address has characters that no address has")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("the address has a host in brackets that is no address") from None
     host = parts.hostname
     if not host or "@" in parts.netloc:
         raise ValueError("the address has no host, or a user before it")

@@ -74,7 +74,10 @@ class Patience:
             return
         shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
         waiting = await suspended.load(self._ledger, self._clock, caller, record, shown)
-        if waiting is not None:
+        if waiting is not None and waiting.turn.cancel_asked:
+            log.info("turn.cancelled", agent=agent.name, task=task, turn=waiting.turn.turn)
+            await self._answering.give_up(caller, record, shown)
+        elif waiting is not None:
             waiting.expire(now)
             log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)
             await self._answering.change(agent, caller, waiting, None)

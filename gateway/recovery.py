@@ -40,8 +40,8 @@ async def settle(
     *,
     bare: bool = False,
 ) -> bool:
-    """Ends the turn as FAILED, unless what its caller allowed has still to be done. False, and nothing happens, where another
-    process was faster, or its own has come back to life.
+    """Ends the turn as FAILED, unless what its caller allowed, and has not taken back, has still to be done. False, and nothing
+    happens, where another process was faster, or its own has come back to life.
 
     `policies`: its agent's, None where there is none any more. `failure`: why nobody goes on with it. `bare`: it could not be
     ended otherwise; what it has said and shown is not read, and is not in its record. Raises: LedgerUnavailable,
@@ -54,7 +54,7 @@ async def settle(
     clock = onwards(clock, task.status_at)
     now = clock.now()
     ran = any(call.status == "running" for call in left)
-    if not bare and _may_go_on(left, policies):
+    if not (bare or leftover.cancel_asked) and _may_go_on(left, policies):
         rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
         try:
             await ledger.commit(*fence, rests)
@@ -120,11 +120,13 @@ async def settle(
 def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
     """What was allowed has not begun, and may still be done; what ran and is idempotent is done again, with the same key.
 
-    Not where a sibling waits for the caller, whom nobody has asked yet. Source: state-model, scenarios 50 and 116.
+    Not where a sibling waits for the caller, whom nobody has asked yet: what was to be told died with its process.
+    Source: state-model, scenarios 50, 116 and 120.
     """
     ran = [call for call in left if call.status == "running"]
     if not ran:
-        return any(call.status == "approved" for call in left)
+        states = {call.status for call in left}
+        return "approved" in states and "pending_consent" not in states
     waits = any(call.status in ("pending_approval", "pending_consent") or call.executor == "client" for call in left)
     return policies is not None and not waits and all(call.runs_left for call in ran)
 

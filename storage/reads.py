@@ -265,9 +265,10 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(queries.WAITING_TURN, {"task": task})
         if not rows:
             return None
-        turn, thread, inputs, base = rows[0]
+        turn, thread, inputs, base, cancel_asked = rows[0]
         calls = await self._readers.fetch(queries.CALLS_OF_ROUND, {"turn": turn})
-        return WaitingTurn(turn, thread, inputs, base, tuple(records.asked(row) for row in calls))
+        asked = tuple(records.asked(row) for row in calls)
+        return WaitingTurn(turn, thread, inputs, base, asked, bool(cancel_asked))
 
     async def waiting_task(self, thread: str) -> str | None:
         rows = await self._readers.fetch(queries.WAITING_TASK, {"thread": thread})

@@ -129,6 +129,7 @@ WAITING_TURN = compiled(
         .limit(literal_column("1"))
         .offset(literal_column("0"))
         .scalar_subquery(),
+        turn.c.cancel_asked,
     ).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
 )
 
@@ -202,6 +203,8 @@ DUE_TURNS = compiled(
         turn.c.status == word("waiting"),
         or_(
             and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
+            # It was to be cancelled before it came to wait: its process had not heard of it.
+            turn.c.cancel_asked == _ONE,
             # What ran when its process died, and may run again, waits for nothing.
             exists(
                 select(_ONE)

@@ -89,10 +89,11 @@ class Decide(msgspec.Struct, frozen=True):
 
 class WaitingTurn(msgspec.Struct, frozen=True):
     """A turn that waits for its caller. `inputs` is the number of messages that it has, `base` the handle at which it
-    began, `calls` are those of its last service call."""
+    began, `calls` are those of its last service call. `cancel_asked`: it was to end, and came to wait all the same."""
 
     turn: str
     thread: str
     inputs: int
     base: str | None
     calls: tuple[AskedCall, ...]
+    cancel_asked: bool = False

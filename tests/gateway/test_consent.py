@@ -47,7 +47,8 @@ def test_a_page_on_the_web_or_on_this_machine_may_be_named(url: str) -> None:
         ("https://login.example/\x1b[31m", "characters that no address has"),
         ("https://login.example/\u202e", "characters that no address has"),
         ("https://lоgin.example/", "characters that no address has"),  # a Cyrillic o
-        ("https://[::1/", "Invalid IPv6"),
+        ("https://[::1/", "in brackets that is no address"),
+        ("https://[secret]/", r"^the address has a host in brackets that is no address$"),
         ("https://a.example/" + "x" * LONGEST, "more than 8192"),
     ],
 )

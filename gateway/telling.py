@@ -22,7 +22,8 @@ from gateway.ports import ArtifactReady, ItemReady
 from gateway.turn_commands import Command, Publish
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
-_THOUGHT = {"adk_thought": True}
+ASIDE: dict[str, Json] = {"adk_thought": True}
+"""Metadata of a part that is no part of the answer. Source: google-adk."""
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Telling:
 
     def aside(self, text: str, metadata: dict[str, Json] | None = None) -> None:
         """Words for who follows the task, which are no part of the answer."""
-        self.status(self.message((Part(text=text, metadata=_THOUGHT),)), metadata)
+        self.status(self.message((Part(text=text, metadata=ASIDE),)), metadata)
 
     def item(self, event: ItemReady) -> None:
         self._flush_said()

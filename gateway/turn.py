@@ -7,6 +7,7 @@ from gateway import consent, tool_calls, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits.calls import NewItem
 from gateway.consent import ConsentLink
+from gateway.errors import echo
 from gateway.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
 from gateway.items import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
 from gateway.model import Json, Message, Part, TaskState
@@ -27,7 +28,7 @@ from gateway.ports import (
     TextDelta,
 )
 from gateway.question import question
-from gateway.telling import Telling
+from gateway.telling import ASIDE, Telling
 from gateway.told_calls import ToldCalls, output_item
 from gateway.tool_calls import Phase
 from gateway.tool_port import ConsentPage
@@ -303,12 +304,17 @@ class Turn:
         out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
 
     def _last_words(self, event: CallCompleted) -> Message | None:
+        """Of the status that ends the turn, which is what a caller sees who did not follow it."""
+        why: dict[str, Json] | None = {"finishReason": event.finish} if event.finish else None
         if event.message:
-            return self._telling.message(event.message)
+            return self._telling.message(event.message, why)
         if self._consents:
             links = tuple(self._consents.values())
             parts, ours = consent.question(links, f"request_{self.clock.new_id()}")
             return self._telling.message(parts, {tool_calls.URI: {"consent": ours}})
+        if why is not None:
+            words = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=ASIDE)
+            return self._telling.message((words,), why)
         return None
 
     def _conflict(self, event: CallCompleted) -> Conflicting | None:

@@ -94,9 +94,11 @@ async def test_an_answer_that_a_limit_has_cut_says_so_and_the_conversation_goes_
         async with a2a_http(gateway.url) as http:
             async with A2A(http, "agent").stream("one", "c") as stream:
                 *_, last = await stream.rest()
+            ended = last.event["statusUpdate"]
+            first = await A2A(http, "agent").call("GetTask", id=ended["taskId"])
             second = await A2A(http, "agent").send("two", "c")
-        assert last.event["statusUpdate"]["metadata"]["finishReason"] == (
-            "length" if kind == "chat" else "max_output_tokens"
-        )
+        reason = {"finishReason": "length" if kind == "chat" else "max_output_tokens"}
+        assert ended["metadata"] == reason
+        assert first["status"]["message"]["metadata"] == reason
         assert (why(second), text_of(second)) == (COMPLETED, "one | two")
         assert violations(gateway.database) == []

@@ -578,7 +578,20 @@ def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: Ta
 
 def test_an_answer_that_is_not_whole_says_why() -> None:
     commands = play(turn(), TextDelta("and th"), CallCompleted(finish="max_output_tokens"))
-    assert commands[-1] == EndTurn("completed", TaskState.COMPLETED, None, None, {"finishReason": "max_output_tokens"})
+    why: dict[str, Json] = {"finishReason": "max_output_tokens"}
+    words = Part(text="The answer is not whole: 'max_output_tokens'.", metadata={"adk_thought": True})
+    said = commands[-1].message if isinstance(commands[-1], EndTurn) else None
+    assert said is not None
+    assert (said.parts, said.metadata) == ((words,), why)
+    assert commands[-1] == EndTurn("completed", TaskState.COMPLETED, said, None, why)
+
+
+def test_a_refusal_that_says_why_in_words_of_its_own_keeps_them() -> None:
+    refused = CallCompleted(ending=Ending.REJECTED, finish="content_filter", message=(Part(text="I may not."),))
+    end = play(turn(), refused)[-1]
+    assert isinstance(end, EndTurn)
+    assert end.message is not None
+    assert (end.message.parts, end.message.metadata) == ((Part(text="I may not."),), {"finishReason": "content_filter"})
 
 
 # --- bare messages ---

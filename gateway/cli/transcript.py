@@ -43,6 +43,8 @@ def transcript(task: Json) -> Iterator[str]:
     known = {text_at(message, "messageId") for message in objects(task, "history")}
     if closing is not None and text_at(closing, "messageId") not in known:
         yield from _said(closing)
+    if at(task, "metadata", "quarantined") is True:
+        yield "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
 
 
 def _said(message: Json) -> Iterator[str]:

@@ -55,3 +55,10 @@ def test_json_of_another_shape_says_nothing() -> None:
     for task in (None, {}, {"history": [1, {"parts": 2}], "artifacts": "x", "status": {"message": 3}}):
         assert list(transcript(task)) == []
         assert (opening(task), state_of(task)) == ("", "")
+
+
+def test_a_task_that_was_put_aside_says_what_can_be_done() -> None:
+    *_, last = transcript({**TASK, "metadata": {"quarantined": True}})
+    assert last == (
+        "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
+    )

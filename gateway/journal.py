@@ -18,21 +18,34 @@ def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
     return () if row is None else (Append(row),)
 
 
-async def uninterrupted(future: asyncio.Future[None]) -> None:
-    """Waits for a commit to its end even when the waiting task is cancelled meanwhile; then the cancellation goes on."""
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError as error:
-            if future.cancelled():
-                raise
-            cancelled = error
-        except Exception:  # noqa: BLE001 - it is raised below, from the future itself
-            break
-    future.result()
-    if cancelled is not None:
-        raise cancelled
+class _Commit:
+    """One that is under way. Who waits for it waits to its end even when cancelled meanwhile; then the cancellation goes on."""
+
+    __slots__ = ("_error", "_loop", "_over", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiter: asyncio.Future[None] = loop.create_future()
+        self._over = False
+        self._error: Exception | None = None
+
+    def end(self, error: Exception | None = None) -> None:
+        self._over, self._error = True, error
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Raises: what it failed with."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self._over:
+            try:
+                await self._waiter
+            except asyncio.CancelledError as error:
+                cancelled, self._waiter = error, self._loop.create_future()
+        if self._error is not None:
+            raise self._error
+        if cancelled is not None:
+            raise cancelled
 
 
 class Journal:
@@ -134,28 +147,29 @@ class Journal:
         payloads = waiting if final is None else [*waiting, final]
         last = self.number + (final is not None)
         row = self._row(payloads, last)
-        durable: asyncio.Future[None] = self._loop.create_future()
+        commit = _Commit(self._loop)
 
         def done(error: Exception | None) -> None:
             if error is not None:
                 # A lost compare-and-swap alone has changed nothing: it may be tried again.
                 if self._failed is None and (lost or not isinstance(error, Conflict)):
                     self._failed = error
-                durable.set_exception(self._failed or error)
+                commit.end(self._failed or error)
                 return
+            # Who waits goes on in the next step, before all that `stored` sets going.
+            commit.end()
             if final is not None:
                 self.number = last
             self._show(row, payloads)
             if stored is not None:
                 stored()
-            durable.set_result(None)
 
         try:
             self._ledger.submit((*noted, *points(row)), done)
         except BaseException:
             self._pending, self._points = waiting + self._pending, noted + self._points
             raise
-        await uninterrupted(durable)
+        await commit.wait()
 
     async def durable(self) -> None:
         """Returns when everything that happened so far is stored and shown. Raises: Conflict, LedgerUnavailable."""

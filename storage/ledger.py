@@ -10,7 +10,7 @@ from gateway.commits.accepting import Accept
 from gateway.commits.failures import LedgerUnavailable
 from gateway.commits.importing import Import
 from gateway.commits.points import CommitPoint
-from gateway.commits.tasks import Close
+from gateway.commits.tasks import Append, Close
 from gateway.commits.waiting import Decide
 from gateway.ledger_port import Ledger, LedgerFactory
 from storage import compiled as queries
@@ -41,7 +41,9 @@ class SqliteLedger(Reads):
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         patience = 0.0 if any(isinstance(point, Accept | Close | Decide) for point in points) else _PATIENCE
-        self._writer.submit(unit(points), done, patience)
+        # What a running turn says may wait for others that say something; what moves a turn or a caller on may not.
+        hurries = any(not isinstance(point, Append) for point in points)
+        self._writer.submit(unit(points), done, patience, hurries=hurries)
 
     async def secret(self, name: str) -> bytes:
         await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))

@@ -27,8 +27,10 @@ _GROUP = 256
 
 _UNITS = 10
 _PERIOD = 0.01
-_LINGER = 0.003
-"""Seconds. Once so many units were written in the last period, a group grows for `_LINGER` before it is written.
+_LINGER = 0.001
+_LONG_LINGER = 0.003
+"""Seconds. Once so many units were written in the last period, a group grows for `_LINGER` before it is written, or for
+`_LONG_LINGER` when nobody hurries any of it.
 
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. Units are counted,
 not commits: streams that bring 500 deltas a second are no reason to make each of them wait.
@@ -52,6 +54,7 @@ class _Unit:
     steps: list[Step]
     done: Done
     until: float
+    hurries: bool
 
 
 class _StillLocked(Exception):
@@ -85,17 +88,19 @@ class Writer:
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the database does not open for writing: {error}") from error
 
-    def submit(self, steps: list[Step], done: Done, patience: float = 0.0) -> None:
+    def submit(self, steps: list[Step], done: Done, patience: float = 0.0, *, hurries: bool = True) -> None:
         """Stores all steps or none; `done` is called in the event loop, in the order of submission.
 
         `patience` is in seconds; units with more of it may be told behind those with less, when the database is locked.
+        What does not hurry may wait some milliseconds for company.
         """
         if self._closing:
             self._loop.call_soon(done, LedgerUnavailable("the ledger is closed"))
         else:
             if not self._submitted:
                 self._loop.call_soon(self._hand_over)
-            self._submitted.append(_Unit(steps, done, time.monotonic() + patience if patience else 0.0))
+            until = time.monotonic() + patience if patience else 0.0
+            self._submitted.append(_Unit(steps, done, until, hurries))
 
     def _hand_over(self) -> None:
         submitted, self._submitted = self._submitted, []
@@ -131,10 +136,11 @@ class Writer:
                 first = self._queue.get()
                 if first is None:
                     return
-                if time.monotonic() - written[0] < _PERIOD:
-                    time.sleep(_LINGER)
                 kept = [first]
             units = [*kept, *self._waiting(_GROUP - len(kept))]
+            if time.monotonic() - written[0] < _PERIOD:
+                time.sleep(_LINGER if any(unit.hurries for unit in units) else _LONG_LINGER)
+                units += self._waiting(_GROUP - len(units))
             outcomes = self._write(connection, units)
             written.extend([time.monotonic()] * len(units))
             pairs = list(zip(units, outcomes, strict=True))

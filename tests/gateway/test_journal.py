@@ -12,7 +12,7 @@ from gateway.commits.leases import Release
 from gateway.commits.points import CommitPoint
 from gateway.commits.tasks import Append, EventRow
 from gateway.fanout import Fanout, Frame, StreamLimits, Subscription
-from gateway.journal import Journal, uninterrupted
+from gateway.journal import Journal
 from gateway.ledger_port import Ledger
 from tests.gateway.core import soon
 
@@ -295,10 +295,21 @@ async def test_a_commit_that_fails_says_so_even_to_one_who_was_cancelled() -> No
         await soon(done)
 
 
-async def test_a_future_that_is_cancelled_itself_ends_the_wait() -> None:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.get_running_loop().create_task(uninterrupted(future))
+async def test_who_waited_for_a_commit_goes_on_before_what_the_commit_sets_going() -> None:
+    log, desk, _ = journal()
+    loop = asyncio.get_running_loop()
+    order: list[str] = []
+
+    def sets_going() -> None:
+        loop.call_soon(order.append, "set going")
+
+    async def commits() -> None:
+        await log.commit(with_row(), b"end", sets_going)
+        order.append("went on")
+
+    waiting = loop.create_task(commits())
     await tick()
-    future.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await soon(waiting)
+    desk.answer()
+    await soon(waiting)
+    await tick()
+    assert order == ["went on", "set going"]

@@ -1,6 +1,7 @@
 """Groups: what is told, when, in which order, and what one unit's failure means for its neighbours."""
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -51,7 +52,7 @@ class Told:
         self._all = asyncio.Event()
         self.outcomes: list[tuple[str, Exception | None]] = []
 
-    def submit(self, steps: list[Step], patience: float = 0.0) -> None:
+    def submit(self, steps: list[Step], patience: float = 0.0, *, hurries: bool = True) -> None:
         name = str(self._submitted)
         self._submitted += 1
 
@@ -60,7 +61,7 @@ class Told:
             if len(self.outcomes) == self._submitted:
                 self._all.set()
 
-        self._writer.submit(steps, done, patience)
+        self._writer.submit(steps, done, patience, hurries=hurries)
 
     async def of(self, *units: list[Step]) -> list[tuple[str, Exception | None]]:
         for steps in units:
@@ -238,3 +239,33 @@ async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> No
     with pytest.raises(LedgerUnavailable, match="does not open for writing"):
         await writer.open()
     await writer.close()
+
+
+@pytest.mark.parametrize(
+    ("hurries", "waited"), [((False, False), [0.003]), ((False, True), [0.001]), ((True, True), [0.001])]
+)
+async def test_a_busy_ledger_waits_for_company_and_not_for_long_when_any_of_it_hurries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurries: tuple[bool, ...], waited: list[float]
+) -> None:
+    monkeypatch.setattr("storage.writer._UNITS", 1)
+    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
+    slept: list[float] = []
+    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+    async with writing(tmp_path / "ledger.db") as writer:
+        slept.clear()
+        told = Told(writer)
+        for number, one in enumerate(hurries, 2):
+            told.submit(events(number, number), hurries=one)
+        assert await told.of() == [("0", None), ("1", None)]
+    assert slept == waited
+
+
+async def test_a_ledger_with_little_to_write_waits_for_no_company(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+    async with writing(tmp_path / "ledger.db") as writer:
+        for number in range(2, 8):
+            await Told(writer).of(events(number, number))
+    assert slept == []

@@ -1,6 +1,7 @@
 """The headers of a request that mean something to A2A. Law: read as they came, judged only when the operation is known."""
 
 import re
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -102,6 +103,7 @@ def refuse_media_type(scope: Scope) -> None:
             )
 
 
+@lru_cache(maxsize=64)
 def _is_json(value: bytes) -> bool:
     kind, _, parameters = value.lower().partition(b";")
     if kind.strip() not in _JSON_TYPES:

@@ -55,15 +55,21 @@ class HostGuard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _URL_BYTES:
             return _URL_TOO_LONG
-        if len(headers) > _HEADER_FIELDS or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
+        size, named, origins = 0, [], []
+        for name, value in headers:
+            size += len(name) + len(value)
+            if name == b"host":
+                named.append(value)
+            elif name == b"origin":
+                origins.append(value)
+        if size > _HEADER_BYTES or len(headers) > _HEADER_FIELDS:
             return _HEADERS_TOO_LARGE
-        named = [value for name, value in headers if name == b"host"]
         if self._hosts is None:
             # HTTP/1.0 has no Host, and health checks still speak it.
             return None if len(named) == 1 or (not named and scope["http_version"] == "1.0") else _NOT_ONE_HOST
         if len(named) != 1 or _host(b"//" + named[0]) not in self._hosts:
             return _FOREIGN_HOST
-        if any(_host(value) not in self._hosts for name, value in headers if name == b"origin"):
+        if any(_host(origin) not in self._hosts for origin in origins):
             return _FOREIGN_ORIGIN
         return None
 

@@ -20,8 +20,7 @@ class Reply(msgspec.Struct, frozen=True):
     headers: Headers = ()
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        headers = [(b"content-length", b"%d" % len(self.body)), *self.headers]
-        if self.body:
-            headers.insert(0, (b"content-type", self.media_type))
+        kind = [(b"content-type", self.media_type)] if self.body else []
+        headers = [*kind, (b"content-length", b"%d" % len(self.body)), *self.headers]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})

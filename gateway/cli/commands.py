@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.key_commands import KEYS
+from gateway.cli.lean import without
 from gateway.cli.parameters import (
     DEFAULT_URL,
     Agent,
@@ -113,7 +114,8 @@ def serve(
 
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
-    from gateway.cli.serving import ServeOrder, serve_agents
+    with without("rich"):
+        from gateway.cli.serving import ServeOrder, serve_agents
 
     return serve_agents(ServeOrder(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
 
@@ -142,7 +144,8 @@ def demo(
 
     It needs no key and no service, and keeps nothing.
     """
-    from gateway.cli.demonstrating import run_demo
+    with without("rich"):
+        from gateway.cli.demonstrating import run_demo
 
     return run_demo(port)
 

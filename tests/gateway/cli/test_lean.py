@@ -1,0 +1,36 @@
+"""What a start leaves out."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway.cli.lean import without
+
+_START = """
+import sys
+from gateway.cli.lean import without
+with without("rich"):
+    import gateway.cli.serving
+assert "structlog" in sys.modules
+assert not [name for name in sys.modules if name.partition(".")[0] == "rich"]
+import rich.console
+"""
+
+
+def test_a_server_starts_without_rich_which_others_may_load_later() -> None:
+    done = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_left_out_counts_as_not_installed_for_that_moment() -> None:
+    sys.modules.pop("this", None)
+    with without("this"), pytest.raises(ImportError):
+        __import__("this")
+    assert "this" not in sys.modules
+
+
+def test_what_is_loaded_already_stays() -> None:
+    with without("json"):
+        import json
+    assert json is sys.modules["json"]

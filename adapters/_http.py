@@ -209,7 +209,8 @@ class EventStream:
         self.answered = False
         self._content = response.content
         self._failures = failures
-        self._silence = Watchdog(between_bytes, self._stalled)
+        # It holds the body and not this stream: a ring of objects would be left to the garbage collector.
+        self._silence = Watchdog(between_bytes, partial(_stall, response.content))
         self._reader = EventReader()
         self._ended = False
 
@@ -224,9 +225,6 @@ class EventStream:
 
     def close(self) -> None:
         self._silence.close()
-
-    def _stalled(self) -> None:
-        self._content.set_exception(aiohttp.SocketTimeoutError("nothing was heard for too long"))
 
     async def _read(self) -> list[bytes]:
         self._silence.begin()
@@ -245,6 +243,10 @@ class EventStream:
         self._ended = True
         last = self._reader.finish()
         return [last] if last else []
+
+
+def _stall(content: aiohttp.StreamReader) -> None:
+    content.set_exception(aiohttp.SocketTimeoutError("nothing was heard for too long"))
 
 
 async def _drain(content: aiohttp.StreamReader) -> None:

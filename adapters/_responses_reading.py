@@ -5,8 +5,9 @@ Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`; captures of 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import msgspec
 
@@ -141,29 +142,6 @@ class Reading:
         self._unanswered: dict[str, list[str]] = {}
         self._early: dict[str, _Early] = {}
         self._unclaimed: list[OutputItem] = []
-        self._readers: dict[str, Callable[[_Event], Sequence[AdapterEvent]]] = {
-            "response.output_text.delta": self._said,
-            "response.refusal.delta": self._said,
-            "response.reasoning_summary_text.delta": self._thought,
-            "response.reasoning_text.delta": self._thought,
-            "response.reasoning.delta": self._thought,
-            "response.function_call_arguments.delta": self._arguments,
-            "response.custom_tool_call_input.delta": self._arguments,
-            "response.mcp_call_arguments.delta": self._arguments,
-            "response.mcp_call.arguments.delta": self._arguments,
-            "response.mcp_call_arguments.done": self._all_arguments,
-            "response.mcp_call.arguments.done": self._all_arguments,
-            "response.output_item.added": self._added,
-            "response.output_item.done": self._done,
-            "response.created": self._opened,
-            "response.queued": self._opened,
-            "response.in_progress": self._at_work,
-            "response.completed": self._closed,
-            "response.incomplete": self._closed,
-            "response.failed": self._closed,
-            "response.cancelled": self._closed,
-            "error": self._failed,
-        }
 
     def receive(self, data: bytes) -> Sequence[AdapterEvent]:
         """Raises: AdapterError when the response failed, or what came is no event."""
@@ -175,9 +153,9 @@ class Reading:
             event = _decode_event(data)
             if self._repeats(event.sequence_number):
                 return ()
-            read = self._readers.get(event.type)
+            read = self._READERS.get(event.type)
             if read is not None:
-                return read(event)
+                return read(self, event)
             if not event.type and event.error is not None:
                 raise self._failures.of_event(event.error, handle=self._handle)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -430,6 +408,30 @@ class Reading:
             call_id = f"{call_id}_{len(self._call_ids)}"
         self._call_ids.add(call_id)
         return call_id
+
+    _READERS: ClassVar[Mapping[str, Callable[["Reading", _Event], Sequence[AdapterEvent]]]] = {
+        "response.output_text.delta": _said,
+        "response.refusal.delta": _said,
+        "response.reasoning_summary_text.delta": _thought,
+        "response.reasoning_text.delta": _thought,
+        "response.reasoning.delta": _thought,
+        "response.function_call_arguments.delta": _arguments,
+        "response.custom_tool_call_input.delta": _arguments,
+        "response.mcp_call_arguments.delta": _arguments,
+        "response.mcp_call.arguments.delta": _arguments,
+        "response.mcp_call_arguments.done": _all_arguments,
+        "response.mcp_call.arguments.done": _all_arguments,
+        "response.output_item.added": _added,
+        "response.output_item.done": _done,
+        "response.created": _opened,
+        "response.queued": _opened,
+        "response.in_progress": _at_work,
+        "response.completed": _closed,
+        "response.incomplete": _closed,
+        "response.failed": _closed,
+        "response.cancelled": _closed,
+        "error": _failed,
+    }
 
 
 def _key(item: OutputItem) -> str:

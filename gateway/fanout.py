@@ -2,7 +2,7 @@
 that does not read is dropped, never waited for."""
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Subscription:
     def __init__(self, channel: "Channel", limits: "StreamLimits") -> None:
         self._channel = channel
         self._limits = limits
-        self._frames: deque[Frame] = deque()
+        self._frames: list[Frame] = []
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
         self._nudged = False
@@ -58,9 +58,7 @@ class Subscription:
     async def __aiter__(self) -> AsyncIterator[list[Frame]]:
         while True:
             if self._frames and not self.dropped:
-                batch = list(self._frames)
-                self._frames.clear()
-                self._bytes = 0
+                batch, self._frames, self._bytes = self._frames, [], 0
                 yield batch
             elif self._nudged and not self.ended:
                 self._nudged = False

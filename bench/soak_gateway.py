@@ -46,6 +46,10 @@ def malloced():
     return info.uordblks + info.hblkhd, info.fordblks
 
 
+# Python 3.11 has it under another name.
+TASKS = asyncio.tasks._scheduled_tasks if hasattr(asyncio.tasks, "_scheduled_tasks") else asyncio.tasks._all_tasks
+
+
 def look(file, every, settle, trace):
     began, first, kinds = time.monotonic(), None, None
     for number in itertools.count():
@@ -53,7 +57,7 @@ def look(file, every, settle, trace):
         used, kept = malloced()
         line = {
             "at": round(time.monotonic() - began, 1),
-            "tasks": len(asyncio.tasks._scheduled_tasks),
+            "tasks": len(TASKS),
             "blocks": sys.getallocatedblocks(),
             "malloc_used": used,
             "malloc_kept": kept,

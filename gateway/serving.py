@@ -78,6 +78,10 @@ class Serving:
 
     async def _serve(self) -> None:
         machine = self._course.machine
+        if self._work.resumed:
+            # What ends with the turn, should that be called off before it has done anything.
+            machine.go_on(self._work.resumed)
+            self._course.base = self._work.base
         if self._work.cancel_asked:
             raise asyncio.CancelledError
         if self._work.resumed:
@@ -100,8 +104,6 @@ class Serving:
         """It goes on: with the lease, at the round in which it stopped."""
         course, work = self._course, self._work
         lane, means = course.lane, course.means
-        course.machine.go_on(work.resumed)
-        course.base = work.base
         await course.offer()
         await course.reread()
         course.machine.facts = course.facts()

@@ -138,7 +138,7 @@ class Writer:
                     return
                 kept = [first]
             units = [*kept, *self._waiting(_GROUP - len(kept))]
-            if time.monotonic() - written[0] < _PERIOD:
+            if time.monotonic() - written[0] < _PERIOD and len(units) < _GROUP and not self._drained:
                 time.sleep(_LINGER if any(unit.hurries for unit in units) else _LONG_LINGER)
                 units += self._waiting(_GROUP - len(units))
             outcomes = self._write(connection, units)

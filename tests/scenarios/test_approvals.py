@@ -19,7 +19,7 @@ from gateway.commits.tasks import Finish
 from gateway.commits.tools import ToolEnds, ToolStarts
 from gateway.commits.waiting import Decide, Resume
 from gateway.contexts import Contexts
-from gateway.errors import InvalidParams, TaskNotFound, TooManyRequests, UnsupportedOperation
+from gateway.errors import InvalidParams, TaskNotCancelable, TaskNotFound, TooManyRequests, UnsupportedOperation
 from gateway.expiring import Patience
 from gateway.items import Ownership
 from gateway.model import (
@@ -1012,3 +1012,22 @@ async def test_what_is_sent_upstream_follows_from_what_was_answered(
     done = await reply(core, task.id, row.answered(one(task)), streaming=streaming)
     assert adapter.sent == row.upstream[owner]
     assert done.status.state is TaskState.COMPLETED
+
+
+@pytest.mark.parametrize("ticks", range(6))
+@ALL
+async def test_137_of_cancel_and_a_turn_that_goes_on_exactly_one_wins(
+    core: Core, ownership: Ownership, ticks: int
+) -> None:
+    _, tools = setup(core, ownership, asks("r1", call("c1", "pay")), says("paid", "r2"), says("next", "r3"))
+    waits = await start(core)
+    await soon(core.operations.send_message(core.call(), request(waits.id, yes(one(waits)), at_once=True)))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    with suppress(TaskNotCancelable):
+        await soon(core.cancel(waits.id))
+    await soon(core.runner.idle())
+    assert (await core.get(waits.id)).status.state in (TaskState.CANCELED, TaskState.COMPLETED)
+    [(_, outcome)] = outcomes(core)
+    assert (outcome, len(tools.ran)) in (("cancelled", 0), ("interrupted", 1), ("completed", 1))
+    settled(core)

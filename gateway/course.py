@@ -51,9 +51,12 @@ class Course:
         self.view = View((), ())
         self.attempt = 0
         self.pending: str | None = None
-        self.base = lane.thread.handle
+        self.base = work.base if work.resumed else lane.thread.handle
         self.clock = onwards(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
         self.machine = Turn(self.facts(), self.clock)
+        if work.resumed:
+            # From the start: a turn that is called off before it does anything ends its calls, too.
+            self.machine.go_on(work.resumed)
 
     def facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies

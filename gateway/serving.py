@@ -78,10 +78,6 @@ class Serving:
 
     async def _serve(self) -> None:
         machine = self._course.machine
-        if self._work.resumed:
-            # What ends with the turn, should that be called off before it has done anything.
-            machine.go_on(self._work.resumed)
-            self._course.base = self._work.base
         if self._work.cancel_asked:
             raise asyncio.CancelledError
         if self._work.resumed:

@@ -295,24 +295,22 @@ class Turn:
             out.extend(self._behind(asked))
             return
         self.ended = True
-        said = self._last_words(event)
-        metadata: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
-        if missing:
-            metadata["contextGap"] = HANDLE_MISSING
+        why: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
+        said = self._last_words(event, why)
+        metadata = why | {"contextGap": HANDLE_MISSING} if missing else why
         status = "rejected" if event.ending is Ending.REJECTED else "completed"
         gap = HANDLE_MISSING if missing else None
         out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
 
-    def _last_words(self, event: CallCompleted) -> Message | None:
+    def _last_words(self, event: CallCompleted, why: dict[str, Json]) -> Message | None:
         """Of the status that ends the turn, which is what a caller sees who did not follow it."""
-        why: dict[str, Json] | None = {"finishReason": event.finish} if event.finish else None
         if event.message:
-            return self._telling.message(event.message, why)
+            return self._telling.message(event.message, why or None)
         if self._consents:
             links = tuple(self._consents.values())
             parts, ours = consent.question(links, f"request_{self.clock.new_id()}")
             return self._telling.message(parts, {tool_calls.URI: {"consent": ours}})
-        if why is not None:
+        if why:
             words = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=ASIDE)
             return self._telling.message((words,), why)
         return None

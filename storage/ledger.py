@@ -41,7 +41,7 @@ class SqliteLedger(Reads):
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         patience = 0.0 if any(isinstance(point, Accept | Close | Decide) for point in points) else _PATIENCE
-        # What a running turn says may wait for others that say something; what moves a turn or a caller on may not.
+        # What a running turn says may wait for what others say, even while somebody reads its task; what moves it on may not.
         hurries = any(not isinstance(point, Append) for point in points)
         self._writer.submit(unit(points), done, patience, hurries=hurries)
 

@@ -5,6 +5,7 @@ SQLAlchemy compiles it here, once and for all: importing SQLAlchemy, SQLModel an
 cost more than half of the start-up time and a third of the memory of the whole gateway.
 """
 
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ from storage.connection import OLDEST_USER
 from storage.migrate import migrate
 from storage.statement import Statement
 
+_PARAMETER = re.compile(r":(\w+)")
+
 TARGET = Path(__file__).with_name("compiled.py")
 
 _HEAD = '''"""Made by `python -m storage.compile`; do not edit. The SQL that the ledger runs, and the schema that it expects."""
@@ -59,7 +62,8 @@ def _statements() -> Iterator[str]:
         accepting, calling, turns, epochs, displacing, statements, ending, portable, keys, pushing, waiting
     ):
         if isinstance(value, Statement):
-            yield f"{name} = Statement({value.what!r}, {_flat(value.sql)!r}, {value.rows!r})"
+            sql, names = _numbered(_flat(value.sql))
+            yield f"{name} = Statement({value.what!r}, {sql!r}, {value.rows!r}, {names!r})"
 
 
 def _queries() -> Iterator[str]:
@@ -88,6 +92,12 @@ def _schema() -> Iterator[str]:
     yield ")"
     yield f"VERSION = {head!r}"
     yield f"OLDEST = {oldest!r}"
+
+
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """The same with numbers for its parameters, and their names."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+    return _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", sql), names
 
 
 def _flat(sql: str) -> str:

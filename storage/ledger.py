@@ -27,6 +27,9 @@ _SECRET_BYTES = 32
 _PATIENCE = 15.0
 """Seconds. What a running turn stores waits so long for a locked database; a caller's request is told after one timeout."""
 
+_ASKED = frozenset({Accept, Close, Decide})
+_SAID = frozenset({Append})
+
 
 class SqliteLedger(Reads):
     def __init__(self, writer: Writer, readers: Readers, version: str) -> None:
@@ -40,10 +43,10 @@ class SqliteLedger(Reads):
         await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        patience = 0.0 if any(isinstance(point, Accept | Close | Decide) for point in points) else _PATIENCE
+        kinds = {*map(type, points)}
+        patience = _PATIENCE if kinds.isdisjoint(_ASKED) else 0.0
         # What a running turn says may wait for what others say, even while somebody reads its task; what moves it on may not.
-        hurries = any(not isinstance(point, Append) for point in points)
-        self._writer.submit(unit(points), done, patience, hurries=hurries)
+        self._writer.submit(unit(points), done, patience, hurries=kinds != _SAID)
 
     async def secret(self, name: str) -> bytes:
         await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))

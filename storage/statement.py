@@ -1,15 +1,39 @@
 """What compiled SQL looks like to those who run it. Law: no SQLAlchemy here, so that running needs none of it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+Value = str | int | bytes | None
+Values = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`what` it does, for messages. `rows`: how many it must touch; None where any number is right."""
+    """`what` it does, for messages. `rows`: how many it must touch; None where any number is right.
+
+    `names` are those of the parameters that its SQL numbers, ?1 first: SQLite takes them by number in less time than by name.
+    """
 
     what: str
     sql: str
     rows: int | None = 1
+    names: tuple[str, ...] = ()
+    parameters: Callable[[Values], tuple[Value, ...]] = field(init=False, repr=False, compare=False)
+    """The parameters by their numbers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", _taking(self.names))
+
+
+def _taking(names: tuple[str, ...]) -> Callable[[Values], tuple[Value, ...]]:
+    match names:
+        case ():
+            return lambda _: ()
+        case (name,):
+            return lambda values: (values[name],)
+        case _:
+            return itemgetter(*names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +44,5 @@ class Listing:
     total: str
 
 
-Value = str | int | bytes | None
 Step = tuple[Statement, dict[str, Value]]
 """A statement and its parameters."""

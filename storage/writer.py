@@ -27,16 +27,18 @@ _GROUP = 256
 
 _UNITS = 10
 _PERIOD = 0.01
+_COMPANY = 8
 _LINGER = 0.001
 _LONG_LINGER = 0.003
 """Seconds. Once so many units were written in the last period, a group grows for `_LINGER` before it is written, or for
-`_LONG_LINGER` when nobody hurries any of it.
+`_LONG_LINGER` when nobody hurries any of it; but not one with as many as the group before it, and `_COMPANY` at least.
 
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. Units are counted,
 not commits: streams that bring 500 deltas a second are no reason to make each of them wait.
 """
 
 _UNFIT = (
+    KeyError,
     ValueError,
     OverflowError,
     TypeError,
@@ -44,10 +46,10 @@ _UNFIT = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
 )
-"""Raised for a value that no column can hold: the fault of its unit, not of the database."""
+"""Raised for a value that is missing or that no column can hold: the fault of its unit, not of the database."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Unit:
     """`until` when, of the monotonic clock, it may wait for a database that is locked longer than the busy timeout."""
 
@@ -131,6 +133,7 @@ class Writer:
     def _commit_groups(self, connection: sqlite3.Connection) -> None:
         written = deque([-math.inf] * _UNITS, _UNITS)
         kept: list[_Unit] = []
+        enough = _COMPANY
         while kept or not self._drained:
             if not kept:
                 first = self._queue.get()
@@ -138,11 +141,12 @@ class Writer:
                     return
                 kept = [first]
             units = [*kept, *self._waiting(_GROUP - len(kept))]
-            if time.monotonic() - written[0] < _PERIOD and len(units) < _GROUP and not self._drained:
+            if time.monotonic() - written[0] < _PERIOD and len(units) < enough and not self._drained:
                 time.sleep(_LINGER if any(unit.hurries for unit in units) else _LONG_LINGER)
                 units += self._waiting(_GROUP - len(units))
             outcomes = self._write(connection, units)
             written.extend([time.monotonic()] * len(units))
+            enough = max(len(units), _COMPANY)
             pairs = list(zip(units, outcomes, strict=True))
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]
@@ -222,7 +226,7 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
     """Why the unit has to be taken back, or None. Raises: sqlite3.Error when the database itself fails."""
     for statement, values in steps:
         try:
-            touched = cursor.execute(statement.sql, values).rowcount
+            touched = cursor.execute(statement.sql, statement.parameters(values)).rowcount
         except sqlite3.IntegrityError as error:
             conflict = Conflict(f"could not {statement.what}: {error}")
             conflict.__cause__ = error
@@ -244,10 +248,12 @@ def _unavailable(error: sqlite3.Error) -> LedgerUnavailable:
 
 
 def _deliver(outcomes: list[tuple[Done, Exception | None]]) -> None:
-    # Each as a callback of its own: one that raises is the loop's to report and does not silence the others.
-    loop = asyncio.get_running_loop()
     for done, outcome in outcomes:
-        loop.call_soon(done, outcome)
+        try:
+            done(outcome)
+        except Exception as error:  # noqa: BLE001  # the loop's to report, as of any callback; the others hear all the same
+            what = {"message": "a callback of the ledger failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(what)
 
 
 def _succeed(future: asyncio.Future[None]) -> None:

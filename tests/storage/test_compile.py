@@ -1,14 +1,17 @@
 """The SQL that runs is the SQL that SQLAlchemy compiles from the tables, and running it needs no SQLAlchemy."""
 
+import re
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+from storage import compiled
 from storage.compile import TARGET, text
 from storage.migrate import migrate
 from storage.schema import prepare
+from storage.statement import Statement
 
 
 def schema(path: Path) -> list[str]:
@@ -19,6 +22,17 @@ def schema(path: Path) -> list[str]:
 
 def test_the_compiled_module_is_what_the_tables_statements_and_queries_say() -> None:
     assert TARGET.read_text() == text(), "run: python -m storage.compile"
+
+
+def test_parameters_have_the_numbers_of_their_names() -> None:
+    statements = [value for value in vars(compiled).values() if isinstance(value, Statement)]
+    for statement in statements:
+        numbers = {int(number) for number in re.findall(r"\?(\d+)", statement.sql)}
+        assert numbers == set(range(1, len(statement.names) + 1)), statement.what
+        values = {name: f"<{name}>" for name in statement.names}
+        assert statement.parameters(values) == tuple(values.values())
+    assert max(len(statement.names) for statement in statements) > 9
+    assert {len(statement.names) for statement in statements} >= {0, 1, 2}
 
 
 def test_an_empty_file_gets_the_schema_that_the_migrations_lead_to(tmp_path: Path) -> None:

@@ -260,6 +260,32 @@ async def test_a_busy_ledger_waits_for_company_and_not_for_long_when_any_of_it_h
     assert slept == waited
 
 
+async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.writer._UNITS", 1)
+    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
+    slept: list[float] = []
+    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+    async with writing(tmp_path / "ledger.db") as writer:
+        first, waits = 2, []
+        for size in (7, 8, 20, 12, 12, 8, 7):
+            slept.clear()
+            await Told(writer).of(*(events(number, number) for number in range(first, first + size)))
+            waits.append(len(slept))
+            first += size
+    assert waits == [1, 0, 0, 1, 0, 1, 1]
+
+
+async def test_a_unit_that_lacks_a_value_fails_alone(tmp_path: Path) -> None:
+    async with writing(tmp_path / "ledger.db") as writer:
+        [(statement, values)] = events(3, 3)
+        lacking = {name: value for name, value in values.items() if name != "event_payload"}
+        outcomes = await Told(writer).of(events(2, 2), [(statement, lacking)], events(3, 3))
+        assert [type(outcome) for _, outcome in outcomes] == [type(None), KeyError, type(None)]
+    assert stored(tmp_path / "ledger.db") == [1, 2, 3]
+
+
 async def test_a_ledger_with_little_to_write_waits_for_no_company(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,15 @@ def test_ids_do_not_repeat_also_not_between_threads() -> None:
     assert len({clock.row_id()[16:] for _ in range(2000)}) == 2000
 
 
+def test_ids_that_are_made_together_begin_alike_and_others_do_not() -> None:
+    clock = Clock()
+    ids = [clock.new_id() for _ in range(3000)]
+    beginnings = [one[:4] for one in ids]
+    changes = [at for at in range(1, 3000) if beginnings[at] != beginnings[at - 1]]
+    assert 2 <= len(changes) <= 3
+    assert len({one[4:8] for one in ids}) > 2500
+
+
 def test_a_forked_process_gives_out_other_ids() -> None:
     script = """
 import os

@@ -179,7 +179,8 @@ class Runner:
         lane.waiting.append(work)
         lane.parked = False
         self._expected.pop(work.turn, None)
-        self._next(lane)
+        # Behind the answer to its caller, who waits for nothing else.
+        asyncio.get_running_loop().call_soon(self._next, lane)
 
     def resume(self, work: Work, thread: ThreadRecord) -> None:
         """Takes up a turn that waited for its caller, before the others of its thread, and the hold on its task's channel."""
@@ -211,10 +212,12 @@ class Runner:
                 work.task.cancel()
 
     def _take_out(self, work: Work) -> None:
-        """A turn that waits is ended beside the one that runs."""
+        """A turn that waits is ended beside the one that runs; one that is about to begin, when it does."""
         lane = next(lane for lane in self._lanes if work in lane.waiting)
-        lane.waiting.remove(work)
-        self._set_off(work, lane)
+        self._next(lane)
+        if lane.running is not work:
+            lane.waiting.remove(work)
+            self._set_off(work, lane)
 
     # --- lanes and leases
 

@@ -163,6 +163,7 @@ async def test_137_of_cancel_and_completion_exactly_one_wins(core: Core, ownersh
     task = await core.get("id-0001")
     assert task.status.state is told
     assert query(core.path, "SELECT state, last_event FROM task") == [(told, (await frames(stream))[-1][0])]
+    assert query(core.path, "SELECT lease_holder FROM thread") == [(None,)]
     assert query(core.path, "SELECT handle FROM thread") == [
         ("r1" if ownership is BR and told is TaskState.COMPLETED else None,)
     ]

@@ -3,7 +3,6 @@ a refusal leaves nothing behind."""
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -31,8 +30,7 @@ _FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where a message goes. `context` or `task` None: a new one."""
 
     context_public: str | None

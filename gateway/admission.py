@@ -2,10 +2,8 @@
 race leaves nothing behind."""
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -57,8 +55,7 @@ _AT_ONCE = 2
 """Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(msgspec.Struct, frozen=True):
     """What C1 will say. `event` is the one with which a task that waited for its caller goes on, behind `number`.
 
     `besides`: what a turn that has to wait brings with it. `push`: where its events are to be sent. `ends`: the turn of the
@@ -76,7 +73,7 @@ class _Plan:
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return dataclasses.replace(self, accept=accept, prepare=runner.preparation(accept))
+        return replace(self, accept=accept, prepare=runner.preparation(accept))
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         accept = replace(self.accept, event=row)
@@ -94,7 +91,7 @@ class _Plan:
             marks = (Displace(self.accept.thread.id, self.accept.turn),)
         elif policy == "interrupt" and others:
             marks = (AskCancel(tuple(open_.turn for open_ in others)),)
-        return dataclasses.replace(self, besides=(runner.beat(), *marks))
+        return replace(self, besides=(runner.beat(), *marks))
 
 
 class Admission:
@@ -165,7 +162,7 @@ class Admission:
         others = await self._others(found, attempt, ends)
         plan = self._plan(call, request, found, key, content, len(others), ends)
         if draft is not None:
-            plan = dataclasses.replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
+            plan = replace(plan, push=draft.on(plan.accept.task, plan.accept.now))
         # On an unsynced thread there is something to look up between C1 and C2.
         thread = plan.accept.thread
         if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):

@@ -2,8 +2,9 @@
 call without its output, an output without its call, or half of what belongs to a call."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+import msgspec
 
 from gateway.items import (
     AssistantItem,
@@ -21,8 +22,7 @@ from gateway.reduction import Window, newest
 from gateway.sources import NO_SOURCE
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """`positions` are those of the items that the backend's chain did not hold before this call: for owner BACKEND those
     of all items, in their order. `last_source`: the highest number of a source in what it was made from, where that is
     looked for."""

@@ -1,8 +1,9 @@
 """What a turn is reminded of: the ledger's items as the view of its next service call. Law: with a window no more is read
 than the window takes, however long the conversation is."""
 
-import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 from gateway import ownership
 from gateway.agents import Agent, AgentPolicies
@@ -36,7 +37,7 @@ async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) 
     counting = [record for record in records if not record.displaced]
     shrunk = without_uncited(counting, turn)
     view = project(owned, shrunk, turn, window, anew=anew, whole_turns=whole_turns)
-    return dataclasses.replace(view, last_source=last_number(counting))
+    return msgspec.structs.replace(view, last_source=last_number(counting))
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

@@ -71,8 +71,7 @@ class CallFacts:
     started_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(msgspec.Struct, frozen=True):
     """What one caller sees of tool calls. `active`: it asked for the extension. `max_result` is in bytes of JSON.
 
     `redact` begins at the part's data: `$.args...` and `$.response...`.

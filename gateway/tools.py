@@ -58,14 +58,13 @@ class Settled:
     output: Json
 
 
-@dataclass(frozen=True, slots=True)
-class ToolPolicy:
+class ToolPolicy(msgspec.Struct, frozen=True):
     """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model.
     `standing`: what its caller has allowed for good, whatever `asks` says.
     `patience`: so many milliseconds a caller has to decide, or to bring a result."""
 
-    offered: Mapping[str, OfferedTool] = field(default_factory=dict)
-    client: Mapping[str, ToolDeclaration] = field(default_factory=dict)
+    offered: Mapping[str, OfferedTool] = msgspec.field(default_factory=dict)
+    client: Mapping[str, ToolDeclaration] = msgspec.field(default_factory=dict)
     asks: Gate = lambda _identity, _arguments: False
     unknown_fails: bool = False
     exhausted: bool = False

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gateway import consent, tool_calls, tools
 from gateway.clock import Clock, timestamp
 from gateway.commits.calls import NewItem
@@ -59,8 +61,7 @@ _ENDINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFacts:
+class TurnFacts(msgspec.Struct, frozen=True):
     """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message.
 
     `rendering`: what the caller sees of tool calls; the ledger keeps all of them.
@@ -73,8 +74,8 @@ class TurnFacts:
     tolerate_missing_handle: bool = False
     shadow: str = "items"
     on_owner_conflict: str = "fail"
-    tools: ToolPolicy = field(default_factory=ToolPolicy)
-    rendering: tool_calls.Rendering = field(default_factory=tool_calls.Rendering)
+    tools: ToolPolicy = msgspec.field(default_factory=ToolPolicy)
+    rendering: tool_calls.Rendering = tool_calls.EVERYTHING
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class HttpClient:
                 yield stream
             finally:
                 stream.close()
-                if stream.answered:
+                if stream.answered and not response.content.at_eof():
                     await _drain(response.content)
         finally:
             response.close()

@@ -151,8 +151,11 @@ class Reading:
             return ()
         try:
             event = _decode_event(data)
-            if self._repeats(event.sequence_number):
-                return ()
+            number = event.sequence_number
+            if isinstance(number, int):
+                if 0 < number <= self._number:
+                    return ()  # said before
+                self._number = number
             read = self._READERS.get(event.type)
             if read is not None:
                 return read(self, event)
@@ -161,14 +164,6 @@ class Reading:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._broken(f"an event cannot be read: {error}") from error
         return ()
-
-    def _repeats(self, number: Json) -> bool:
-        if not isinstance(number, int):
-            return False
-        if 0 < number <= self._number:
-            return True
-        self._number = number
-        return False
 
     # --- the response
 

@@ -54,7 +54,15 @@ class EventReader:
         *blocks, rest = chunk.split(b"\n\n")
         if rest:
             self._keep(rest)
-        return [data for block in blocks if (data := self._data(block))]
+        events = []
+        for block in blocks:
+            # As nearly all are, told without a call for each: a name or none, and one line of data.
+            at = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
+            plain = block.startswith(b"data: ", at) and block.find(b"\n", at) < 0
+            if data := block[at + 6 :] if plain else self._data(block):
+                events.append(data)
+        self._started = self._started or bool(blocks)
+        return events
 
     def finish(self) -> bytes:
         """The last event of a stream that ended without the empty line behind it, empty unless it is whole."""
@@ -78,10 +86,6 @@ class EventReader:
         if not self._started and block:
             self._started = True
             block = block.removeprefix(_BOM)
-        if block.startswith(b"event:"):
-            block = block[block.find(b"\n") + 1 :]
-        if block.startswith(b"data: ") and b"\n" not in block:
-            return block[6:]
         fields = [_field(line) for line in block.split(b"\n") if line.startswith(b"data:")]
         return b"\n".join(fields)
 

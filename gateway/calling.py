@@ -86,9 +86,11 @@ class ServiceCalls:
                 if type(event) is StartedOver:
                     self._begin_again()
                     continue
-                # The call that makes a static handle names it before it says anything.
-                made = static and thread.handle is None
-                phase = _phase(event, self._phase, names_first=made)
+                if type(event) is not CallStarted:
+                    phase = Phase.EMITTED
+                else:
+                    # The call that makes a static handle names it before anything is sent.
+                    phase = self._phase if static and thread.handle is None else Phase.STARTED
                 if phase is not self._phase:
                     self._phase = phase
                     asking.heard()
@@ -214,10 +216,3 @@ class ServiceCalls:
         """The end of a try behind which there is another."""
         drop, now = DropCall("failed", error.kind, ()), self._means.clock.now()
         return call_points.drop(self._work, self._lane.thread, drop, self._course.pending, now, loses=False)
-
-
-def _phase(event: AdapterEvent, before: Phase, *, names_first: bool) -> Phase:
-    """How far the call is with this event. `names_first`: that it started is said before anything is sent."""
-    if not isinstance(event, CallStarted):
-        return Phase.EMITTED
-    return before if names_first else Phase.STARTED

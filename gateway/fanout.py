@@ -3,7 +3,7 @@ that does not read is dropped, never waited for."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.errors import Busy
@@ -55,19 +55,21 @@ class Subscription:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def __aiter__(self) -> AsyncIterator[list[Frame]]:
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> list[Frame]:
         while True:
             if self._frames and not self.dropped:
                 batch, self._frames, self._bytes = self._frames, [], 0
-                yield batch
-            elif self._nudged and not self.ended:
+                return batch
+            if self.ended:
+                raise StopAsyncIteration
+            if self._nudged:
                 self._nudged = False
-                yield []
-            elif self.ended:
-                return
-            else:
-                self._wake = asyncio.get_running_loop().create_future()
-                await self._wake
+                return []
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
 
     def close(self) -> None:
         self.end()

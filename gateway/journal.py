@@ -82,17 +82,18 @@ class Journal:
             raise self._failed
         self.number += 1
         self._pending.append(payload)
-        self._schedule()
+        if not self._flying:
+            self._schedule()
 
     def note(self, point: CommitPoint) -> None:
         """A commit point that has to precede the events after it; it goes with the next group."""
         self._points.append(point)
-        self._schedule()
+        if not self._flying:
+            self._schedule()
 
     def _schedule(self) -> None:
-        if not self._flying:
-            self._flying = True
-            self._loop.call_soon(self._flush)
+        self._flying = True
+        self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         payloads, points = self._take()

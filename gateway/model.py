@@ -14,8 +14,8 @@ Json = Any
 """Any JSON value: null, bool, int, float, str, list or dict with string keys."""
 
 
-class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Base of everything that travels."""
+class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of everything that travels: what came as JSON holds no rings, so the garbage collector need not look for them."""
 
 
 class TaskState(StrEnum):

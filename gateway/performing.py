@@ -62,7 +62,8 @@ class Performer:
             return
         work.live.journal.add(entry(update))
         work.live.outputs[-1].apply(update)
-        self._open(None)
+        if not work.opened.done():
+            self._open(None)
 
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""

@@ -54,11 +54,11 @@ class CallStarted(msgspec.Struct, frozen=True):
     handle: str | None = None
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True):
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
@@ -91,7 +91,7 @@ class ToolCallAnnounced(msgspec.Struct, frozen=True):
     name: str
 
 
-class ToolCallArguments(msgspec.Struct, frozen=True):
+class ToolCallArguments(msgspec.Struct, frozen=True, gc=False):
     call_id: str
     delta: str
 

@@ -19,7 +19,7 @@ from gateway.model import (
     TaskStatusUpdateEvent,
 )
 from gateway.tool_calls import URI
-from gateway.wire.v1_0 import encode_event
+from gateway.wire.v1_0 import encode
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -31,8 +31,8 @@ _events = msgspec.json.Decoder(StreamResponse)
 def entry(update: Update) -> bytes:
     """The event of the log that tells the update."""
     if isinstance(update, TaskArtifactUpdateEvent):
-        return encode_event(StreamResponse(artifact_update=update))
-    return encode_event(StreamResponse(status_update=update))
+        return encode(StreamResponse(artifact_update=update))
+    return encode(StreamResponse(status_update=update))
 
 
 def logged(payload: bytes) -> Update:
@@ -45,10 +45,6 @@ def logged(payload: bytes) -> Update:
     if update is None:
         raise CorruptRecord("an event is no update")
     return update
-
-
-def _is_plain(part: Part) -> bool:
-    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
 
 
 class _Growing:
@@ -65,8 +61,9 @@ class _Growing:
 
     def extend(self, parts: Iterable[Part]) -> None:
         for part in parts:
-            if part.text is not None and _is_plain(part):
-                self.texts.append(part.text)
+            text = part.text
+            if text is not None and part.metadata is None and part.filename is None and part.media_type is None:
+                self.texts.append(text)
             else:
                 self._close_text()
                 self.parts.append(part)

@@ -57,7 +57,8 @@ class Telling:
     def text(self, text: str) -> None:
         if not text:
             return
-        self._flush_thought()
+        if self._thought:
+            self._flush_thought()
         self._text.append(text)
         self._publish_answer(Part(text=text))
 

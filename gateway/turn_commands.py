@@ -6,7 +6,7 @@ from gateway.commits.calls import NewItem, NewToolCall
 from gateway.model import Json, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 
-class Publish(msgspec.Struct, frozen=True):
+class Publish(msgspec.Struct, frozen=True, gc=False):
     """An update for the task's log and its streams."""
 
     update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent

@@ -20,7 +20,7 @@ from gateway.portable import (
     PortableTurn,
 )
 from gateway.reduction import weight
-from gateway.wire.v1_0 import encode_event
+from gateway.wire.v1_0 import encode
 from storage import compiled as do
 from storage.statement import Step, Value
 
@@ -90,7 +90,7 @@ def _task(task: PortableTask, of: dict[str, Value]) -> list[Step]:
     }
     steps: list[Step] = [(do.IMPORT_TASK, row)]
     for first in range(0, len(task.events), _EVENTS_IN_A_ROW):
-        payloads = [encode_event(event) for event in task.events[first : first + _EVENTS_IN_A_ROW]]
+        payloads = [encode(event) for event in task.events[first : first + _EVENTS_IN_A_ROW]]
         events: dict[str, Value] = {
             "task": task.id,
             "first": first + 1,

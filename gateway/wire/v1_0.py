@@ -21,7 +21,6 @@ from gateway.model import (
     ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     SendMessageRequest,
-    StreamResponse,
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
     Wire,
@@ -95,7 +94,8 @@ def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Ma
 
 
 def encode(value: Wire) -> bytes:
-    """A result as one line of JSON, for any reader's idea of a line."""
+    """A result, or an event for every stream, log and webhook, as one line of JSON for any reader's idea of a line: it goes
+    into an SSE field as it is."""
     line = _encoder.encode(value)
     if line.isascii():  # quicker than three searches, and mostly so
         return line
@@ -103,8 +103,3 @@ def encode(value: Wire) -> bytes:
         if character in line:
             line = line.replace(character, escape)
     return line
-
-
-def encode_event(event: StreamResponse) -> bytes:
-    """An event for every stream, log and webhook: it goes into an SSE field as it is."""
-    return encode(event)

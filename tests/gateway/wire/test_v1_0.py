@@ -320,7 +320,7 @@ def test_an_event_is_one_line_for_every_reader() -> None:
     text = "".join(chr(code) for code in [*range(0x20), 0x85, 0x2028, 0x2029, 0x7F, 0xA0]) + "é\u00c2\u0085 ends"
     event = StreamResponse(message=Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)))
 
-    line = v1_0.encode_event(event)
+    line = v1_0.encode(event)
 
     assert len(line.decode().splitlines()) == 1
     assert msgspec.json.decode(line)["message"]["parts"][0]["text"] == text

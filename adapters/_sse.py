@@ -52,6 +52,9 @@ class EventReader:
             pending.clear()
             self._pending_size = 0
         *blocks, rest = chunk.split(b"\n\n")
+        if blocks and not self._started:
+            self._started = True
+            blocks[0] = blocks[0].removeprefix(_BOM)
         if rest:
             self._keep(rest)
         events = []
@@ -59,14 +62,14 @@ class EventReader:
             # As nearly all are, told without a call for each: a name or none, and one line of data.
             at = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
             plain = block.startswith(b"data: ", at) and block.find(b"\n", at) < 0
-            if data := block[at + 6 :] if plain else self._data(block):
+            if data := block[at + 6 :] if plain else _data(block):
                 events.append(data)
-        self._started = self._started or bool(blocks)
         return events
 
     def finish(self) -> bytes:
         """The last event of a stream that ended without the empty line behind it, empty unless it is whole."""
-        data = self._data(b"".join(self._pending))
+        block = b"".join(self._pending)
+        data = _data(block if self._started else block.removeprefix(_BOM))
         if not data or data == DONE:
             return data
         try:
@@ -82,12 +85,10 @@ class EventReader:
             if self._pending_size > EVENT_LIMIT:
                 raise StreamTooLarge
 
-    def _data(self, block: bytes) -> bytes:
-        if not self._started and block:
-            self._started = True
-            block = block.removeprefix(_BOM)
-        fields = [_field(line) for line in block.split(b"\n") if line.startswith(b"data:")]
-        return b"\n".join(fields)
+
+def _data(block: bytes) -> bytes:
+    fields = [_field(line) for line in block.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(fields)
 
 
 def _field(line: bytes) -> bytes:

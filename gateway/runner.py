@@ -213,11 +213,11 @@ class Runner:
 
     def _take_out(self, work: Work) -> None:
         """A turn that waits is ended beside the one that runs; one that is about to begin, when it does."""
-        lane = next(lane for lane in self._lanes if work in lane.waiting)
-        self._next(lane)
-        if lane.running is not work:
-            lane.waiting.remove(work)
-            self._set_off(work, lane)
+        for lane in [lane for lane in self._lanes if work in lane.waiting]:
+            self._next(lane)
+            if lane.running is not work:
+                lane.waiting.remove(work)
+                self._set_off(work, lane)
 
     # --- lanes and leases
 

@@ -62,7 +62,7 @@ def _statements() -> Iterator[str]:
         accepting, calling, turns, epochs, displacing, statements, ending, portable, keys, pushing, waiting
     ):
         if isinstance(value, Statement):
-            sql, names = _numbered(_flat(value.sql))
+            sql, names = _in_order(_flat(value.sql))
             yield f"{name} = Statement({value.what!r}, {sql!r}, {value.rows!r}, {names!r})"
 
 
@@ -94,10 +94,9 @@ def _schema() -> Iterator[str]:
     yield f"OLDEST = {oldest!r}"
 
 
-def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    """The same with numbers for its parameters, and their names."""
-    names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
-    return _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", sql), names
+def _in_order(sql: str) -> tuple[str, tuple[str, ...]]:
+    """The same with a question mark for each parameter, and their names."""
+    return _PARAMETER.sub("?", sql), tuple(_PARAMETER.findall(sql))
 
 
 def _flat(sql: str) -> str:

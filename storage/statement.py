@@ -12,7 +12,8 @@ Values = Mapping[str, Value]
 class Statement:
     """`what` it does, for messages. `rows`: how many it must touch; None where any number is right.
 
-    `names` are those of the parameters that its SQL numbers, ?1 first: SQLite takes them by number in less time than by name.
+    `names` are those of the parameters that its SQL has question marks for, in their order: SQLite takes them so in less time
+    than by name.
     """
 
     what: str
@@ -20,7 +21,7 @@ class Statement:
     rows: int | None = 1
     names: tuple[str, ...] = ()
     parameters: Callable[[Values], tuple[Value, ...]] = field(init=False, repr=False, compare=False)
-    """The parameters by their numbers."""
+    """The parameters in the order of `names`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", _taking(self.names))

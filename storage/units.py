@@ -57,6 +57,8 @@ def probe() -> list[Step]:
 
 def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
     match point:
+        case Append():  # first, because there are most of them
+            return _events(point.events)
         case Accept():
             return _accept(point)
         case Prepare():
@@ -71,8 +73,6 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _finish(point)
         case Close():
             return _close(point)
-        case Append():
-            return _events(point.events)
         case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Beat() | AskCancel():
             return leased(point)
         case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():

@@ -146,7 +146,7 @@ class Writer:
                 units += self._waiting(_GROUP - len(units))
             outcomes = self._write(connection, units)
             written.extend([time.monotonic()] * len(units))
-            enough = max(len(units), _COMPANY)
+            enough = min(max(len(units), _COMPANY), _GROUP)
             pairs = list(zip(units, outcomes, strict=True))
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]

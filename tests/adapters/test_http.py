@@ -74,6 +74,7 @@ class TestEventReader:
             pytest.param(b"data: [1,\ndata: 2]\n\n", [b"[1,\n2]"], id="data of several lines"),
             pytest.param(b"data:1\n\ndata:  2\n\n", [b"1", b" 2"], id="one space belongs to the field"),
             pytest.param(b"\xef\xbb\xbfdata: 1\n\n", [b"1"], id="BOM"),
+            pytest.param(b"data: 1\n\n\xef\xbb\xbfdata: 2\n\n", [b"1"], id="BOM where the stream does not begin"),
             pytest.param(b"\n\n\ndata: 1\n\n\n\n\ndata: 2\n\n", [b"1", b"2"], id="more empty lines than needed"),
             pytest.param(b"event: ping\n\nevent: x\nid: 1\n\ndata\n\ndata:\n\ndata: 1\n\n", [b"1"], id="no data"),
             pytest.param("data: é\u2028🌍\n\n".encode(), ["é\u2028🌍".encode()], id="text of several bytes"),

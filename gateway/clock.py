@@ -5,9 +5,11 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -62,8 +64,7 @@ def _uuid4() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` 122 random bits, 106 of them its own.
 
     `row_id` is for rows that callers never see: it begins with the time, so that new rows stand together on disk.
@@ -86,4 +87,4 @@ def onwards(clock: Clock, since: int) -> Clock:
         latest = max(latest, clock.now())
         return latest
 
-    return Clock(now, clock.monotonic, clock.new_id, clock.row_id, clock.correlation_id)
+    return replace(clock, now=now)

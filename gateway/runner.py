@@ -213,11 +213,13 @@ class Runner:
 
     def _take_out(self, work: Work) -> None:
         """A turn that waits is ended beside the one that runs; one that is about to begin, when it does."""
-        for lane in [lane for lane in self._lanes if work in lane.waiting]:
-            self._next(lane)
-            if lane.running is not work:
-                lane.waiting.remove(work)
-                self._set_off(work, lane)
+        lane = next((lane for lane in self._lanes if work in lane.waiting), None)
+        if lane is None:
+            return  # the process stops, and begins nothing more
+        self._next(lane)
+        if lane.running is not work:
+            lane.waiting.remove(work)
+            self._set_off(work, lane)
 
     # --- lanes and leases
 

@@ -5,9 +5,8 @@ first. A statement costs what it takes to find its row, and a turn has two such 
 """
 
 from storage import compiled as do
-from storage.statement import Step, Value
+from storage.statement import Step, Values
 
-Values = dict[str, Value]
 Once = dict[int, Values | None]
 """The parameters of each statement; None where there are several such statements, and no pairs to be told."""
 
@@ -20,6 +19,8 @@ _FORGET_CALLS = id(do.FORGET_CALLS)
 
 def shortened(steps: list[Step]) -> list[Step]:
     """`steps` are those of one unit; parameters of theirs are changed in place."""
+    if len(steps) == 1:  # as what a running turn says: nothing to pair
+        return steps
     once: dict[int, Values | None] = {}
     for statement, values in steps:
         once[id(statement)] = None if id(statement) in once else values

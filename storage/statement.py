@@ -1,11 +1,11 @@
 """What compiled SQL looks like to those who run it. Law: no SQLAlchemy here, so that running needs none of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 Value = str | int | bytes | None
-Values = Mapping[str, Value]
+Values = dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ class Listing:
     total: str
 
 
-Step = tuple[Statement, dict[str, Value]]
+Step = tuple[Statement, Values]
 """A statement and its parameters."""

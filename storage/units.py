@@ -3,7 +3,7 @@
 The points of one commit are one unit: the writer stores all of their steps or none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -39,10 +39,8 @@ _NONE = Preferences()
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
 
 
-def unit(points: Sequence[CommitPoint]) -> list[Step]:
+def unit(points: Iterable[CommitPoint]) -> list[Step]:
     """The steps of all points, in their order, or shorter ones that leave the same."""
-    if len(points) == 1:
-        return _steps(points[0])
     return shortened([step for point in points for step in _steps(point)])
 
 

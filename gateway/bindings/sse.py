@@ -99,6 +99,7 @@ class EventResponse:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self._headers})
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(self._watch(receive, send))
                 await self._pump(send)
@@ -124,9 +125,6 @@ class EventResponse:
         sending = Watchdog(self._settings.send_timeout, stuck)
         try:
             async with self._reading:
-                sending.begin()
-                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-                sending.end()
                 with self._settings.drain.telling(draining), self._counts(revoked):
                     batches = aiter(self._stream)
                     while self._open and (chunk := await self._next(batches)) is not None:

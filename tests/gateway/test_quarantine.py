@@ -153,7 +153,7 @@ async def test_what_is_not_its_fault_is_taken_back(error: BaseException) -> None
 
 def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
     ledger, now = Counting(), 100.0
-    kept = quarantine(ledger, dataclasses.replace(Clock(), monotonic=lambda: now))
+    kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
     for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):
         rejoined: Any = _Work(Rejoined(0, 0, pending, Seen(TurnOutput(message("1")), "")))
         kept.goes_on(left(turn, 1), rejoined)

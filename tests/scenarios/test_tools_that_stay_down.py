@@ -1,9 +1,10 @@
 """Scenario 50 where an idempotent tool was to run again and its source stays down: it is asked for less and less often, and for
 no longer than a turn may take; then the outcome is unknown, as that of any other tool."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gateway.approvals import ApprovalRule
 from gateway.failures import TOOL_OUTCOME_UNKNOWN
@@ -105,7 +106,7 @@ async def test_50_a_source_that_stays_down_is_asked_less_and_less_often(tmp_path
     await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
     box, now = Down({"one": "O"}), 1000.0
     async with successor(path, adapter_of(G), box, turn_timeout=10_000.0) as core:
-        core.time.clock = dataclasses.replace(core.time.clock, monotonic=lambda: now)
+        core.time.clock = msgspec.structs.replace(core.time.clock, monotonic=lambda: now)
         waits = patience(core)
         await soon(due(core))
         asked_at: list[float] = []

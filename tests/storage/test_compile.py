@@ -10,7 +10,7 @@ from storage import compiled
 from storage.compile import TARGET, text
 from storage.migrate import migrate
 from storage.schema import prepare
-from storage.statement import Statement
+from storage.statement import Statement, Values
 
 
 def schema(path: Path) -> list[str]:
@@ -28,7 +28,7 @@ def test_a_statement_takes_its_parameters_in_the_order_of_their_names() -> None:
     for statement in statements:
         assert statement.sql.count("?") == len(statement.names), statement.what
         assert ":" not in statement.sql
-        values = {name: f"<{name}>" for name in statement.names}
+        values: Values = {name: f"<{name}>" for name in statement.names}
         assert statement.parameters(values) == tuple(values[name] for name in statement.names)
     assert {len(statement.names) for statement in statements} >= {0, 1, 2}
 

@@ -241,40 +241,47 @@ async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> No
     await writer.close()
 
 
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that groups would have waited for company: here no time passes."""
+    slept: list[float] = []
+    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+    return slept
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger to which a single unit is much, however long ago."""
+    monkeypatch.setattr("storage.writer._UNITS", 1)
+    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
+
+
+@pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize(
     ("hurries", "waited"), [((False, False), [0.003]), ((False, True), [0.001]), ((True, True), [0.001])]
 )
 async def test_a_busy_ledger_waits_for_company_and_not_for_long_when_any_of_it_hurries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurries: tuple[bool, ...], waited: list[float]
+    tmp_path: Path, waits: list[float], hurries: tuple[bool, ...], waited: list[float]
 ) -> None:
-    monkeypatch.setattr("storage.writer._UNITS", 1)
-    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
-    slept: list[float] = []
-    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
     async with writing(tmp_path / "ledger.db") as writer:
-        slept.clear()
+        waits.clear()
         told = Told(writer)
         for number, one in enumerate(hurries, 2):
             told.submit(events(number, number), hurries=one)
         assert await told.of() == [("0", None), ("1", None)]
-    assert slept == waited
+    assert waits == waited
 
 
-async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storage.writer._UNITS", 1)
-    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
-    slept: list[float] = []
-    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+@pytest.mark.usefixtures("busy")
+async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(tmp_path: Path, waits: list[float]) -> None:
     async with writing(tmp_path / "ledger.db") as writer:
-        first, waits = 2, []
+        first, waited = 2, []
         for size in (7, 8, 20, 12, 12, 8, 7):
-            slept.clear()
+            waits.clear()
             await Told(writer).of(*(events(number, number) for number in range(first, first + size)))
-            waits.append(len(slept))
+            waited.append(len(waits))
             first += size
-    assert waits == [1, 0, 0, 1, 0, 1, 1]
+    assert waited == [1, 0, 0, 1, 0, 1, 1]
 
 
 async def test_a_unit_that_lacks_a_value_fails_alone(tmp_path: Path) -> None:
@@ -286,12 +293,8 @@ async def test_a_unit_that_lacks_a_value_fails_alone(tmp_path: Path) -> None:
     assert stored(tmp_path / "ledger.db") == [1, 2, 3]
 
 
-async def test_a_ledger_with_little_to_write_waits_for_no_company(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("storage.writer.time.sleep", slept.append)
+async def test_a_ledger_with_little_to_write_waits_for_no_company(tmp_path: Path, waits: list[float]) -> None:
     async with writing(tmp_path / "ledger.db") as writer:
         for number in range(2, 8):
             await Told(writer).of(events(number, number))
-    assert slept == []
+    assert waits == []

@@ -214,6 +214,11 @@ def stream(t, b, o):
     return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=o.conns, duration=o.duration, ok=V1_OK)
 
 
+def stream_one(t, b, o):
+    """One stream at a time, 4 deltas: what a caller waits for who is alone."""
+    return load(t, b, make_body("SendStreamingMessage", "n=4 gap=20000"), conns=1, duration=o.duration, ok=V1_OK)
+
+
 def stream_paced(t, b, o):
     """10 streams with a delta every 20 ms (500 deltas/s): what the gateway adds when not busy."""
     return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000"), conns=10, duration=o.duration, ok=V1_OK)
@@ -341,6 +346,7 @@ SCENARIOS = {
     "send": (send, {"send"}),
     "send_open": (send_open, {"send"}),
     "stream": (stream, {"stream"}),
+    "stream_one": (stream_one, {"stream"}),
     "stream_paced": (stream_paced, {"stream"}),
     "stream_busy": (stream_busy, {"stream"}),
     "stream_flow": (stream_flow, {"stream"}),

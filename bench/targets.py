@@ -37,6 +37,8 @@ TARGETS = {
     "nginx": {"cmd": "nginx -e stderr -p {tmp} -c {here}/stack/nginx.conf", "path": "/a2a", "caps": {"send", "stream"},
               "about": "compiled pass-through proxy, no translation"},  # fmt: skip
     "floor": {"cmd": "{py:stack} {here}/stack/floor.py {port}", "caps": {"send", "stream", "get"}, "about": "raw asyncio protocols, uvloop"},
+    "floor-durable": {"cmd": "{py:stack} {here}/stack/floor_durable.py {port}", "env": {"BENCH_DB": "{db}"}, "caps": {"send", "stream"},
+                      "about": "the floor; what a caller is shown is a row on disk before"},  # fmt: skip
     # this project
     "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                 "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip

@@ -1,0 +1,45 @@
+"""The floor with one promise more: what a caller is shown is on disk before (SQLite, WAL, synchronous=FULL).
+
+Every write to a caller is first a row, in a group with whatever else waits. There is nothing else in it: no task that could
+be asked for, no state, no checks. What it costs is about the least that *durable before visible* costs a Python process.
+"""
+import asyncio
+import os
+
+import floor
+import uvloop
+from groupwriter import GroupWriter
+
+writer = None
+
+
+class Kept:
+    """The transport of a caller."""
+
+    def __init__(self, transport):
+        self.transport, self.task, self.rows = transport, None, 0
+
+    def write(self, data):
+        self.rows += 1
+        writer.write([(self.task, self.rows, data)]).add_done_callback(lambda _: self.transport.write(data))
+
+    def close(self):
+        self.transport.close()
+
+
+class Client(floor.Client):
+    def connection_made(self, transport):
+        super().connection_made(Kept(transport))
+
+    def request(self, rpc):
+        self.transport.task, self.transport.rows = rpc["params"]["message"]["messageId"], 0
+        super().request(rpc)
+
+
+async def main():
+    global writer
+    writer = GroupWriter(os.environ["BENCH_DB"], "full")
+    await floor.serve(Client)
+
+
+uvloop.run(main())

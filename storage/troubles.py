@@ -13,7 +13,7 @@ _PRIMARY = 0xFF
 """The bits of an error code that say what kind it is; the others say where it happened."""
 
 
-def trouble_of(error: sqlite3.Error) -> str:
+def trouble_of(error: Exception) -> str:
     """`full`, `locked`, `read-only`, `failing` (the disk), or `unavailable` for all else."""
     code = getattr(error, "sqlite_errorcode", None)
     return "unavailable" if code is None else _WORDS.get(code & _PRIMARY, "unavailable")

@@ -37,16 +37,11 @@ A commit costs as much as ten statements, so many small groups are what makes a 
 not commits: streams that bring 500 deltas a second are no reason to make each of them wait.
 """
 
-_UNFIT = (
-    KeyError,
-    ValueError,
-    OverflowError,
-    TypeError,
-    sqlite3.DataError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
-"""Raised for a value that is missing or that no column can hold: the fault of its unit, not of the database."""
+_FAILURES = (sqlite3.Error, MemoryError)
+"""Of the database. Its module says SQLITE_NOMEM by MemoryError."""
+
+_UNFIT = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+"""Raised for a value that no column can hold, besides exceptions that are none of SQLite's: the fault of its unit."""
 
 
 @dataclass(slots=True)
@@ -87,7 +82,7 @@ class Writer:
         self._thread.start()
         try:
             await self._started
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise LedgerUnavailable(f"the database does not open for writing: {error}") from error
 
     def submit(self, steps: list[Step], done: Done, patience: float = 0.0, *, hurries: bool = True) -> None:
@@ -122,7 +117,7 @@ class Writer:
     def _run(self) -> None:
         try:
             connection = connect(self._path, self._busy_timeout_ms)
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             self._tell(_fail, self._started, error)
         else:
             self._tell(_succeed, self._started)
@@ -169,23 +164,23 @@ class Writer:
         try:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error:
+            except _FAILURES:
                 # Who came during the wait has waited as well: one timeout for all, not one after the other.
                 units += self._waiting(self._queue.qsize())
                 raise
             outcomes = _apply_all(connection, units)
             if connection.in_transaction:
                 connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             # Some failures have rolled back already, and a disk that is gone does not even do that.
-            with suppress(sqlite3.Error):
+            with suppress(*_FAILURES):
                 connection.execute("ROLLBACK")
             self.in_trouble = True
             return [self._lost(unit, error) for unit in units]
         self.in_trouble = False
         return outcomes
 
-    def _lost(self, unit: _Unit, error: sqlite3.Error) -> Exception:
+    def _lost(self, unit: _Unit, error: Exception) -> Exception:
         locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
         if locked and not self._closing and time.monotonic() < unit.until:
             return _StillLocked()
@@ -223,7 +218,7 @@ def _apply_apart(cursor: sqlite3.Cursor, units: list[_Unit]) -> list[Exception |
 
 
 def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
-    """Why the unit has to be taken back, or None. Raises: sqlite3.Error when the database itself fails."""
+    """Why the unit has to be taken back, or None. Raises: sqlite3.Error, MemoryError when the database itself fails."""
     for statement, values in steps:
         try:
             touched = cursor.execute(statement.sql, statement.parameters(values)).rowcount
@@ -233,13 +228,17 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
             return conflict
         except _UNFIT as error:
             return error
+        except _FAILURES:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is: the thread goes on for its neighbours
+            return error
         if statement.rows is not None and touched != statement.rows:
             return Conflict(f"could not {statement.what}: {touched} rows instead of {statement.rows}")
     return None
 
 
-def _unavailable(error: sqlite3.Error) -> LedgerUnavailable:
-    unavailable = LedgerUnavailable(f"the database did not commit: {error}", trouble_of(error))
+def _unavailable(error: Exception) -> LedgerUnavailable:
+    unavailable = LedgerUnavailable(f"the database did not commit: {str(error) or 'no memory'}", trouble_of(error))
     unavailable.__cause__ = error
     return unavailable
 

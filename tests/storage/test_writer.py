@@ -3,6 +3,8 @@
 import asyncio
 import math
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -116,8 +118,21 @@ async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
     ]
 
 
+class Faulty:
+    """A value that fails when SQLite's module asks what it is."""
+
+    def __conform__(self, _protocol: object) -> str:
+        raise RecursionError
+
+
 @pytest.mark.parametrize(
-    ("value", "failure"), [(2**63, OverflowError), ("\ud800", UnicodeEncodeError), (object(), sqlite3.ProgrammingError)]
+    ("value", "failure"),
+    [
+        (2**63, OverflowError),
+        ("\ud800", UnicodeEncodeError),
+        (object(), sqlite3.ProgrammingError),
+        (Faulty(), RecursionError),
+    ],
 )
 async def test_a_value_that_no_column_holds_fails_its_own_unit_only(
     tmp_path: Path, value: object, failure: type[Exception]
@@ -200,6 +215,29 @@ async def test_a_database_that_fails_acknowledges_nothing_that_it_does_not_keep(
         assert stored(path) == [1, *(int(name) + 2 for name, outcome in outcomes if outcome is None)]
         following = stored(path)[-1] + 1
         assert await Told(writer).of(unit([new_task]), events(following, following)) == [("0", None), ("1", None)]
+
+
+_WITHOUT_MEMORY = """
+import asyncio, sqlite3, sys
+from pathlib import Path
+from tests.storage.test_writer import Told, events, writing
+
+async def main(path):
+    async with writing(path) as writer:
+        sqlite3.connect(path).execute("PRAGMA hard_heap_limit = 3000000")
+        large = [(statement, {**values, "event_payload": "x" * 8_000_000}) for statement, values in events(2, 2)]
+        print([type(outcome).__name__ for _, outcome in await Told(writer).of(large)])
+        print([outcome for _, outcome in await Told(writer).of(events(2, 2))])
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_a_ledger_that_finds_no_memory_says_so_and_goes_on(tmp_path: Path) -> None:
+    # In a process of its own: SQLite takes the limit for all of it, and never a higher one again.
+    command = [sys.executable, "-c", _WITHOUT_MEMORY, str(tmp_path / "ledger.db")]
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.splitlines() == ["['LedgerUnavailable']", "[None]"], ran.stderr
 
 
 async def test_closing_commits_what_was_submitted_and_tells_of_it_first(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from storage.grouped import Row
+from storage.troubles import FAILURES
 
 _SLOW = 0.005
 """Seconds. Reading a large request takes the event loop as long; a file that is not in memory takes longer."""
@@ -33,7 +34,7 @@ class Finder:
             return None
         try:
             return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error:
+        except FAILURES:
             return None
         finally:
             ended = time.monotonic()

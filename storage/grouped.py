@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.commits.failures import CorruptRecord, LedgerUnavailable
-from storage.troubles import trouble_of
+from storage.troubles import FAILURES, text_of, trouble_of
 
 Row = tuple[Any, ...]
 Query = tuple[str, dict[str, Any]]
@@ -20,17 +20,17 @@ Query = tuple[str, dict[str, Any]]
 
 _Read = tuple[tuple[Query, ...], asyncio.Future[list[list[Row]]]]
 _Failure = LedgerUnavailable | CorruptRecord
-_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | _Failure]
+_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | Exception]
 
 _NO_TEXT = "Could not decode to UTF-8"
 """What sqlite3 says of one row, in the words that it has for a fault of the database."""
 
 
-def read_failure(error: sqlite3.Error) -> _Failure:
+def read_failure(error: Exception) -> _Failure:
     """What a read that ended so means."""
     if str(error).startswith(_NO_TEXT):
         return CorruptRecord(f"a row cannot be read: {error}")
-    return LedgerUnavailable(f"the database could not be read: {error}", trouble_of(error))
+    return LedgerUnavailable(f"the database could not be read: {text_of(error)}", trouble_of(error))
 
 
 class GroupedReader:
@@ -74,19 +74,21 @@ class GroupedReader:
         """One snapshot, begun after the last of them was asked: each is as new as on its own, and it costs its locks once."""
         try:
             self._connection.execute("BEGIN")
-        except sqlite3.Error as error:
+        except FAILURES as error:
             return [(answer, _caused(error)) for _, answer in group]
         try:
             return [(answer, self._read(queries)) for queries, answer in group]
         finally:
-            with suppress(sqlite3.Error):
+            with suppress(*FAILURES):
                 self._connection.execute("COMMIT")
 
-    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | _Failure:
+    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | Exception:
         try:
             return [self._connection.execute(*query).fetchall() for query in queries]
-        except sqlite3.Error as error:
+        except FAILURES as error:
             return _caused(error)
+        except Exception as error:  # noqa: BLE001  # whatever it is: the thread goes on for those who asked with it
+            return error
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         # A loop that is closed has nobody left to tell.
@@ -94,7 +96,7 @@ class GroupedReader:
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
-def _caused(error: sqlite3.Error) -> _Failure:
+def _caused(error: Exception) -> _Failure:
     failure = read_failure(error)
     failure.__cause__ = error
     return failure
@@ -104,7 +106,7 @@ def _deliver(answers: list[_Answer]) -> None:
     for answer, rows in answers:
         if answer.done():  # who asked has left
             continue
-        if isinstance(rows, LedgerUnavailable | CorruptRecord):
+        if isinstance(rows, Exception):
             answer.set_exception(rows)
         else:
             answer.set_result(rows)

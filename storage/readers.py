@@ -14,6 +14,7 @@ from gateway.commits.failures import LedgerUnavailable
 from storage.compiled import DATA_VERSION
 from storage.finding import Finder
 from storage.grouped import GroupedReader, Query, Row, read_failure
+from storage.troubles import FAILURES, text_of
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
@@ -43,8 +44,8 @@ class Readers:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
             finder = _connect(path, 0)
             short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"the database does not open for reading: {error}") from error
+        except FAILURES as error:
+            raise LedgerUnavailable(f"the database does not open for reading: {text_of(error)}") from error
         self._finder = Finder(finder)
         self._short = GroupedReader(short)
         for connection in opened:
@@ -100,8 +101,8 @@ class Readers:
         self._refuse_when_closed()
         try:
             return await asyncio.to_thread(self._data_version)
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"the database could not be read: {error}") from error
+        except FAILURES as error:
+            raise LedgerUnavailable(f"the database could not be read: {text_of(error)}") from error
 
     def _data_version(self) -> int:
         """On a connection of its own: what one says can only be compared with what the same one said before."""
@@ -130,7 +131,7 @@ async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, A
         # One job of the connection's thread from execute to the last row: a caller that is cancelled in between
         # leaves no cursor behind.
         return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
-    except sqlite3.Error as error:
+    except FAILURES as error:
         # Where it failed a cursor is still open, and would hold the connection on its snapshot.
         traceback.clear_frames(error.__traceback__)
         raise read_failure(error) from error

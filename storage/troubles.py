@@ -2,6 +2,9 @@
 
 import sqlite3
 
+FAILURES = (sqlite3.Error, MemoryError)
+"""What SQLite's module raises when the database fails: of SQLITE_NOMEM it makes a MemoryError."""
+
 _WORDS = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_BUSY: "locked",
@@ -17,3 +20,8 @@ def trouble_of(error: Exception) -> str:
     """`full`, `locked`, `read-only`, `failing` (the disk), or `unavailable` for all else."""
     code = getattr(error, "sqlite_errorcode", None)
     return "unavailable" if code is None else _WORDS.get(code & _PRIMARY, "unavailable")
+
+
+def text_of(error: Exception) -> str:
+    """What SQLite says of it; of a lack of memory its module says nothing."""
+    return str(error) or "no memory"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from storage.connection import connect
 from storage.statement import Step
-from storage.troubles import trouble_of
+from storage.troubles import FAILURES, text_of, trouble_of
 
 Done = Callable[[Exception | None], None]
 
@@ -36,9 +36,6 @@ _LONG_LINGER = 0.003
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. Units are counted,
 not commits: streams that bring 500 deltas a second are no reason to make each of them wait.
 """
-
-_FAILURES = (sqlite3.Error, MemoryError)
-"""Of the database. Its module says SQLITE_NOMEM by MemoryError."""
 
 _UNFIT = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 """Raised for a value that no column can hold, besides exceptions that are none of SQLite's: the fault of its unit."""
@@ -82,8 +79,8 @@ class Writer:
         self._thread.start()
         try:
             await self._started
-        except _FAILURES as error:
-            raise LedgerUnavailable(f"the database does not open for writing: {error}") from error
+        except FAILURES as error:
+            raise LedgerUnavailable(f"the database does not open for writing: {text_of(error)}") from error
 
     def submit(self, steps: list[Step], done: Done, patience: float = 0.0, *, hurries: bool = True) -> None:
         """Stores all steps or none; `done` is called in the event loop, in the order of submission.
@@ -117,7 +114,7 @@ class Writer:
     def _run(self) -> None:
         try:
             connection = connect(self._path, self._busy_timeout_ms)
-        except _FAILURES as error:
+        except FAILURES as error:
             self._tell(_fail, self._started, error)
         else:
             self._tell(_succeed, self._started)
@@ -164,16 +161,16 @@ class Writer:
         try:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-            except _FAILURES:
+            except FAILURES:
                 # Who came during the wait has waited as well: one timeout for all, not one after the other.
                 units += self._waiting(self._queue.qsize())
                 raise
             outcomes = _apply_all(connection, units)
             if connection.in_transaction:
                 connection.execute("COMMIT")
-        except _FAILURES as error:
+        except FAILURES as error:
             # Some failures have rolled back already, and a disk that is gone does not even do that.
-            with suppress(*_FAILURES):
+            with suppress(*FAILURES):
                 connection.execute("ROLLBACK")
             self.in_trouble = True
             return [self._lost(unit, error) for unit in units]
@@ -228,7 +225,7 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
             return conflict
         except _UNFIT as error:
             return error
-        except _FAILURES:
+        except FAILURES:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is: the thread goes on for its neighbours
             return error
@@ -238,7 +235,7 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
 
 
 def _unavailable(error: Exception) -> LedgerUnavailable:
-    unavailable = LedgerUnavailable(f"the database did not commit: {str(error) or 'no memory'}", trouble_of(error))
+    unavailable = LedgerUnavailable(f"the database did not commit: {text_of(error)}", trouble_of(error))
     unavailable.__cause__ = error
     return unavailable
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
@@ -42,6 +44,42 @@ async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: GroupedRea
     assert (good, other) == ([[(1,)]], [[(2,)]])
     assert isinstance(bad, LedgerUnavailable)
     assert "no such table" in str(bad)
+
+
+async def test_a_query_that_cannot_even_be_asked_leaves_its_neighbours_alone(reader: GroupedReader) -> None:
+    bad, good = await asyncio.gather(
+        reader.fetch((ONE, {"number": 2**63})), reader.fetch((ONE, {"number": 1})), return_exceptions=True
+    )
+    assert isinstance(bad, OverflowError)
+    assert good == [[(1,)]]
+    assert await reader.fetch((ONE, {"number": 2})) == [[(2,)]]
+
+
+_WITHOUT_MEMORY = """
+import asyncio, sqlite3
+from storage.grouped import GroupedReader
+
+async def main():
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA hard_heap_limit = 3000000")
+    reader = GroupedReader(connection)
+    [failure] = await asyncio.gather(reader.fetch(("SELECT zeroblob(8000000) || ''", {})), return_exceptions=True)
+    print(type(failure).__name__, failure)
+    print(await reader.fetch(("SELECT 1", {})))
+    await reader.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_read_that_finds_no_memory_says_so_and_the_next_one_is_answered() -> None:
+    # In a process of its own: SQLite takes the limit for all of it, and never a higher one again.
+    command = [sys.executable, "-c", _WITHOUT_MEMORY]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.splitlines() == [
+        "LedgerUnavailable the database could not be read: no memory",
+        "[[(1,)]]",
+    ], ran.stderr
 
 
 async def test_who_left_is_not_waited_for(reader: GroupedReader) -> None:

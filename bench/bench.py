@@ -219,6 +219,18 @@ def stream_one(t, b, o):
     return load(t, b, make_body("SendStreamingMessage", "n=4 gap=20000"), conns=1, duration=o.duration, ok=V1_OK)
 
 
+def stream_open(t, b, o):
+    """10 streams begin per second, Poisson, with a delta every 20 ms (500 deltas/s): the first event at rest."""
+    return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000"), conns=1000, rate=10, duration=o.duration, ok=V1_OK)
+
+
+def stream_burst(t, b, o):
+    """4 times per second, Poisson, 10 streams begin at once, 4 deltas each: the first event of callers who come together."""
+    return load(
+        t, b, make_body("SendStreamingMessage", "n=4 gap=20000"), conns=1000, rate=4, burst=10, duration=o.duration, ok=V1_OK
+    )
+
+
 def stream_paced(t, b, o):
     """10 streams with a delta every 20 ms (500 deltas/s): what the gateway adds when not busy."""
     return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000"), conns=10, duration=o.duration, ok=V1_OK)
@@ -347,6 +359,8 @@ SCENARIOS = {
     "send_open": (send_open, {"send"}),
     "stream": (stream, {"stream"}),
     "stream_one": (stream_one, {"stream"}),
+    "stream_open": (stream_open, {"stream"}),
+    "stream_burst": (stream_burst, {"stream"}),
     "stream_paced": (stream_paced, {"stream"}),
     "stream_busy": (stream_busy, {"stream"}),
     "stream_flow": (stream_flow, {"stream"}),

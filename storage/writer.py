@@ -25,8 +25,8 @@ Done = Callable[[Exception | None], None]
 _GROUP = 256
 """Units in one transaction, so that none waits long for its neighbours."""
 
-_UNITS = 10
-_PERIOD = 0.01
+_UNITS = 100
+_PERIOD = 0.1
 _COMPANY = 8
 _LINGER = 0.001
 _LONG_LINGER = 0.003
@@ -34,7 +34,8 @@ _LONG_LINGER = 0.003
 `_LONG_LINGER` when nobody hurries any of it; but not one with as many as the group before it, and `_COMPANY` at least.
 
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. Units are counted,
-not commits: streams that bring 500 deltas a second are no reason to make each of them wait.
+not commits, and over a period that ten callers who come at once do not fill: streams that bring 500 deltas a second are no
+reason to make each of them wait, nor are those that begin and end in step.
 """
 
 _UNFIT = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)

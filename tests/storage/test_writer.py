@@ -322,6 +322,14 @@ async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(tmp_
     assert waited == [1, 0, 0, 1, 0, 1, 1]
 
 
+async def test_many_who_come_together_do_not_make_the_ledger_busy(tmp_path: Path, waits: list[float]) -> None:
+    async with writing(tmp_path / "ledger.db") as writer:
+        waits.clear()
+        await Told(writer).of(*(events(number, number) for number in range(2, 42)))
+        await Told(writer).of(events(42, 42))
+    assert waits == []
+
+
 async def test_a_unit_that_lacks_a_value_fails_alone(tmp_path: Path) -> None:
     async with writing(tmp_path / "ledger.db") as writer:
         [(statement, values)] = events(3, 3)

@@ -4,7 +4,7 @@ Law, of those in the other modules too: each says how many rows it must touch. P
 commit points; those of an event's row begin with `event_`.
 """
 
-from sqlalchemy import bindparam, delete, func, insert, literal_column, null, or_, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, literal_column, null, or_, update
 from sqlalchemy.dialects import sqlite
 
 from gateway.commits.leases import TRIES
@@ -14,11 +14,17 @@ from storage.statement import Statement
 NEW_EVENTS = Statement(
     "append the events behind the last one",
     compiled(
-        insert(event).from_select(
-            ["task", "first", "last", "payload"],
-            select(*(bindparam(f"event_{name}") for name in ("task", "first", "last", "payload"))).where(
-                # A group that was lost leaves no gap: what follows it is lost as well.
-                next_number(event.c.last, equals(event.c.task, "event_task")) == bindparam("event_first")
+        insert(event)
+        .inline()
+        .values(
+            **{name: bindparam(f"event_{name}") for name in ("task", "last", "payload")},
+            # A group that was lost leaves no gap: what follows it is lost as well. No number is none that the column takes;
+            # with `INSERT ... SELECT` SQLite would make a table of its own first, for each of these rows.
+            first=case(
+                (
+                    next_number(event.c.last, equals(event.c.task, "event_task")) == bindparam("event_first"),
+                    bindparam("event_first"),
+                )
             ),
         )
     ),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.commits.tasks import Append, EventRow
+from storage import compiled
 from storage.schema import prepare
 from storage.statement import Step
 from storage.units import unit
@@ -110,10 +111,12 @@ async def test_a_unit_that_conflicts_takes_no_neighbour_of_its_group_along(tmp_p
 
 
 async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
+    elsewhere = [(compiled.USE_CONTEXT, ACCEPTED[0][1] | {"context": "nowhere"})]
     async with writing(tmp_path / "ledger.db") as writer:
-        outcomes = await Told(writer).of(events(1, 1), ACCEPTED)
+        outcomes = await Told(writer).of(elsewhere, events(1, 1), ACCEPTED)
     assert [str(outcome) for _, outcome in outcomes] == [
-        "could not append the events behind the last one: 0 rows instead of 1",
+        "could not use an open context of the caller: 0 rows instead of 1",
+        "could not append the events behind the last one: NOT NULL constraint failed: event.first",
         "could not make the context: UNIQUE constraint failed: context.tenant, context.principal, context.public_id",
     ]
 

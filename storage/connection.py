@@ -2,12 +2,14 @@
 
 import sqlite3
 
+from storage.troubles import FAILURES
+
 OLDEST_USER = "PRAGMA user_version"
 """The oldest version of the schema whose code may work on a database; whoever has migrated it last has written it."""
 
 
 def connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
-    """A connection that commits durably; transactions are begun by hand. Raises: sqlite3.Error."""
+    """A connection that commits durably; transactions are begun by hand. Raises: sqlite3.Error, MemoryError."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=busy_timeout_ms / 1000)
     try:
         # Only a file that is still empty takes it. A turn touches many small rows: with half the page, half is written.
@@ -21,7 +23,7 @@ def connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_size_limit = 16000000")
         # Some builds of SQLite write zeros over all that is deleted, and to the log first: a purge took 20 times as long.
         connection.execute("PRAGMA secure_delete = FAST")
-    except sqlite3.Error:
+    except FAILURES:
         connection.close()
         raise
     return connection

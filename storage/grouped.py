@@ -6,12 +6,11 @@ Waking another thread costs many times what finding a row does: it is paid once 
 import asyncio
 import queue
 import sqlite3
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from gateway.commits.failures import CorruptRecord, LedgerUnavailable
+from storage.threads import start, succeed, tell
 from storage.troubles import FAILURES, text_of, trouble_of
 
 Row = tuple[Any, ...]
@@ -34,7 +33,7 @@ def read_failure(error: Exception) -> _Failure:
 
 
 class GroupedReader:
-    """Owns its connection. `fetch` and `close` belong to the thread of the event loop."""
+    """Owns its connection, and a thread from its beginning on. `fetch` and `close` belong to the thread of the event loop."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -42,8 +41,7 @@ class GroupedReader:
         self._waiting: list[_Read] = []
         self._groups: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, name="ledger-reader", daemon=True)
-        self._thread.start()
+        start("ledger-reader", self._run)
 
     async def fetch(self, *queries: Query) -> list[list[Row]]:
         """The rows of each query, all of them from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
@@ -60,19 +58,21 @@ class GroupedReader:
     async def close(self) -> None:
         """Answers what was asked before."""
         self._loop.call_soon(self._groups.put, None)
-        await self._ended
+        await asyncio.shield(self._ended)
 
     # --- in the thread ---
 
     def _run(self) -> None:
         while (group := self._groups.get()) is not None:
-            self._tell(_deliver, self._answers(group))
+            tell(self._loop, _deliver, self._answers(group))
         self._connection.close()
-        self._tell(self._ended.set_result, None)
+        tell(self._loop, succeed, self._ended)
 
     def _answers(self, group: list[_Read]) -> list[_Answer]:
         """One snapshot, begun after the last of them was asked: each is as new as on its own, and it costs its locks once."""
         try:
+            if self._connection.in_transaction:  # what ended the last one has failed
+                self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN")
         except FAILURES as error:
             return [(answer, _caused(error)) for _, answer in group]
@@ -89,11 +89,6 @@ class GroupedReader:
             return _caused(error)
         except Exception as error:  # noqa: BLE001  # whatever it is: the thread goes on for those who asked with it
             return error
-
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
-        # A loop that is closed has nobody left to tell.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *arguments)
 
 
 def _caused(error: Exception) -> _Failure:

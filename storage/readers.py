@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -42,8 +42,10 @@ class Readers:
         self._path, self._busy_timeout_ms = path, busy_timeout_ms
         try:
             # All before any thread starts: one whose connection fails to open would outlive the event loop.
-            finder = _connect(path, 0)
-            short, *opened = [_connect(path, busy_timeout_ms) for _ in range(1 + _CONNECTIONS)]
+            with ExitStack() as failed:
+                patience = (0, *[busy_timeout_ms] * (1 + _CONNECTIONS))
+                finder, short, *opened = [failed.enter_context(closing(_connect(path, one))) for one in patience]
+                failed.pop_all()
         except FAILURES as error:
             raise LedgerUnavailable(f"the database does not open for reading: {text_of(error)}") from error
         self._finder = Finder(finder)
@@ -70,27 +72,35 @@ class Readers:
 
     async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows, as many as there are. Raises: LedgerUnavailable, CorruptRecord."""
-        self._refuse_when_closed()
-        connection = await self._idle.get()
-        try:
+        async with self._borrowed() as connection:
             return await _fetch(connection, sql, values)
-        finally:
-            self._idle.put_nowait(connection)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Fetch, None]:
         """Several queries of one moment, as many rows as there are. Raises: LedgerUnavailable, CorruptRecord."""
+        async with self._borrowed() as connection:
+            try:
+                await _fetch(connection, "BEGIN", {})
+                yield partial(_fetch, connection)
+            finally:
+                # What is asked of a connection is done in order, also when nobody waits for it any more.
+                with suppress(*FAILURES):
+                    await connection.rollback()
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncGenerator[aiosqlite.Connection, None]:
+        """One of the pool, on no snapshot."""
         self._refuse_when_closed()
         connection = await self._idle.get()
         try:
-            await _fetch(connection, "BEGIN", {})
-            yield partial(_fetch, connection)
+            if connection.in_transaction:  # what ended the last one has failed, or is still to be done
+                try:
+                    await connection.rollback()
+                except FAILURES as error:
+                    raise read_failure(error) from error
+            yield connection
         finally:
-            # What is asked of a connection is done in order, also when nobody waits for it any more.
-            try:
-                await connection.rollback()
-            finally:
-                self._idle.put_nowait(connection)
+            self._idle.put_nowait(connection)
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
@@ -140,9 +150,13 @@ async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, A
 def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
     """Used by one thread at a time, which is not the one that opens it."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=busy_timeout_ms / 1000, check_same_thread=False)
-    connection.execute("PRAGMA query_only = 1")
-    # 16 MB at most: what is read often should not be fetched from the file again and again.
-    connection.execute("PRAGMA cache_size = -16000")
+    try:
+        connection.execute("PRAGMA query_only = 1")
+        # 16 MB at most: what is read often should not be fetched from the file again and again.
+        connection.execute("PRAGMA cache_size = -16000")
+    except FAILURES:
+        connection.close()
+        raise
     return connection
 
 

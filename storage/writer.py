@@ -8,7 +8,6 @@ import asyncio
 import math
 import queue
 import sqlite3
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from storage.connection import connect
 from storage.statement import Step
+from storage.threads import start, succeed, tell
 from storage.troubles import FAILURES, text_of, trouble_of
 
 Done = Callable[[Exception | None], None]
@@ -72,12 +72,14 @@ class Writer:
         """The latest group could not be written."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        # A daemon: whoever stops without closing has been told of everything that was acknowledged.
-        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
 
     async def open(self) -> None:
         """Raises: LedgerUnavailable."""
-        self._thread.start()
+        try:
+            start("ledger-writer", self._run)
+        except LedgerUnavailable:
+            succeed(self._ended)
+            raise
         try:
             await self._started
         except FAILURES as error:
@@ -116,12 +118,12 @@ class Writer:
         try:
             connection = connect(self._path, self._busy_timeout_ms)
         except FAILURES as error:
-            self._tell(_fail, self._started, error)
+            tell(self._loop, _fail, self._started, error)
         else:
-            self._tell(_succeed, self._started)
+            tell(self._loop, succeed, self._started)
             with closing(connection):
                 self._commit_groups(connection)
-        self._tell(_succeed, self._ended)
+        tell(self._loop, succeed, self._ended)
 
     def _commit_groups(self, connection: sqlite3.Connection) -> None:
         written = deque([-math.inf] * _UNITS, _UNITS)
@@ -143,7 +145,7 @@ class Writer:
             pairs = list(zip(units, outcomes, strict=True))
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]
-            self._tell(_deliver, told)
+            tell(self._loop, _deliver, told)
 
     def _waiting(self, at_most: int) -> list[_Unit]:
         units: list[_Unit] = []
@@ -179,15 +181,9 @@ class Writer:
         return outcomes
 
     def _lost(self, unit: _Unit, error: Exception) -> Exception:
-        locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-        if locked and not self._closing and time.monotonic() < unit.until:
+        if trouble_of(error) == "locked" and not self._closing and time.monotonic() < unit.until:
             return _StillLocked()
         return _unavailable(error)
-
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
-        # A loop that is closed has nobody left to tell.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *arguments)
 
 
 def _apply_all(connection: sqlite3.Connection, units: list[_Unit]) -> list[Exception | None]:
@@ -251,11 +247,6 @@ def _deliver(outcomes: list[tuple[Done, Exception | None]]) -> None:
         except Exception as error:  # noqa: BLE001  # the loop's to report, as of any callback; the others hear all the same
             what = {"message": "a callback of the ledger failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
-
-
-def _succeed(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _fail(future: asyncio.Future[None], error: Exception) -> None:

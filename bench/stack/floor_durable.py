@@ -13,6 +13,19 @@ from groupwriter import GroupWriter
 writer = None
 
 
+class Waiting:
+    """What the writer takes for a future: it is shown in the very step in which its commit is told."""
+
+    def __init__(self, transport, data):
+        self.transport, self.data = transport, data
+
+    def done(self):
+        return False
+
+    def set_result(self, _):
+        self.transport.write(self.data)
+
+
 class Kept:
     """The transport of a caller."""
 
@@ -21,7 +34,7 @@ class Kept:
 
     def write(self, data):
         self.rows += 1
-        writer.write([(self.task, self.rows, data)]).add_done_callback(lambda _: self.transport.write(data))
+        writer.queue.put(([(self.task, self.rows, data)], Waiting(self.transport, data)))
 
     def close(self):
         self.transport.close()

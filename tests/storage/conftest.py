@@ -1,12 +1,16 @@
 """A ledger on a file of its own."""
 
+import sqlite3
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage.readers import Readers
 from tests.storage.conversation import Recorded, recorded
+from tests.storage.memory import Forgetful
 
 
 @pytest.fixture
@@ -22,3 +26,13 @@ async def readers(path: Path) -> AsyncGenerator[Readers, None]:
     await readers.open(str(path), 50)
     yield readers
     await readers.close()
+
+
+@pytest.fixture
+def short_of_memory_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Statements that connections opened from now on find no memory for, each once."""
+    statements: list[str] = []
+    monkeypatch.setattr(Forgetful, "short_of_memory_for", statements)
+    forgetful: Any = partial(sqlite3.connect, factory=Forgetful)
+    monkeypatch.setattr(sqlite3, "connect", forgetful)
+    return statements

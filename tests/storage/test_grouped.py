@@ -47,12 +47,37 @@ async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: GroupedRea
 
 
 async def test_a_query_that_cannot_even_be_asked_leaves_its_neighbours_alone(reader: GroupedReader) -> None:
-    bad, good = await asyncio.gather(
-        reader.fetch((ONE, {"number": 2**63})), reader.fetch((ONE, {"number": 1})), return_exceptions=True
-    )
-    assert isinstance(bad, OverflowError)
-    assert good == [[(1,)]]
-    assert await reader.fetch((ONE, {"number": 2})) == [[(2,)]]
+    async def bad() -> None:
+        with pytest.raises(OverflowError):
+            await reader.fetch((ONE, {"number": 2**63}))
+
+    async with asyncio.timeout(10):
+        _, good = await asyncio.gather(bad(), reader.fetch((ONE, {"number": 1})))
+        assert good == [[(1,)]]
+        assert await reader.fetch((ONE, {"number": 2})) == [[(2,)]]
+
+
+@pytest.mark.parametrize(("statement", "told"), [("BEGIN", LedgerUnavailable), ("COMMIT", list)])
+async def test_a_group_that_cannot_begin_or_end_for_lack_of_memory_is_not_in_the_way_of_the_next(
+    path: Path, short_of_memory_for: list[str], statement: str, told: type[object]
+) -> None:
+    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    short_of_memory_for.append(statement)
+    [answer] = await asyncio.gather(reader.fetch((COUNT, {})), return_exceptions=True)
+    assert isinstance(answer, told)
+    assert short_of_memory_for == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO numbers VALUES (100)")
+    assert await reader.fetch((COUNT, {})) == [[(101,)]]
+    await reader.close()
+
+
+async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
+    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await reader.close()
+    await reader.close()
 
 
 _WITHOUT_MEMORY = """

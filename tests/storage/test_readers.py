@@ -3,11 +3,13 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gateway.commits.failures import CorruptRecord, LedgerUnavailable
+from storage.compiled import DATA_VERSION
 from storage.readers import Readers
 
 COUNT = "SELECT count(*) FROM numbers"
@@ -113,3 +115,42 @@ async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> No
     with pytest.raises(LedgerUnavailable, match="does not open for reading"):
         await readers.open(str(tmp_path / "missing" / "numbers.db"), 50)
     await readers.close()
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA query_only = 1", "PRAGMA cache_size = -16000"])
+async def test_without_memory_to_open_the_file_it_is_unavailable(
+    path: Path, short_of_memory_for: list[str], statement: str
+) -> None:
+    readers = Readers()
+    short_of_memory_for.append(statement)
+    with pytest.raises(LedgerUnavailable, match="does not open for reading: no memory"):
+        await readers.open(str(path), 50)
+    await readers.close()
+
+
+async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: list[str], readers: Readers) -> None:
+    for read in (partial(readers.find, COUNT, {}), partial(readers.scan, COUNT, {})):
+        short_of_memory_for.append(COUNT)
+        if read.func == readers.scan:
+            with pytest.raises(LedgerUnavailable, match="no memory"):
+                await read()
+        assert await read() == [(1000,)]
+    short_of_memory_for.append(DATA_VERSION)
+    with pytest.raises(LedgerUnavailable, match="no memory"):
+        await readers.version()
+    assert await readers.version() > 0
+
+
+async def test_a_snapshot_that_could_not_be_left_is_left_by_who_reads_next(
+    path: Path, short_of_memory_for: list[str], readers: Readers
+) -> None:
+    for _ in range(3):  # each of the pool
+        short_of_memory_for.append("ROLLBACK")
+        async with readers.snapshot() as fetch:
+            await fetch(COUNT, {})
+    assert short_of_memory_for == []
+    count = add_one(path)
+    short_of_memory_for.append("ROLLBACK")
+    with pytest.raises(LedgerUnavailable, match="no memory"):
+        await readers.scan(COUNT, {})
+    assert [await readers.scan(COUNT, {}) for _ in range(6)] == [[(count,)]] * 6

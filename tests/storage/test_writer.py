@@ -69,7 +69,7 @@ class Told:
     async def of(self, *units: list[Step]) -> list[tuple[str, Exception | None]]:
         for steps in units:
             self.submit(steps)
-        await self._all.wait()
+        await asyncio.wait_for(self._all.wait(), 60)
         return self.outcomes
 
 
@@ -243,6 +243,37 @@ async def test_a_ledger_that_finds_no_memory_says_so_and_goes_on(tmp_path: Path)
     assert ran.stdout.splitlines() == ["['LedgerUnavailable']", "[None]"], ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("short", "told"),
+    [
+        (["BEGIN IMMEDIATE"], [LedgerUnavailable, type(None)]),
+        (["COMMIT"], [LedgerUnavailable, type(None)]),
+        # The transaction that could not even be given up is in the way of the next unit, and of no other.
+        (["COMMIT", "ROLLBACK"], [LedgerUnavailable, LedgerUnavailable, type(None)]),
+    ],
+)
+async def test_a_group_that_python_has_no_memory_for_is_told_and_not_kept(
+    tmp_path: Path, short_of_memory_for: list[str], short: list[str], told: list[type[object]]
+) -> None:
+    path = tmp_path / "ledger.db"
+    async with writing(path) as writer:
+        short_of_memory_for.extend(short)
+        outcomes = [await Told(writer).of(events(2, 2)) for _ in told]
+        assert [type(outcome) for [(_, outcome)] in outcomes] == told
+    assert stored(path) == [1, 2]
+
+
+async def test_without_memory_to_open_the_file_it_is_unavailable(
+    tmp_path: Path, short_of_memory_for: list[str]
+) -> None:
+    prepare(tmp_path / "ledger.db", 50, auto_migrate=True)
+    writer = Writer(str(tmp_path / "ledger.db"), 50)
+    short_of_memory_for.append("PRAGMA synchronous = FULL")
+    with pytest.raises(LedgerUnavailable, match="does not open for writing: no memory"):
+        await writer.open()
+    await writer.close()
+
+
 async def test_closing_commits_what_was_submitted_and_tells_of_it_first(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with writing(path) as writer:
@@ -325,11 +356,27 @@ async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(tmp_
     assert waited == [1, 0, 0, 1, 0, 1, 1]
 
 
-async def test_many_who_come_together_do_not_make_the_ledger_busy(tmp_path: Path, waits: list[float]) -> None:
-    async with writing(tmp_path / "ledger.db") as writer:
+async def test_a_ledger_is_busy_from_a_hundred_units_in_the_period_on_and_not_before(
+    tmp_path: Path, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.writer._PERIOD", math.inf)
+    async with writing(tmp_path / "ledger.db") as writer:  # which has written one
         waits.clear()
-        await Told(writer).of(*(events(number, number) for number in range(2, 42)))
-        await Told(writer).of(events(42, 42))
+        await Told(writer).of(*(events(number, number) for number in range(2, 100)))
+        await Told(writer).of(events(100, 100))
+        assert waits == []
+        await Told(writer).of(events(101, 101))
+    assert waits == [0.001]
+
+
+async def test_a_ledger_that_was_busy_is_not_for_long(
+    tmp_path: Path, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.writer._PERIOD", 0.0)
+    async with writing(tmp_path / "ledger.db") as writer:
+        await Told(writer).of(*(events(number, number) for number in range(2, 202)))
+        waits.clear()
+        await Told(writer).of(events(202, 202))
     assert waits == []
 
 

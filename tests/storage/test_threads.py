@@ -1,0 +1,70 @@
+"""A thread of the ledger that fails ends the process, and no acknowledgement is lost with it."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gateway.commits.failures import LedgerUnavailable
+from storage.ledger import open_ledger
+from storage.threads import tell
+from tests.storage.test_writer import stored
+
+_FAILING = """
+import asyncio, sys
+from pathlib import Path
+from storage.grouped import GroupedReader
+from storage.ledger import open_ledger
+from storage.readers import Readers
+from storage.writer import Writer
+from tests.storage.test_writer import Told, events, writing
+
+def no_memory(*_):
+    raise MemoryError
+
+async def main(path, cls, method):
+    async with writing(path) as writer:
+        assert await Told(writer).of(events(2, 2)) == [("0", None)]
+        readers = Readers()
+        await readers.open(str(path), 50)
+        setattr(cls, method, no_memory)
+        print("acknowledged", flush=True)
+        await asyncio.gather(Told(writer).of(events(3, 3)), readers.fetch("SELECT 1", {}))
+
+asyncio.run(main(Path(sys.argv[1]), *{"writer": (Writer, "_waiting"), "reader": (GroupedReader, "_answers")}[sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize("thread", ["writer", "reader"])
+async def test_a_thread_that_fails_ends_the_process_and_leaves_what_was_acknowledged(
+    tmp_path: Path, thread: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    command = [sys.executable, "-c", _FAILING, str(path), thread]
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (70, "acknowledged\n")
+    assert f"ledger-{thread} failed: the process ends, and the next one goes on from the ledger" in ran.stderr
+    assert "MemoryError" in ran.stderr
+    assert stored(path)[:2] == [1, 2]
+
+
+async def test_a_ledger_that_gets_no_thread_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "ledger-writer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(LedgerUnavailable, match="no thread for the database: can't start new thread"):
+        async with asyncio.timeout(10), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
+            pass
+
+
+def test_a_loop_that_is_closed_is_told_nothing() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    tell(loop, pytest.fail)

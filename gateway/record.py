@@ -150,7 +150,7 @@ def pauses(update: Update) -> bool:
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
     if len(outputs) == 1:
-        return tuple(growing.whole() for growing in outputs[0].artifacts.values())
+        return tuple([growing.whole() for growing in outputs[0].artifacts.values()])
     merged: dict[str, _Growing] = {}
     for output in outputs:
         for key, growing in output.artifacts.items():
@@ -179,7 +179,7 @@ def assemble(
     if history_length != 0:
         for output in outputs:
             history.append(output.message)
-            history.extend(m for m in output.messages if m.message_id != current)
+            history += [m for m in output.messages if m.message_id != current]
         if history_length is not None:
             history = history[-history_length:]
     return Task(

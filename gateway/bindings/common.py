@@ -141,9 +141,9 @@ class Front:
         return Document(body, strict_json.decode(body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if declared.isdigit() and len(declared) < 20 and int(declared) > self.settings.body:
-            raise self._too_large()
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self.settings.body:
+                raise self._too_large()
         if "gateway.arrived" in scope.get("extensions", ()):
             return await self._collect(receive)
         try:
@@ -250,5 +250,7 @@ def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple
             f"this agent requires the extension {missing[0]}; name it in A2A-Extensions",
             metadata={"extensions": ", ".join(missing)},
         )
+    if not requested:
+        return ()
     names = {extension.uri for extension in declared}
     return tuple(uri for uri in requested if uri in names)

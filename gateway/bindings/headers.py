@@ -66,10 +66,12 @@ class ServiceParameters(msgspec.Struct, frozen=True):
         return int(number)
 
     def _single(self, name: bytes, shown: str) -> str | None:
-        values = set(self._raw.get(name, ()))
-        if len(values) > 1:
+        values = self._raw.get(name)
+        if values is None:
+            return None
+        if len(set(values)) > 1:
             raise invalid(shown, "is given twice")
-        return values.pop() if values else None
+        return values[0]
 
 
 def _version_in_query(scope: Scope) -> str | None:

@@ -69,8 +69,9 @@ class HostGuard:
             return None if len(named) == 1 or (not named and scope["http_version"] == "1.0") else _NOT_ONE_HOST
         if len(named) != 1 or _host(b"//" + named[0]) not in self._hosts:
             return _FOREIGN_HOST
-        if any(_host(origin) not in self._hosts for origin in origins):
-            return _FOREIGN_ORIGIN
+        for origin in origins:
+            if _host(origin) not in self._hosts:
+                return _FOREIGN_ORIGIN
         return None
 
 

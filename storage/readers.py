@@ -14,6 +14,7 @@ from gateway.commits.failures import LedgerUnavailable
 from storage.compiled import DATA_VERSION
 from storage.finding import Finder
 from storage.grouped import GroupedReader, Query, Row, read_failure
+from storage.threads import no_thread
 from storage.troubles import FAILURES, text_of
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
@@ -32,6 +33,7 @@ class Readers:
     def __init__(self) -> None:
         self._idle: asyncio.Queue[aiosqlite.Connection] = asyncio.Queue()
         self._opened = 0
+        self._running = False
         self._closed = False
         self._path = ""
         self._busy_timeout_ms = 0
@@ -45,14 +47,16 @@ class Readers:
             with ExitStack() as failed:
                 patience = (0, *[busy_timeout_ms] * (1 + _CONNECTIONS))
                 finder, short, *opened = [failed.enter_context(closing(_connect(path, one))) for one in patience]
+                self._finder, self._short = Finder(finder), GroupedReader(short)
+                self._running = True
+                for connection in opened:
+                    self._idle.put_nowait(await aiosqlite.Connection(partial(_same, connection), iter_chunk_size=64))
+                    self._opened += 1
                 failed.pop_all()
         except FAILURES as error:
             raise LedgerUnavailable(f"the database does not open for reading: {text_of(error)}") from error
-        self._finder = Finder(finder)
-        self._short = GroupedReader(short)
-        for connection in opened:
-            self._idle.put_nowait(await aiosqlite.Connection(partial(_same, connection), iter_chunk_size=64))
-            self._opened += 1
+        except RuntimeError as error:
+            raise no_thread(error) from error
 
     async def find(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that an index answers with a few. Raises: LedgerUnavailable, CorruptRecord."""
@@ -126,7 +130,7 @@ class Readers:
         if self._closed:
             return
         self._closed = True
-        if self._opened:
+        if self._running:
             self._finder.close()
             await self._short.close()
         if self._watching is not None:

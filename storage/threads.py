@@ -1,4 +1,4 @@
-"""The threads of the ledger. Law: none ends while somebody waits for it.
+"""The threads of the ledger that are ours, the writer's and that of the short reads. Law: none ends while somebody waits.
 
 What such a thread does not expect, as that Python finds no memory for a list, leaves work that is neither told nor taken
 back, and whoever waits for it would wait for ever. Then the process ends at once, as if it were killed: the next one goes on
@@ -6,28 +6,34 @@ from the ledger.
 """
 
 import asyncio
-import logging
 import os
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
 from gateway.commits.failures import LedgerUnavailable
+from storage.troubles import text_of
 
 _SOFTWARE_ERROR = 70
 """Source: sysexits.h."""
 
-_log = logging.getLogger(__name__)
-
 
 def start(name: str, run: Callable[[], None]) -> None:
     """Raises: LedgerUnavailable."""
-    # A daemon: whoever stops without closing has been told of everything that was acknowledged.
-    thread = threading.Thread(target=_to_its_end, args=(name, run), name=name, daemon=True)
     try:
-        thread.start()
-    except RuntimeError as error:
-        raise LedgerUnavailable(f"no thread for the database: {error}") from error
+        # A daemon: whoever stops without closing has been told of everything that was acknowledged.
+        threading.Thread(target=_to_its_end, args=(name, run), name=name, daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+        raise no_thread(error) from error
+
+
+def no_thread(error: Exception) -> LedgerUnavailable:
+    """What it means that the system starts no thread any more."""
+    return LedgerUnavailable(f"no thread for the database: {text_of(error)}")
 
 
 def _to_its_end(name: str, run: Callable[[], None]) -> None:
@@ -35,7 +41,9 @@ def _to_its_end(name: str, run: Callable[[], None]) -> None:
         run()
     except BaseException:  # noqa: BLE001  # whatever it is: nobody could be told any more
         try:
-            _log.critical("%s failed: the process ends, and the next one goes on from the ledger", name, exc_info=True)
+            # Of its own: a command that has set up no log has its answers on standard output.
+            log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+            log.critical("ledger.failed", thread=name, exception=traceback.format_exc())
         finally:
             os._exit(_SOFTWARE_ERROR)
 

@@ -23,7 +23,8 @@ class Waiting:
         return False
 
     def set_result(self, _):
-        self.transport.write(self.data)
+        if not self.transport.is_closing():
+            self.transport.write(self.data)
 
 
 class Kept:

@@ -31,7 +31,7 @@ Answers go to standard output, everything else to standard error. Ctrl-C leaves 
 | 13, 14 | the task waits for input, for authorisation |
 | 15 | not in time; the task goes on |
 | 69 | a backend, the gateway or the database cannot be used |
-| 70 | the gateway could not go on; another start goes on from the ledger |
+| 70 | it could not go on in the middle; what was acknowledged is in the ledger, and another start goes on from there |
 | 75 | try again |
 | 77 | not authorised |
 | 78 | the configuration is wrong |

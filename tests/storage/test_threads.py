@@ -4,6 +4,8 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,22 +48,31 @@ async def test_a_thread_that_fails_ends_the_process_and_leaves_what_was_acknowle
     command = [sys.executable, "-c", _FAILING, str(path), thread]
     ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (70, "acknowledged\n")
-    assert f"ledger-{thread} failed: the process ends, and the next one goes on from the ledger" in ran.stderr
+    assert "ledger.failed" in ran.stderr
+    assert f"ledger-{thread}" in ran.stderr
     assert "MemoryError" in ran.stderr
     assert stored(path)[:2] == [1, 2]
 
 
-async def test_a_ledger_that_gets_no_thread_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [(partial(RuntimeError, "can't start new thread"), "can't start new thread"), (MemoryError, "no memory")],
+)
+@pytest.mark.parametrize("refused", ["ledger-writer", "ledger-reader", "Thread-"])
+async def test_a_ledger_that_gets_no_thread_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, failure: Callable[[], Exception], told: str
+) -> None:
     def refuse(thread: threading.Thread) -> None:
-        if thread.name == "ledger-writer":
-            raise RuntimeError("can't start new thread")
+        if thread.name.startswith(refused):
+            raise failure()
         start(thread)
 
     start = threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(LedgerUnavailable, match="no thread for the database: can't start new thread"):
-        async with asyncio.timeout(10), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
-            pass
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(LedgerUnavailable, match=told):
+            async with asyncio.timeout(10), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
+                pass
 
 
 def test_a_loop_that_is_closed_is_told_nothing() -> None:

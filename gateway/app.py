@@ -54,7 +54,6 @@ from gateway.transfer import Transfer
 
 log = structlog.get_logger("gateway.app")
 
-
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """A running gateway. `drain` set: streams end, new messages are refused, running turns go on.
@@ -385,10 +384,10 @@ def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
 
 
 async def _drained(gateway: Gateway, signals: Signals, grace: float) -> None:
-    """Waits until no turn runs, the grace is over or a second signal came."""
+    """Waits until no turn runs or arrives, the grace is over or a second signal came."""
     try:
         async with asyncio.timeout(grace):
-            await _first_of(signals.second.wait(), gateway.runner.idle())
+            await _first_of(signals.second.wait(), gateway.runner.drained())
     except TimeoutError:
         log.warning("drain.incomplete", grace=grace)
 

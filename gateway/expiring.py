@@ -58,10 +58,13 @@ class Patience:
         # What is due again could not be taken up before, and is tried less and less often.
         self._rests = {task: self._rests.get(task) or Rest(self._clock.monotonic) for _, task in due}
         for owner, task in due:
+            if self._runner.retired:
+                return
             if self._runner.work(task) is None and not self._rests[task].holds():
                 self._rests[task].begin()
                 try:
-                    await self._take_up(owner, task, now)
+                    with self._runner.arrivals:
+                        await self._take_up(owner, task, now)
                 except Conflict:
                     continue
                 except CorruptRecord as error:

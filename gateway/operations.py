@@ -108,9 +108,10 @@ class Operations:
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
         draft: Draft | None = None
-        if configuration is not None and configuration.task_push_notification_config is not None:
-            draft = await self._pushes_of(call).draft_of(call, request)
-        found = await self._admission.accept(call, request, accepted, draft)
+        with self._runner.arrivals:
+            if configuration is not None and configuration.task_push_notification_config is not None:
+                draft = await self._pushes_of(call).draft_of(call, request)
+            found = await self._admission.accept(call, request, accepted, draft)
         if draft is not None:
             self._pushes_of(call).changed()
         return found

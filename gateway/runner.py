@@ -13,6 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from gateway.agents import Agent
+from gateway.arrivals import Arrivals
 from gateway.clock import Clock
 from gateway.clock_steps import ClockSteps
 from gateway.commits.accepting import Accept
@@ -26,6 +27,7 @@ from gateway.failures import CONTEXT_STUCK, RESTARTED
 from gateway.fanout import Fanout
 from gateway.lanes import Lanes
 from gateway.ledger_port import Ledger
+from gateway.leftovers import Leftovers
 from gateway.live import Lane, Work
 from gateway.means import Call, Means, Pace
 from gateway.model import TERMINAL
@@ -55,6 +57,10 @@ class LeaseTimes:
     def round(self) -> float:
         return self.length / self.renewals
 
+    def rest(self, took: float) -> float:
+        """From the end of a renewal to the next. None behind one that took long: what is stored late is old by then."""
+        return max(0.0, self.round - took)
+
 
 class Runner:
     """Runs the turns of this process. Use inside `async with runner.running()`."""
@@ -74,11 +80,14 @@ class Runner:
         self._holder = clock.row_id()
         self._means = Means(ledger, clock, self._holder, self._lease.length, pace or Pace())
         self._lanes = Lanes()
-        self._retired = False
+        self.retired = False
         self._tasks: dict[str, Work] = {}
         self._expected: dict[str, str] = {}
+        self.arrivals = Arrivals()
+        """To be entered with all that may start a turn."""
         self._given_up: set[str] = set()
         self._quarantine = Quarantine(ledger, clock, self._lease.length)
+        self._leftovers = Leftovers(self._means, self._quarantine, self._own, self.beat, self._lease.round)
         self.watch = Watch(ledger)
         self._group: asyncio.TaskGroup | None = None
         self._agent: Callable[[str], Agent | None] = lambda _: None
@@ -89,7 +98,7 @@ class Runner:
 
     def retire(self) -> None:
         """The process is about to go: what others leave is left to those that stay."""
-        self._retired = True
+        self.retired = True
 
     def guard(self, call: Call) -> None:
         """Makes every call to a backend through this."""
@@ -149,6 +158,11 @@ class Runner:
         chosen = None if agents is None else {id(agent) for agent in agents}
         while busy := [work.done for work in self._tasks.values() if chosen is None or id(work.agent) in chosen]:
             await asyncio.wait(busy)
+
+    async def drained(self) -> None:
+        """Returns when nothing that arrived can start a turn any more, and none waits or runs. Nothing new may arrive."""
+        await self.arrivals.over()
+        await self.idle()
 
     @contextmanager
     def expecting(self, turn: str, thread: str) -> Iterator[None]:
@@ -253,14 +267,19 @@ class Runner:
 
     async def _upkeep(self) -> None:
         """Renews the leases held here, whatever else there is to do, for as long as this process runs."""
+        took = 0.0
         while True:
-            await asyncio.sleep(self._lease.round)
+            await asyncio.sleep(self._lease.rest(took))
+            began = self._clock.monotonic()
             try:
                 await self._keep_leases()
+                if not self._lease.rest(self._clock.monotonic() - began):
+                    await self._keep_leases()
                 await self._heed()
                 await self._unpark()
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
+            took = self._clock.monotonic() - began
 
     async def _settling(self, settled: asyncio.Event, serving: asyncio.Event) -> None:
         """Goes on with what dead processes left, or ends it, for as long as this one runs; `settled` is set behind a round.
@@ -270,8 +289,8 @@ class Runner:
         steps = ClockSteps(self._clock, self._lease.round)
         while True:
             try:
-                if not steps.recent():
-                    await settle_all(self._quarantine.sift(await self._left()), partial(self._settle, {}))
+                if not (steps.recent() or self.retired):
+                    await settle_all(await self._leftovers.to_try(), partial(self._settle, {}))
             except LedgerUnavailable as error:
                 if not serving.is_set():
                     raise
@@ -308,20 +327,14 @@ class Runner:
                 if work is not None:
                     self.ask(work)
 
-    async def _left(self) -> list[UnfinishedTurn]:
-        """What nobody works on. A turn of this process that was at work then may have come to wait for its caller by now."""
-        own = self._own()
-        found = await self._ledger.unfinished(self._clock.now(), self._holder)
-        own |= self._own()
-        return [leftover for leftover in found if leftover.turn not in own]
-
     def _own(self) -> set[str]:
         return {work.turn for work in self._tasks.values()} | self._expected.keys()
 
     async def _settle(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> None:
         """`begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
-        if not (self._retired or leftover.turn in self._expected or self._runs(leftover)):
-            await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
+        if not (self.retired or leftover.turn in self._expected or self._runs(leftover)):
+            with self.arrivals:
+                await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
 
     async def _try(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> bool:
         """It goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""

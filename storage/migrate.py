@@ -10,36 +10,47 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.commits.failures import LedgerUnavailable
 from storage.connection import OLDEST_USER, connect
+from storage.tables import Row
 
 
 def migrate(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
     """The version of the schema, after migrating. Raises: LedgerUnavailable when it does not become ours."""
+    scripts = _scripts()
     engine = create_engine("sqlite://", creator=lambda: connect(str(path), busy_timeout_ms), poolclass=NullPool)
     # The lock is taken before the version is read: of two processes that start at once, one migrates.
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     try:
         with engine.begin() as connection:
-            return _migrate(connection, path, auto_migrate=auto_migrate)
+            return _migrate(connection, path, scripts, auto_migrate=auto_migrate)
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise LedgerUnavailable(f"the schema of {str(path)!r} cannot be read or migrated: {error}") from error
 
 
 def configuration(connection: Connection) -> Config:
-    config = Config()
-    config.set_main_option("script_location", "storage:migrations")
+    config = _config()
     config.attributes["connection"] = connection
+    config.attributes["metadata"] = Row.metadata
     return config
 
 
-def _migrate(connection: Connection, path: Path, *, auto_migrate: bool) -> str:
-    config = configuration(connection)
-    scripts = list(ScriptDirectory.from_config(config).walk_revisions())
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "storage:migrations")
+    return config
+
+
+def _scripts() -> list[Script]:
+    """The newest first. What takes long to load is loaded before the lock is taken: all others wait while it is held."""
+    return list(ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def _migrate(connection: Connection, path: Path, scripts: list[Script], *, auto_migrate: bool) -> str:
     ours = [script.revision for script in scripts]
     head = ours[0]
     found = MigrationContext.configure(connection).get_current_revision()
@@ -50,7 +61,7 @@ def _migrate(connection: Connection, path: Path, *, auto_migrate: bool) -> str:
             raise LedgerUnavailable(
                 f"the schema of {str(path)!r} has version {found}, older than ours, {head}, and auto_migrate is off"
             )
-        command.upgrade(config, "head")
+        command.upgrade(configuration(connection), "head")
         oldest = next(script for script in scripts if not getattr(script.module, "only_adds", False))
         connection.exec_driver_sql(f"{OLDEST_USER} = {int(oldest.revision)}")
     return head

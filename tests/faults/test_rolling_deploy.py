@@ -48,6 +48,7 @@ class Fleet:
 
     file: Path
     gateways: dict[Child, httpx2.AsyncClient] = field(default_factory=dict)
+    started: list[Child] = field(default_factory=list)
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     acked: dict[str, dict[str, Json]] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Fleet:
 
     async def add(self, code: Path) -> Child:
         child = await start(code, self.file)
+        self.started.append(child)
         client = httpx2.AsyncClient(base_url=child.url, headers={"A2A-Version": "1.0"}, timeout=60, trust_env=False)
         self.gateways[child] = client
         return child
@@ -98,6 +100,10 @@ async def fleet(file: Path) -> AsyncIterator[Fleet]:
     made = Fleet(file)
     try:
         yield made
+    except BaseException as error:
+        for child in made.started:
+            error.add_note(f"{child.url} said:\n{child.output.decode()}")
+        raise
     finally:
         for child, client in made.gateways.items():
             await client.aclose()

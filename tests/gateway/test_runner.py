@@ -2,10 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from gateway.commits.accepting import Accept
 from gateway.commits.calls import Complete, Fail, Pending, Prepare
 from gateway.commits.failures import LedgerUnavailable
 from gateway.commits.leases import Release, Renew
@@ -13,6 +14,7 @@ from gateway.commits.tasks import Append, Finish
 from gateway.errors import Busy
 from gateway.fanout import Frame, Subscription
 from gateway.items import Ownership
+from gateway.model import TaskState
 from gateway.ports import (
     AdapterError,
     CallCompleted,
@@ -22,6 +24,7 @@ from gateway.ports import (
 )
 from gateway.runner import LeaseTimes
 from tests.gateway.core import (
+    START,
     Core,
     answer,
     frames,
@@ -275,4 +278,119 @@ async def test_a_gateway_is_idle_when_its_turns_have_ended(core: Core) -> None:
         idle = group.create_task(core.runner.idle())
         await soon(pause.reached.wait())
         assert not idle.done()
+        pause.go.set()
+
+
+@pytest.mark.parametrize("where", ["read", "stored"])
+async def test_a_gateway_has_drained_when_what_was_on_its_way_has_ended_too(core: Core, where: str) -> None:
+    core.agent(ScriptedAdapter(G, says("a"), says("b")))
+    await core.send("1", context="c")
+    slow = core.ledger.slow_read("context") if where == "read" else None
+    reached = slow.reached if slow is not None else core.ledger.hold(Accept).reached
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(core.send("2", context="c"))
+        await soon(reached.wait())
+        core.drain.set()
+        core.runner.retire()
+        drained = group.create_task(core.runner.drained())
+        await passed(core)
+        early = drained.done()
+        if slow is not None:
+            slow.go.set()
+        core.ledger.let_go()
+    assert (early, answer(sending.result())) == (False, "b")
+
+
+async def test_a_gateway_has_drained_when_what_it_took_over_or_was_ending_has_ended(tmp_path: Path) -> None:
+    path, pause = tmp_path / "ledger.db", Pause()
+    async with running_core(path, prefix="one") as one:
+        one.agent(ScriptedAdapter(G, [pause]))
+        task = await one.send("1", at_once=True)
+        await soon(pause.reached.wait())
+    held: list[Pause] = []
+    async with running_core(
+        path,
+        prefix="two",
+        now=START + 6000,
+        lease=LeaseTimes(start=0.0),
+        before=lambda ledger: held.append(ledger.slow_read("turns")),
+    ) as two:
+        two.agent(ScriptedAdapter(G))
+        await soon(held[0].reached.wait())
+        two.runner.retire()
+        async with asyncio.TaskGroup() as group:
+            drained = group.create_task(two.runner.drained())
+            await passed(two)
+            early = drained.done()
+            held[0].go.set()
+        assert (early, (await two.get(task.id)).status.state) == (False, TaskState.FAILED)
+
+
+async def test_a_gateway_that_drains_does_not_look_for_what_others_left(tmp_path: Path) -> None:
+    async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
+        core.agent(ScriptedAdapter(G, [pause := Pause(), *says("a")]))
+        await core.send("1", at_once=True)
+        await soon(pause.reached.wait())
+        core.runner.retire()
+        core.ledger.reads.clear()
+        for _ in range(5):
+            renewed = core.ledger.hold(Renew)
+            await soon(renewed.reached.wait())
+            core.ledger.let_go()
+        assert "unfinished" not in core.ledger.reads
+        pause.go.set()
+
+
+async def passed(core: Core) -> None:
+    """Whatever could happen by itself has happened."""
+    for _ in range(5):
+        await core.ledger.open_turns("none")
+
+
+@pytest.mark.parametrize(("took", "rest"), [(0.0, 2.0), (0.5, 1.5), (2.0, 0.0), (7.0, 0.0)])
+def test_leases_are_renewed_every_round_and_at_once_behind_one_that_took_longer(took: float, rest: float) -> None:
+    assert LeaseTimes(6.0, 3).rest(took) == rest
+
+
+async def test_leases_whose_renewal_took_long_are_renewed_again_before_anything_else(tmp_path: Path) -> None:
+    async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
+        core.agent(ScriptedAdapter(G, [pause := Pause(), *says("a")]))
+        await core.send("1", at_once=True)
+        await soon(pause.reached.wait())
+        late = core.ledger.hold(Renew)
+        await soon(late.reached.wait())
+        core.time.monotonic += 5
+        core.ledger.reads.clear()
+        core.ledger.let_go()
+        again = core.ledger.hold(Renew)
+        await soon(again.reached.wait())
+        reads = list(core.ledger.reads)
+        core.ledger.let_go()
+        pause.go.set()
+    assert "cancels_asked" not in reads
+
+
+class Noting(LeaseTimes):
+    """What the upkeep says of how long a renewal took."""
+
+    tooks: ClassVar[list[float]] = []
+
+    def rest(self, took: float) -> float:
+        self.tooks.append(took)
+        return super().rest(took)
+
+
+async def test_a_renewal_that_failed_late_is_made_again_at_once(tmp_path: Path) -> None:
+    Noting.tooks.clear()
+    async with running_core(tmp_path / "ledger.db", lease=Noting(0.03)) as core:
+        core.agent(ScriptedAdapter(G, [pause := Pause(), *says("a")]))
+        await core.send("1", at_once=True)
+        await soon(pause.reached.wait())
+        late = core.ledger.hold(Renew)
+        await soon(late.reached.wait())
+        core.time.monotonic += 5
+        lost = core.ledger.refuse(Renew)
+        core.ledger.let_go()
+        await soon(lost.wait())
+        await until(lambda: 5.0 in Noting.tooks)
         pause.go.set()

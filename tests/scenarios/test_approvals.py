@@ -658,6 +658,24 @@ def patience(core: Core) -> Patience:
     return Patience(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
 
 
+async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_is_taking_up(core: Core) -> None:
+    _, tools = setup(core, G, asks("r1", PAY), says("a pity", "r2"), approval_timeout=60.0)
+    task = await start(core)
+    core.time.now += 61_000
+    deciding = core.ledger.hold(Decide)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(patience(core).sweep())
+        await soon(deciding.reached.wait())
+        core.runner.retire()
+        drained = group.create_task(core.runner.drained())
+        core.ledger.reads.clear()
+        await patience(core).sweep()
+        looked, early = list(core.ledger.reads), drained.done()
+        core.ledger.let_go()
+    assert (looked, early) == (["due_turns"], False)
+    assert ((await core.get(task.id)).status.state, tools.ran) == (TaskState.COMPLETED, [])
+
+
 # --- 29: the settings change while a turn waits
 
 

@@ -1,6 +1,8 @@
 """Migrations lead to the tables, once, and never back."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -60,6 +62,28 @@ def test_migrating_an_empty_file_makes_exactly_the_tables(tmp_path: Path) -> Non
     assert described(tmp_path / "migrated.db") == tables
     assert tables.keys() == Row.metadata.tables.keys()
     assert any("sent_in IS NULL AND replayable = 1" in part for part in tables["history_item"])
+
+
+_LOADS = """
+import sys
+from pathlib import Path
+
+from sqlalchemy import Engine, event
+
+from storage.migrate import migrate
+
+event.listen(Engine, "begin", lambda _: known.update(sys.modules))
+known = set()
+migrate(Path(sys.argv[1]), 5000, auto_migrate=True)
+assert "storage.tables" in known
+print(*sorted(sys.modules.keys() - known))
+"""
+
+
+def test_while_a_migration_keeps_everybody_waiting_nothing_is_loaded(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _LOADS, str(tmp_path / "ledger.db")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_alembic_sees_nothing_left_to_migrate(tmp_path: Path) -> None:

@@ -79,7 +79,6 @@ class ServiceCalls:
 
     async def _listen(self, told: AsyncGenerator[AdapterEvent, None], asking: Asking) -> None:
         machine, thread, performer = self._course.machine, self._lane.thread, self._performer
-        journal = self._work.live.journal
         static = handles.is_static(thread)
         self._phase = Phase.SENT
         async with aclosing(told) as events:
@@ -100,8 +99,6 @@ class ServiceCalls:
                     performer.end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     performer.publish(commands[0].update)
-                    if journal.behind:
-                        await journal.caught_up()
                 elif commands:
                     await performer.perform(commands)
                 if machine.ended or machine.between_calls:

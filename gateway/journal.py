@@ -1,7 +1,6 @@
 """The log of one running task. Law: a number is given when an event happens, and nothing is shown before it is stored.
 
-Events that come while a group is being stored wait and go together; a state change takes them along at once. Who brings
-them waits as well: what a backend says faster than it can be stored stays with the backend, and is read at once then.
+Events that come while a group is being stored wait and go together; a state change takes them along at once.
 """
 
 import asyncio
@@ -53,17 +52,15 @@ class Journal:
     """`number` is that of the latest event that happened: one that is added has, a final one has when it is stored."""
 
     __slots__ = (
-        "_busy",
         "_channel",
         "_failed",
+        "_flying",
         "_ledger",
         "_loop",
         "_pending",
         "_points",
         "_stored",
-        "_storing",
         "_task",
-        "_waiting",
         "number",
     )
 
@@ -74,11 +71,7 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._pending: list[bytes] = []
         self._points: list[CommitPoint] = []
-        self._busy = False
-        """A group is being stored, or will be in the next step."""
-        self._storing = False
-        """It has been handed over."""
-        self._waiting: asyncio.Future[None] | None = None
+        self._flying = False
         self._failed: Exception | None = None
         self._stored = number
         self.number = number
@@ -89,28 +82,17 @@ class Journal:
             raise self._failed
         self.number += 1
         self._pending.append(payload)
-        if not self._busy:
+        if not self._flying:
             self._schedule()
 
     def note(self, point: CommitPoint) -> None:
         """A commit point that has to precede the events after it; it goes with the next group."""
         self._points.append(point)
-        if not self._busy:
+        if not self._flying:
             self._schedule()
 
-    @property
-    def behind(self) -> bool:
-        """A group is being stored, and more waits for it."""
-        return self._storing and bool(self._pending)
-
-    async def caught_up(self) -> None:
-        """Returns when the group that is being stored is stored or lost. For one who waits at a time."""
-        if self._storing:
-            self._waiting = self._loop.create_future()
-            await self._waiting
-
     def _schedule(self) -> None:
-        self._busy = True
+        self._flying = True
         self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -119,26 +101,19 @@ class Journal:
         if row is not None:
             points.append(Append(row))
         if not points:
-            self._busy = False
+            self._flying = False
             return
-        self._storing = True
-        try:
-            self._ledger.submit(tuple(points), lambda error: self._flushed(error, row, payloads))
-        except Exception as error:  # noqa: BLE001 - as one that was not stored: who goes on with the task is told
-            self._flushed(error, row, payloads)
+        self._ledger.submit(tuple(points), lambda error: self._flushed(error, row, payloads))
 
     def _flushed(self, error: Exception | None, row: EventRow | None, payloads: list[bytes]) -> None:
         if error is not None:
             self._failed = error
-        self._busy = self._storing = False
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-        # Behind who has waited, who adds what has come.
-        if (self._pending or self._points) and self._failed is None:
-            self._schedule()
-        if error is None:
+        else:
             self._show(row, payloads)
+        self._flying = False
+        if (self._pending or self._points) and self._failed is None:
+            self._flying = True
+            self._flush()
 
     def _take(self) -> tuple[list[bytes], list[CommitPoint]]:
         payloads, points = self._pending, self._points

@@ -1,6 +1,5 @@
 """Service calls made: what an adapter does wrong ends its own turn alone, and what comes behind the end is not heard."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -66,21 +65,6 @@ class Untidy(ScriptedAdapter):
                 yield event
         finally:
             raise RuntimeError(SECRET)
-
-
-async def test_a_backend_is_not_listened_to_further_than_can_be_stored(core: Core) -> None:
-    beyond = Pause()
-    core.agent(ScriptedAdapter(G, [TextDelta("a"), None, TextDelta("b"), beyond, *says("c")]))
-    storing = core.ledger.hold(Append)
-    async with asyncio.TaskGroup() as group:
-        answered = group.create_task(core.send("hi"))
-        await soon(storing.reached.wait())
-        await core.ledger.open_turns("none")
-        assert not beyond.reached.is_set()
-        core.ledger.let_go()
-        await soon(beyond.reached.wait())
-        beyond.go.set()
-    assert answer(answered.result()) == "abc"
 
 
 async def test_a_fault_after_the_end_changes_nothing(core: Core) -> None:

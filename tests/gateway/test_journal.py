@@ -25,11 +25,8 @@ class Desk:
 
     def __init__(self) -> None:
         self.units: list[tuple[tuple[CommitPoint, ...], Callable[[Exception | None], None]]] = []
-        self.refuses: Exception | None = None
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        if self.refuses is not None:
-            raise self.refuses
         self.units.append((points, done))
 
     def answer(self, error: Exception | None = None) -> tuple[CommitPoint, ...]:
@@ -104,74 +101,11 @@ async def test_events_that_come_while_a_group_is_stored_wait_and_go_together() -
     await tick()
     assert len(desk.units) == 1
     desk.answer()
-    await tick()
     assert desk.answer() == (Append(row(6, b"b", b"c")),)
     log.add(b"d")
     await tick()
     assert desk.answer() == (Append(row(8, b"d")),)
     assert [number for number, _ in await shown(subscription)] == [5, 6, 7, 8]
-
-
-async def test_who_waits_until_it_is_stored_brings_all_that_has_come_by_then_in_one_group() -> None:
-    log, desk, subscription = journal()
-    log.add(b"1")
-    assert not log.behind
-    await tick()
-    assert not log.behind
-    log.add(b"2")
-    assert log.behind
-
-    async def bring() -> None:
-        await log.caught_up()
-        log.add(b"3")
-        log.add(b"4")
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(bring())
-        await tick()
-        assert desk.answer() == (Append(row(1, b"1")),)
-    await tick()
-    assert desk.answer() == (Append(row(2, b"2", b"3", b"4")),)
-    assert await shown(subscription) == [(1, b"1"), (2, b"2"), (3, b"3"), (4, b"4")]
-
-
-async def test_who_waits_for_a_group_that_is_lost_goes_on_and_learns_it() -> None:
-    log, desk, _ = journal()
-    log.add(b"1")
-    await tick()
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(log.caught_up())
-        await tick()
-        desk.answer(GONE)
-    assert waiting.done()
-    with pytest.raises(LedgerUnavailable):
-        log.add(b"2")
-
-
-async def test_who_gives_up_waiting_holds_up_nobody() -> None:
-    log, desk, subscription = journal()
-    log.add(b"1")
-    await tick()
-    waiting = asyncio.get_running_loop().create_task(log.caught_up())
-    await tick()
-    waiting.cancel()
-    await tick()
-    log.add(b"2")
-    desk.answer()
-    await tick()
-    desk.answer()
-    await soon(log.caught_up())
-    assert await shown(subscription) == [(1, b"1"), (2, b"2")]
-
-
-async def test_a_group_that_cannot_even_be_handed_over_is_lost() -> None:
-    log, desk, _ = journal()
-    desk.refuses = KeyError("what nobody has thought of")
-    log.add(b"1")
-    await tick()
-    await soon(log.caught_up())
-    with pytest.raises(KeyError):
-        log.add(b"2")
 
 
 async def test_a_noted_point_goes_before_the_events_after_it() -> None:

@@ -6,6 +6,8 @@ from contextlib import suppress
 from typing import TextIO, cast
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
 
 
 class _Stderr:
@@ -22,15 +24,29 @@ class _Stderr:
 
 def configure_logging(level: int = logging.INFO) -> None:
     """JSON escapes control characters, so no line can be forged."""
+    said: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    written: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
+        processors=[*said, *written],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
+    logging.lastResort = _last_resort(said, written)
+
+
+def _last_resort(said: list[Processor], written: list[Processor]) -> logging.Handler:
+    """For what adapters and libraries say by `logging`, unless a function of the operator's has set that up."""
+    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[*said, structlog.stdlib.add_logger_name],
+            processors=[ProcessorFormatter.remove_processors_meta, *written],
+        )
+    )
+    return handler

@@ -66,7 +66,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/server.py": "tests/faults/test_drain.py",
     "gateway/suspended.py": "tests/scenarios/test_approvals.py",
     "gateway/taking_over.py": "tests/scenarios/test_background.py",
-    "gateway/telemetry.py": "tests/faults/test_backends.py",
     "gateway/testing/adapter_calls.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/testing/adapter_tools.py": "tests/gateway/testing/test_adapter_suite.py",
     "gateway/testing/responses_background.py": "tests/adapters/test_responses_background.py",

@@ -270,7 +270,7 @@ async def running(
             quotas.limit(quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
-        front = Succession(generation(config, agents, sources), runner.idle)
+        front = Succession(generation(config, agents, sources), runner.left)
         runner.know(lambda name: front.agents.by_name.get(name, None))
         beside = [
             deletions.run(),

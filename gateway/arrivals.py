@@ -4,26 +4,47 @@ last of it does not miss one, however long it takes."""
 import asyncio
 
 
-class Arrivals:
-    """Each is one `with` block."""
+class _Wave:
+    """Those that came between two calls of `Arrivals.passed`."""
 
-    __slots__ = ("_count", "_none")
+    __slots__ = ("_none", "count")
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._none: asyncio.Event | None = None
 
     def __enter__(self) -> None:
-        self._count += 1
+        self.count += 1
 
     def __exit__(self, *_: object) -> None:
-        self._count -= 1
-        if not self._count and self._none is not None:
+        self.count -= 1
+        if not self.count and self._none is not None:
             self._none.set()
 
     async def over(self) -> None:
-        """Returns when there is none."""
-        while self._count:
+        while self.count:
             if self._none is None or self._none.is_set():
                 self._none = asyncio.Event()
             await self._none.wait()
+
+
+class Arrivals:
+    """Each is one block `with arrivals.now`."""
+
+    __slots__ = ("_before", "now")
+
+    def __init__(self) -> None:
+        self.now = _Wave()
+        self._before: list[_Wave] = []
+
+    async def over(self) -> None:
+        """Returns when there is none."""
+        while under_way := [wave for wave in (*self._before, self.now) if wave.count]:
+            await under_way[0].over()
+
+    async def passed(self) -> None:
+        """Returns when those that are on their way at the time of the call have arrived."""
+        leaving, self.now = self.now, _Wave()
+        self._before.append(leaving)
+        await leaving.over()
+        self._before.remove(leaving)

@@ -63,7 +63,7 @@ class Patience:
             if self._runner.work(task) is None and not self._rests[task].holds():
                 self._rests[task].begin()
                 try:
-                    with self._runner.arrivals:
+                    with self._runner.arrivals.now:
                         await self._take_up(owner, task, now)
                 except Conflict:
                     continue

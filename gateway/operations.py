@@ -108,7 +108,7 @@ class Operations:
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
         draft: Draft | None = None
-        with self._runner.arrivals:
+        with self._runner.arrivals.now:
             if configuration is not None and configuration.task_push_notification_config is not None:
                 draft = await self._pushes_of(call).draft_of(call, request)
             found = await self._admission.accept(call, request, accepted, draft)

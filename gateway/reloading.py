@@ -57,11 +57,11 @@ async def _closed(source: ToolSource) -> None:
 class Succession:
     """The ASGI application of the process: its newest generation. Use inside `async with succession.lasting()`."""
 
-    def __init__(self, first: Generation, idle: Callable[[Agents], Awaitable[None]]) -> None:
-        """`idle` returns when no turn of these agents waits or runs."""
+    def __init__(self, first: Generation, left: Callable[[Agents], Awaitable[None]]) -> None:
+        """`left` returns when no turn of these agents waits, runs or arrives, where new ones come to others."""
         self._newest = first
         self._open = {first}
-        self._idle = idle
+        self._left = left
         self._group: asyncio.TaskGroup | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -100,6 +100,6 @@ class Succession:
 
     async def _retire(self, generation: Generation) -> None:
         await generation.quiet()
-        await self._idle(generation.agents)
+        await self._left(generation.agents)
         self._open.remove(generation)
         await generation.aclose()

@@ -159,6 +159,11 @@ class Runner:
         while busy := [work.done for work in self._tasks.values() if chosen is None or id(work.agent) in chosen]:
             await asyncio.wait(busy)
 
+    async def left(self, agents: Iterable[Agent]) -> None:
+        """Returns when no turn of these agents waits or runs here, nor arrives. Those that come now have other agents."""
+        await self.arrivals.passed()
+        await self.idle(agents)
+
     async def drained(self) -> None:
         """Returns when nothing that arrived can start a turn any more, and none waits or runs. Nothing new may arrive."""
         await self.arrivals.over()
@@ -333,7 +338,7 @@ class Runner:
     async def _settle(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> None:
         """`begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
         if not (self.retired or leftover.turn in self._expected or self._runs(leftover)):
-            with self.arrivals:
+            with self.arrivals.now:
                 await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
 
     async def _try(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> bool:

@@ -10,7 +10,7 @@ from tests.gateway.core import soon
 
 async def test_where_nothing_arrives_nobody_waits() -> None:
     arrivals = Arrivals()
-    with arrivals:
+    with arrivals.now:
         pass
     await soon(arrivals.over())
 
@@ -23,24 +23,49 @@ async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() ->
         order.append("over")
 
     async with asyncio.TaskGroup() as group:
-        first, second = Arrivals.__enter__, Arrivals.__exit__
-        first(arrivals)
-        group.create_task(over())
-        await asyncio.sleep(0)
-        first(arrivals)
-        second(arrivals)
-        await asyncio.sleep(0)
-        order.append("one is left")
-        second(arrivals)
-        first(arrivals)
-        await asyncio.sleep(0)
-        order.append("another came")
-        second(arrivals)
+        with arrivals.now:
+            group.create_task(over())
+            await asyncio.sleep(0)
+            with arrivals.now:
+                await asyncio.sleep(0)
+            order.append("one is left")
+        with arrivals.now:
+            await asyncio.sleep(0)
+            order.append("another came")
     assert order == ["one is left", "another came", "over"]
+
+
+async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_later() -> None:
+    arrivals = Arrivals()
+    async with asyncio.TaskGroup() as group:
+        with arrivals.now:
+            passed = group.create_task(arrivals.passed())
+            await asyncio.sleep(0)
+            later = arrivals.now
+            later.__enter__()
+            assert not passed.done()
+        await soon(passed)
+        later.__exit__()
+
+
+async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
+    arrivals = Arrivals()
+    async with asyncio.TaskGroup() as group:
+        first = arrivals.now
+        with first:
+            passed = group.create_task(arrivals.passed())
+            await asyncio.sleep(0)
+            with arrivals.now:
+                over = group.create_task(arrivals.over())
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not over.done()
+        await soon(over)
+        await soon(passed)
 
 
 async def test_what_fails_has_arrived_too() -> None:
     arrivals = Arrivals()
-    with pytest.raises(KeyError), arrivals:
+    with pytest.raises(KeyError), arrivals.now:
         raise KeyError
     await soon(arrivals.over())

@@ -34,6 +34,7 @@ from tests.gateway.core import (
     START,
     Core,
     FragileLedger,
+    Gate,
     answer,
     error_class,
     frames,
@@ -71,10 +72,10 @@ async def left_behind(path: Path, ownership: Ownership, *texts: str, script: Scr
 
 
 def survivor(
-    path: Path, adapter: ScriptedAdapter, prefix: str = "two", now: int = LATER
+    path: Path, adapter: ScriptedAdapter, prefix: str = "two", now: int = LATER, **more: Any
 ) -> AbstractAsyncContextManager[Core]:
     """A process that starts when the leases of the dead one have run out, and knows the agent from the beginning."""
-    return running_core(path, prefix=prefix, now=now, adapter=adapter)
+    return running_core(path, prefix=prefix, now=now, adapter=adapter, **more)
 
 
 # --- what waited ------------------------------------------------------------------------------------------------------
@@ -281,6 +282,26 @@ async def test_136_a_process_says_that_it_lives_in_the_unit_in_which_it_takes_a_
         held.go.set()
         await soon(two.runner.idle())
         assert answer(await two.get(second)) == "b"
+
+
+async def test_agents_are_used_until_what_was_being_taken_up_with_them_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    _, second = await left_behind(path, G, "1", "2", script=[TextDelta("a")])
+    adapter = ScriptedAdapter(G, [held := Pause(), *says("b")])
+    claims: list[Gate] = []
+
+    def hold(ledger: FragileLedger) -> None:
+        claims.append(ledger.hold(Claim))
+
+    async with survivor(path, adapter, lease=LeaseTimes(start=0.0), before=hold) as two:
+        await soon(claims[0].reached.wait())
+        async with asyncio.TaskGroup() as group:
+            left = group.create_task(two.runner.left(tuple(two.agents)))
+            two.ledger.let_go()
+            await soon(held.reached.wait())
+            early = left.done()
+            held.go.set()
+        assert (early, answer(await two.get(second))) == (False, "b")
 
 
 # --- what was under way -----------------------------------------------------------------------------------------------

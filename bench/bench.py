@@ -394,8 +394,9 @@ def line(name, scenario, n, r):
     )
 
 
-# What happens once in a hundred moves by half from one round to the next: a median needs more of them.
-TAILS = {"stream_busy": 3, "fanout": 3}
+# What happens once in a hundred moves by half from one round to the next, and a process that has no time left by a tenth: a
+# median needs more of them.
+RESTLESS = {"stream_busy": 3, "fanout": 3, "stream_flow": 3}
 
 
 def run(o):
@@ -430,7 +431,7 @@ def run(o):
             for scenario in scenarios:
                 function, needs = SCENARIOS[scenario]
                 once = scenario.startswith("idle")
-                for n in range(1 if once else o.rounds * TAILS.get(scenario, 1)):
+                for n in range(1 if once else o.rounds * RESTLESS.get(scenario, 1)):
                     for t in targets:                     # A B A B
                         if not needs <= t.caps or (t.name == "direct" and once):
                             continue
@@ -458,7 +459,7 @@ def main():
     r = sub.add_parser("run")
     r.add_argument("--targets", default="", help="names from targets.py, comma-separated")
     r.add_argument("--scenarios", default="send,stream,stream_paced", help="comma-separated, or all")
-    r.add_argument("--rounds", type=int, default=2, help=f"of each scenario; times 3 for {', '.join(TAILS)}, whose p99 counts")
+    r.add_argument("--rounds", type=int, default=2, help=f"of each scenario; times 3 for {', '.join(RESTLESS)}, which move most")
     r.add_argument("--duration", type=float, default=3, help="measured seconds of a timed scenario")
     r.add_argument("--conns", type=int, default=16, help="concurrency of the closed-loop scenarios")
     r.add_argument("--rate", type=float, default=100, help="requests/s of send_open")

@@ -394,9 +394,9 @@ def line(name, scenario, n, r):
     )
 
 
-# What happens once in a hundred moves by half from one round to the next, and a process that has no time left by a tenth: a
-# median needs more of them.
-RESTLESS = {"stream_busy": 3, "fanout": 3, "stream_flow": 3}
+# What happens once in a hundred, a start, and a process that has no time left move by a tenth to a half from one round to the
+# next: a median needs more of them.
+RESTLESS = {"startup": 3, "stream_busy": 3, "fanout": 3, "stream_flow": 3}
 
 
 def run(o):
@@ -418,16 +418,17 @@ def run(o):
         try:
             for t in list(targets):
                 try:
+                    # A first start reads its files from the disk, for whoever comes first the interpreter's, too.
                     t.start()
                 except RuntimeError as e:
                     print(e, file=sys.stderr)
                     targets.remove(t)
-                    continue
-                if t.process:
-                    # A first start reads its files from the disk, for whoever comes first the interpreter's, too.
-                    t.restart()
-                    records.append({"target": t.name, "workers": o.workers, "scenario": "startup", "round": 0, "startup_s": round(t.startup_s, 2), "rss_mb": round(t.rss_start_kb / 1024, 1)})
-                    print(f"{'startup':13} {t.name:17} {records[-1]['startup_s']} s, {records[-1]['rss_mb']} MB", flush=True)
+            for n in range(o.rounds * RESTLESS["startup"]):
+                for t in targets:
+                    if t.process:
+                        t.restart()
+                        records.append({"target": t.name, "workers": o.workers, "scenario": "startup", "round": n, "startup_s": round(t.startup_s, 2), "rss_mb": round(t.rss_start_kb / 1024, 1)})
+                        print(f"{'startup':13} {t.name:17} #{n} {records[-1]['startup_s']} s, {records[-1]['rss_mb']} MB", flush=True)
             for scenario in scenarios:
                 function, needs = SCENARIOS[scenario]
                 once = scenario.startswith("idle")

@@ -30,12 +30,8 @@ _PERIOD = 0.1
 _COMPANY = 8
 _LINGER = 0.001
 _LONG_LINGER = 0.003
-_EACH = 0.00015
-_LONGEST_LINGER = 0.02
 """Seconds. Once so many units were written in the last period, a group grows for `_LINGER` before it is written, or for
 `_LONG_LINGER` when nobody hurries any of it; but not one with as many as the group before it, and `_COMPANY` at least.
-For each unit of the group before it that nobody hurried it grows for `_EACH`, if that is more, and for `_LONGEST_LINGER` at
-most: what so many streams bring meanwhile is one unit of each. That settles for up to 6,600 of them a second.
 
 A commit costs as much as ten statements, so many small groups are what makes a busy ledger expensive. Units are counted,
 not commits, and over a period that ten callers who come at once do not fill: streams that bring 500 deltas a second are no
@@ -132,7 +128,7 @@ class Writer:
     def _commit_groups(self, connection: sqlite3.Connection) -> None:
         written = deque([-math.inf] * _UNITS, _UNITS)
         kept: list[_Unit] = []
-        enough, unhurried = _COMPANY, 0
+        enough = _COMPANY
         while kept or not self._drained:
             if not kept:
                 first = self._queue.get()
@@ -141,12 +137,11 @@ class Writer:
                 kept = [first]
             units = [*kept, *self._waiting(_GROUP - len(kept))]
             if time.monotonic() - written[0] < _PERIOD and len(units) < enough and not self._drained:
-                time.sleep(_linger(units, unhurried))
+                time.sleep(_LINGER if any(unit.hurries for unit in units) else _LONG_LINGER)
                 units += self._waiting(_GROUP - len(units))
             outcomes = self._write(connection, units)
             written.extend([time.monotonic()] * len(units))
             enough = min(max(len(units), _COMPANY), _GROUP)
-            unhurried = sum(not unit.hurries for unit in units)
             pairs = list(zip(units, outcomes, strict=True))
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]
@@ -189,11 +184,6 @@ class Writer:
         if trouble_of(error) == "locked" and not self._closing and time.monotonic() < unit.until:
             return _StillLocked()
         return _unavailable(error)
-
-
-def _linger(units: list[_Unit], before: int) -> float:
-    least = _LINGER if any(unit.hurries for unit in units) else _LONG_LINGER
-    return max(least, min(before * _EACH, _LONGEST_LINGER))
 
 
 def _apply_all(connection: sqlite3.Connection, units: list[_Unit]) -> list[Exception | None]:

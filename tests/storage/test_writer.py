@@ -356,25 +356,6 @@ async def test_a_group_waits_for_no_more_company_than_the_one_before_it_had(tmp_
     assert waited == [1, 0, 0, 1, 0, 1, 1]
 
 
-@pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize(
-    ("hurried", "unhurried", "waited"), [(100, 0, 0.001), (100, 6, 0.001), (0, 40, 0.006), (0, 134, 0.02)]
-)
-async def test_the_more_of_the_group_before_did_not_hurry_the_longer_a_group_grows(
-    tmp_path: Path, waits: list[float], hurried: int, unhurried: int, waited: float
-) -> None:
-    async with writing(tmp_path / "ledger.db") as writer:
-        told, last = Told(writer), 1
-        for hurries in [True] * hurried + [False] * unhurried:
-            last += 1
-            told.submit(events(last, last), hurries=hurries)
-        await told.of()
-        waits.clear()
-        await Told(writer).of(events(last + 1, last + 1))
-        await Told(writer).of(events(last + 2, last + 2))
-    assert waits == [pytest.approx(waited), 0.001]
-
-
 async def test_a_ledger_is_busy_from_a_hundred_units_in_the_period_on_and_not_before(
     tmp_path: Path, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,38 +4,38 @@ last of it does not miss one, however long it takes."""
 import asyncio
 
 
-class _Wave:
-    """Those that came between two calls of `Arrivals.passed`."""
+class Inside:
+    """Counts those that are in its `with` block."""
 
     __slots__ = ("_none", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        self._none: asyncio.Event | None = None
+        self._none = asyncio.Event()
 
     def __enter__(self) -> None:
         self.count += 1
 
     def __exit__(self, *_: object) -> None:
         self.count -= 1
-        if not self.count and self._none is not None:
+        if not self.count:
             self._none.set()
 
     async def over(self) -> None:
+        """Returns when there is none."""
         while self.count:
-            if self._none is None or self._none.is_set():
-                self._none = asyncio.Event()
+            self._none.clear()
             await self._none.wait()
 
 
 class Arrivals:
-    """Each is one block `with arrivals.now`."""
+    """Each is one block `with arrivals.now`. Those that came between two calls of `passed` are counted together."""
 
     __slots__ = ("_before", "now")
 
     def __init__(self) -> None:
-        self.now = _Wave()
-        self._before: list[_Wave] = []
+        self.now = Inside()
+        self._before: list[Inside] = []
 
     async def over(self) -> None:
         """Returns when there is none."""
@@ -44,7 +44,7 @@ class Arrivals:
 
     async def passed(self) -> None:
         """Returns when those that are on their way at the time of the call have arrived."""
-        leaving, self.now = self.now, _Wave()
+        leaving, self.now = self.now, Inside()
         self._before.append(leaving)
         await leaving.over()
         self._before.remove(leaving)

@@ -9,6 +9,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agents import Agents
+from gateway.arrivals import Inside
 from gateway.tool_port import ToolSource
 
 log = structlog.get_logger("gateway.reloading")
@@ -21,22 +22,15 @@ class Generation:
         self.agents = agents
         self._sources = sources
         self._app = app
-        self._requests = 0
-        self._left = asyncio.Event()
+        self._requests = Inside()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._requests += 1
-        try:
+        with self._requests:
             await self._app(scope, receive, send)
-        finally:
-            self._requests -= 1
-            self._left.set()
 
     async def quiet(self) -> None:
         """Returns when it answers no request."""
-        while self._requests:
-            self._left.clear()
-            await self._left.wait()
+        await self._requests.over()
 
     async def aclose(self) -> None:
         for agent in self.agents:

@@ -29,19 +29,20 @@ def configure_logging(level: int = logging.INFO) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    stderr = cast("TextIO", _Stderr())
     written: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[*said, *written],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
+        logger_factory=structlog.PrintLoggerFactory(stderr),
         cache_logger_on_first_use=True,
     )
-    logging.lastResort = _last_resort(said, written)
+    logging.lastResort = _last_resort(stderr, said, written)
 
 
-def _last_resort(said: list[Processor], written: list[Processor]) -> logging.Handler:
+def _last_resort(stderr: TextIO, said: list[Processor], written: list[Processor]) -> logging.Handler:
     """For what adapters and libraries say by `logging`, unless a function of the operator's has set that up."""
-    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
+    handler = logging.StreamHandler(stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(
         ProcessorFormatter(

@@ -47,7 +47,7 @@ class Tools:
 
 
 class Part:
-    """One generation whose requests last until `go`; `idle` is what the runner would say of its turns."""
+    """One generation whose requests last until `go`; `turns_ended` is what the runner would say of its turns."""
 
     def __init__(self) -> None:
         self.adapter = ScriptedAdapter(G)
@@ -68,11 +68,11 @@ async def _nothing(*_: Any) -> Any:
 
 
 def succession(*parts: Part) -> Succession:
-    async def idle(agents: Agents) -> None:
+    async def left(agents: Agents) -> None:
         [part] = [part for part in parts if part.generation.agents is agents]
         await part.turns_ended.wait()
 
-    return Succession(parts[0].generation, idle)
+    return Succession(parts[0].generation, left)
 
 
 async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have_ended() -> None:

@@ -2,17 +2,17 @@
 holds as long as the source gives the same list."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 import structlog
 
+from gateway.model import Json
 from gateway.resting import Rest
 from gateway.tool_names import offered_names
 from gateway.tool_port import SourceTool, ToolDeclaration, ToolError, ToolSource
-from gateway.tool_schemas import Complaint, SchemaRefused, checker
 from gateway.toolset import OfferedTool
 
 log = structlog.get_logger("gateway.offering")
@@ -52,7 +52,7 @@ class Attached:
 class _Usable:
     attached: Attached
     tool: SourceTool
-    complaint: Complaint
+    complaint: Callable[[dict[str, Json]], str | None]
 
 
 class AttachedTools:
@@ -66,7 +66,8 @@ class AttachedTools:
     async def offered(self) -> Mapping[str, OfferedTool]:
         listed = await self._listings()
         if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
-            self._offered = _offer(self._sources, listed)
+            # Many schemas take their time to be checked, and so does loading what checks the first one.
+            self._offered = await asyncio.to_thread(_offer, self._sources, listed)
             self._listed = listed
         return self._offered
 
@@ -116,6 +117,8 @@ def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Ma
 
 def _usable(attached: Attached, tools: _Listing) -> Iterator[_Usable]:
     """Those that the operator allows, whose arguments can be checked."""
+    from gateway.tool_schemas import SchemaRefused, checker
+
     names = {tool.name for tool in tools}
     for pattern in attached.allow or ():
         if not any(fnmatchcase(name, pattern) for name in names):

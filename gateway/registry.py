@@ -3,7 +3,7 @@ scheme of a storage URL."""
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
@@ -69,8 +69,14 @@ class Registry:
 
 
 @cache
+def _installed() -> EntryPoints:
+    """Asked for once: it opens a file of every installed package."""
+    return entry_points()
+
+
+@cache
 def _entries(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    found = entry_points(group=group)
+    found = _installed().select(group=group)
     return {name: tuple(found.select(name=name)) for name in found.names}
 
 

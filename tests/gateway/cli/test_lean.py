@@ -23,6 +23,12 @@ def test_a_server_starts_without_rich_which_others_may_load_later() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_server_starts_without_what_checks_the_arguments_of_tools() -> None:
+    start = "import sys, gateway.cli.serving; assert 'jsonschema' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_left_out_counts_as_not_installed_for_that_moment() -> None:
     sys.modules.pop("this", None)
     with without("this"), pytest.raises(ImportError):

@@ -270,7 +270,11 @@ async def running(
             quotas.limit(quota_limits(config))
             retention.lifetimes = _lifetimes(config)
 
-        front = Succession(generation(config, agents, sources), runner.left)
+        async def left(agents: Agents) -> None:
+            await deletions.left()
+            await runner.left(agents)
+
+        front = Succession(generation(config, agents, sources), left)
         runner.know(lambda name: front.agents.by_name.get(name, None))
         beside = [
             deletions.run(),

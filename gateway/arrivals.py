@@ -46,5 +46,6 @@ class Arrivals:
         """Returns when those that are on their way at the time of the call have arrived."""
         leaving, self.now = self.now, Inside()
         self._before.append(leaving)
-        await leaving.over()
+        for wave in tuple(self._before):
+            await wave.over()
         self._before.remove(leaving)

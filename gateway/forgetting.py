@@ -9,6 +9,7 @@ import structlog
 
 from gateway.abilities import Forgetting
 from gateway.agents import Agents
+from gateway.arrivals import Arrivals
 from gateway.clock import Clock
 from gateway.commits.failures import Conflict, LedgerUnavailable
 from gateway.commits.forgetting import Deletion, EndDeletion, MoveDeletion
@@ -43,10 +44,15 @@ class Deletions:
         self._clock = clock
         self._chance = chance
         self._woken = asyncio.Event()
+        self._attempts = Arrivals()
 
     def wake(self) -> None:
         """There may be something new to do."""
         self._woken.set()
+
+    async def left(self) -> None:
+        """Returns when no adapter is used that was in force at the time of the call, and is not any more."""
+        await self._attempts.passed()
 
     async def run(self) -> None:
         """Never returns."""
@@ -84,7 +90,8 @@ class Deletions:
 
     async def _carry_out(self, job: Deletion) -> LedgerUnavailable | None:
         try:
-            await self._attempt(job)
+            with self._attempts.now:
+                await self._attempt(job)
         except Conflict:
             return None  # another process has it
         except LedgerUnavailable as error:

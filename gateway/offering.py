@@ -62,14 +62,16 @@ class AttachedTools:
         self._sources = tuple(sources)
         self._listed: tuple[_Listing | None, ...] | None = None
         self._offered: Mapping[str, OfferedTool] = MappingProxyType({})
+        self._checking = asyncio.Lock()
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         listed = await self._listings()
-        if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
-            # Many schemas take their time to be checked, and so does loading what checks the first one.
-            self._offered = await asyncio.to_thread(_offer, self._sources, listed)
-            self._listed = listed
-        return self._offered
+        async with self._checking:
+            if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
+                # Many schemas take their time to be checked, and so does loading what checks the first one.
+                self._offered = await asyncio.to_thread(_offer, self._sources, listed)
+                self._listed = listed
+            return self._offered
 
     async def _listings(self) -> tuple[_Listing | None, ...]:
         """None for a source that cannot be reached and need not be. Raises: ToolError for one that must."""

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agents import Agents
 from gateway.arrivals import Inside
+from gateway.ports import Adapter
 from gateway.tool_port import ToolSource
 
 log = structlog.get_logger("gateway.reloading")
@@ -33,19 +34,21 @@ class Generation:
         await self._requests.over()
 
     async def aclose(self) -> None:
-        for agent in self.agents:
-            try:
-                await agent.adapter.aclose()
-            except Exception:  # the adapter may be a stranger's, and the gateway goes on without it
-                log.exception("adapter.not-closed", agent=agent.name)
-        await asyncio.gather(*map(_closed, self._sources))
+        adapters = [_closed(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]
+        await asyncio.gather(*adapters, *(_closed(source, "tools.not-closed") for source in self._sources))
 
 
-async def _closed(source: ToolSource) -> None:
+async def _closed(closing: Adapter | ToolSource, failure: str, **whose: str) -> None:
+    """It may be a stranger's, and the gateway goes on without it."""
     try:
-        await source.aclose()
-    except Exception:  # as with adapters
-        log.exception("tools.not-closed")
+        await closing.aclose()
+    except Exception:
+        log.exception(failure, **whose)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        log.exception(failure, **whose)
 
 
 class Succession:
@@ -95,5 +98,6 @@ class Succession:
     async def _retire(self, generation: Generation) -> None:
         await generation.quiet()
         await self._left(generation.agents)
-        self._open.remove(generation)
         await generation.aclose()
+        # Not before: what is cancelled here is closed at the end.
+        self._open.remove(generation)

@@ -34,7 +34,7 @@ def configure_logging(level: int = logging.INFO) -> None:
     structlog.configure(
         processors=[*said, *written],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stderr),
+        logger_factory=structlog.WriteLoggerFactory(stderr),
         cache_logger_on_first_use=True,
     )
     logging.lastResort = _last_resort(stderr, said, written)

@@ -48,6 +48,19 @@ async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_
         later.__exit__()
 
 
+async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arrived() -> None:
+    arrivals = Arrivals()
+    async with asyncio.TaskGroup() as group:
+        with arrivals.now:
+            first = group.create_task(arrivals.passed())
+            await asyncio.sleep(0)
+            second = group.create_task(arrivals.passed())
+            await asyncio.sleep(0)
+            assert not second.done()
+        await soon(first)
+        await soon(second)
+
+
 async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
     arrivals = Arrivals()
     async with asyncio.TaskGroup() as group:

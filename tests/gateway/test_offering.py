@@ -186,6 +186,15 @@ def loaded(folder: Path, text: str = FILE) -> GatewayConfig:
     return load(text, source="gateway.yaml", env={}, resolver=Registry(), base_dir=folder)
 
 
+async def test_turns_that_begin_together_have_a_new_list_checked_once() -> None:
+    source = Scripted(tool("broken", {"type": "no such type"}), tool("search"))
+    toolset = AttachedTools([Attached("github", "mcp", source)])
+    with structlog.testing.capture_logs() as logs:
+        offered = await asyncio.gather(*(toolset.offered() for _ in range(10)))
+    assert [list(each) for each in offered] == [["search"]] * 10
+    assert [line["event"] for line in logs] == ["tool.left-out"]
+
+
 async def test_each_entry_is_one_source_as_the_file_says(tmp_path: Path) -> None:
     sources = build_sources(loaded(tmp_path), Registry())
     clock = sources["clock"]

@@ -1,7 +1,10 @@
 """Another configuration in a running gateway: what runs goes on as it began, what comes meets the new one."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,18 @@ from gateway.config import GatewayConfig
 from gateway.config_file import load
 from gateway.errors import Busy
 from gateway.fanout import Fanout, StreamLimits
+from gateway.ports import AnyAdapterFactory
 from gateway.registry import Registry
 from gateway.reloading import Generation, Succession
 from gateway.testing.chat_server import ChatServer
-from gateway.testing.scripts import Pause, Say
+from gateway.testing.scripts import Pause as Rest
+from gateway.testing.scripts import Say
 from gateway.testing.serving import serve
 from gateway.tool_port import SourceTool, ToolOutput, ToolRun, ToolSource
 from tests.a2a_client import A2A, a2a_http, streamed_text, text_of, user_message
 from tests.gateway.core import soon, until
-from tests.gateway.scripted import G, ScriptedAdapter
+from tests.gateway.forgetful import Forgetful
+from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter
 from tests.running import local_gateway
 
 # --- generations ------------------------------------------------------------------------------------------------------
@@ -109,9 +115,32 @@ async def test_at_the_end_everything_is_closed_whoever_still_waits() -> None:
     assert [part.tools.closed for part in parts] == [True, True, True]
 
 
-async def test_an_adapter_that_cannot_be_closed_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_being_closed_when_the_end_came_is_closed_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = Part(), Part()
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        old.adapter.closed = True
+
+    monkeypatch.setattr(old.adapter, "aclose", hang)
+    old.turns_ended.set()
+    front = succession(old, new)
+    with capture_logs() as logs:
+        async with front.lasting():
+            front.succeed(new.generation)
+            await soon(begun.wait())
+    assert (old.adapter.closed, new.adapter.closed, logs) == (True, True, [])
+
+
+@pytest.mark.parametrize("fault", [RuntimeError, asyncio.CancelledError])
+async def test_an_adapter_that_cannot_be_closed_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch, fault: type[BaseException]
+) -> None:
     async def fail() -> None:
-        raise RuntimeError("no")
+        raise fault("no")
 
     old, new = Part(), Part()
     monkeypatch.setattr(old.adapter, "aclose", fail)
@@ -122,10 +151,10 @@ async def test_an_adapter_that_cannot_be_closed_harms_nobody(monkeypatch: pytest
         async with front.lasting():
             front.succeed(new.generation)
             await until(lambda: len(logs) > 1)
-    assert [(line["event"], line.get("agent")) for line in logs] == [
+    assert {(line["event"], line.get("agent")) for line in logs} == {
         ("adapter.not-closed", "a"),
         ("tools.not-closed", None),
-    ]
+    }
     assert new.adapter.closed
     assert new.tools.closed
 
@@ -153,7 +182,7 @@ async def test_a_running_turn_ends_at_the_backend_it_began_with_and_the_context_
     tmp_path: Path,
 ) -> None:
     pause = asyncio.Event()
-    old = ChatServer(lambda _: [Say("one "), Pause(pause), Say("two")])
+    old = ChatServer(lambda _: [Say("one "), Rest(pause), Say("two")])
     new = ChatServer(lambda _: [Say("three")])
     async with (
         serve(old.app) as before,
@@ -177,10 +206,10 @@ async def test_a_running_turn_ends_at_the_backend_it_began_with_and_the_context_
 async def test_a_turn_that_nobody_listens_to_ends_at_the_backend_it_began_with_too(tmp_path: Path) -> None:
     reached, pause = asyncio.Event(), asyncio.Event()
 
-    def script(_: object) -> Iterator[Say | Pause]:
+    def script(_: object) -> Iterator[Say | Rest]:
         yield Say("one ")
         reached.set()
-        yield Pause(pause)
+        yield Rest(pause)
         yield Say("two")
 
     async with (
@@ -226,6 +255,50 @@ async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_clo
         await until(lambda: tools["before"].closed)
         assert not tools["after"].closed
     assert tools["after"].closed
+
+
+class Adapters(Registry):
+    """One for each start of an agent; `answers` are those of the first one's `forget`."""
+
+    def __init__(self, *answers: Pause) -> None:
+        self.built: list[Forgetful] = []
+        self._answers = answers
+
+    def factory(self, adapter_type: str) -> AnyAdapterFactory:
+        return replace(super().factory(adapter_type), build=self._build)
+
+    def _build(self, _: BaseModel) -> Forgetful:
+        self.built.append(Forgetful(BR, answers=() if self.built else self._answers))
+        return self.built[-1]
+
+
+AGENT = "a: {type: openai-chat, model: m, base_url: 'http://localhost:1/v1'}"
+
+
+async def test_an_adapter_stays_open_while_a_turn_arrives(tmp_path: Path) -> None:
+    adapters = Adapters()
+    async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
+        with local.gateway.runner.arrivals.now:
+            local.gateway.reload(configuration(local.url, tmp_path, AGENT))
+            await http.get("/a2a/a/.well-known/agent-card.json")
+            assert not adapters.built[0].closed
+        await until(lambda: adapters.built[0].closed)
+
+
+async def test_an_adapter_stays_open_while_it_has_a_handle_forgotten(tmp_path: Path) -> None:
+    async with local_gateway(AGENT, tmp_path) as local:
+        database = local.database
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("INSERT INTO delete_job VALUES ('t r-1', 'a', 'r-1', 1, 0)")
+    adapters = Adapters(held := Pause())
+    async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
+        await soon(held.reached.wait())
+        local.gateway.reload(configuration(local.url, tmp_path, AGENT))
+        await http.get("/a2a/a/.well-known/agent-card.json")
+        assert not adapters.built[0].closed
+        held.go.set()
+        await until(lambda: adapters.built[0].closed)
+    assert adapters.built[0].asked == ["r-1"]
 
 
 async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_path: Path) -> None:

@@ -34,10 +34,25 @@ def test_an_exception_goes_with_its_line() -> None:
 
 
 def test_what_is_less_than_a_warning_is_not_written() -> None:
-    assert logged("logging.getLogger('some.library').info('connected')") == []
+    code = "some = logging.getLogger('some.library'); some.setLevel('DEBUG'); some.info('connected')"
+
+    assert logged(code) == []
 
 
 def test_a_function_that_sets_up_logging_has_it_as_it_says() -> None:
     code = "logging.basicConfig(level='INFO', format='%(message)s'); logging.getLogger('mine').info('as I like it')"
 
     assert logged(code) == ["as I like it"]
+
+
+def test_a_line_is_written_in_one_piece() -> None:
+    """Or lines of two threads get mixed, where Python's own output is not buffered."""
+    code = (
+        "import structlog, sys; pieces = []; "
+        "sys.stderr = type('Told', (), {'write': lambda _, text: pieces.append(text), 'flush': lambda _: None})(); "
+        "structlog.get_logger('gateway.some').info('one'); logging.getLogger('two').warning('two'); "
+        "sys.stderr = sys.__stderr__; print(*pieces, sep='', end='', file=sys.stderr); "
+        "assert len(pieces) == 2, pieces"
+    )
+
+    assert [json.loads(line)["event"] for line in logged(code)] == ["one", "two"]

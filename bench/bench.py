@@ -394,9 +394,9 @@ def line(name, scenario, n, r):
     )
 
 
-# What happens once in a hundred, a start, and a process that has no time left move by a tenth to a half from one round to the
-# next: a median needs more of them.
-RESTLESS = {"startup": 3, "stream_busy": 3, "fanout": 3, "stream_flow": 3}
+# What happens once in a hundred, thirty times in a round or once, and a process that has no time left move by a tenth to a half
+# from one round to the next: a median needs more of them.
+RESTLESS = dict.fromkeys(("startup", "stream_one", "stream_open", "stream_busy", "stream_flow", "fanout"), 3)
 
 
 def run(o):

@@ -23,6 +23,9 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
 BLOCKED_SECONDS = 30.0
+IDLE_SECONDS = 75
+"""Longer than a client or a load balancer keeps a connection for its next request, 60 s with most, 5 s with httpx and uvicorn
+alike: who closes first must be the one who sends, or a request meets a connection that is just being closed and is lost."""
 
 _LINGER_SECONDS = 1.0
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -95,7 +98,7 @@ class _Outgoing:
 
 class Connection(HttpToolsProtocol):
     """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing;
-    `blocked_seconds` for a peer that takes nothing of what waits for it.
+    `blocked_seconds` for a peer that takes nothing of what waits for it; `idle_seconds` between an answer and the next request.
 
     A request that comes in one piece, as nearly all do, sets no timer.
     """
@@ -103,6 +106,7 @@ class Connection(HttpToolsProtocol):
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
+    idle_seconds = IDLE_SECONDS
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.timeout_keep_alive = self.idle_seconds
         self._part = _Part.NOTHING
         self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None

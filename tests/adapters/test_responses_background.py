@@ -23,7 +23,7 @@ from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Cut, Fail, Pause, Restarted, Say, ServerTool
 from tests.adapters.openai_talk import KEY, Build, Start, judge, plays, settings
 
-BOUND = 5.0
+BOUND = 30.0
 
 
 @pytest.fixture

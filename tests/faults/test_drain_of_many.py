@@ -27,6 +27,8 @@ from tests.running import Child, StartChild, child_gateways
 pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
 
 _STREAMS = 50
+_GRACE = "10s"
+"""Long enough for what is told to end in it also where the machine stands still for a while."""
 _BOUND_SECONDS = 120
 """Also of the second signal: the grace of its gateway is longer."""
 
@@ -174,7 +176,7 @@ def _told(letters: list[Letter], name: str) -> list[Json]:
 
 
 async def test_fifty_streams_are_handed_over_to_the_next_process_without_gap_or_repeat(tmp_path: Path) -> None:
-    async with _place(tmp_path, "3s") as place:
+    async with _place(tmp_path, _GRACE) as place:
         child, listeners = await place.start(), _listeners()
         ending, staying = listeners[: _STREAMS // 2], listeners[_STREAMS // 2 :]
         async with a2a_http(child.url) as http:

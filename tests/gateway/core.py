@@ -386,7 +386,7 @@ def unsound_tool_calls(path: Path) -> list[str]:
 
 # --- what came out ----------------------------------------------------------------------------------------------------
 
-BOUND = 5.0
+BOUND = 30.0
 """Seconds after which something that must happen counts as not happening."""
 
 T = TypeVar("T")

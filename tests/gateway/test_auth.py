@@ -13,6 +13,7 @@ from gateway.clock import Clock
 from gateway.commits.failures import LedgerUnavailable
 from gateway.commits.threads import Caller
 from gateway.errors import TooManyRequests, Unauthenticated
+from tests.gateway.core import BOUND
 
 PEER = "192.0.2.1"
 
@@ -221,7 +222,7 @@ async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
         told.append(name)
         over.set()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
         looking = group.create_task(auth.run())
         with auth.telling(ada, lambda: tell("ada")), auth.telling(ops, lambda: tell("ops")):
             keys.revoke(key)

@@ -145,6 +145,19 @@ async def test_who_says_nothing_is_told_nothing() -> None:
         assert await (await connect()).rest() == b""
 
 
+def test_a_connection_is_kept_for_its_next_request_longer_than_clients_and_load_balancers_keep_one() -> None:
+    """Were it closed first, now and then a request would meet the closing, and be lost."""
+    assert Connection.idle_seconds > 60
+
+
+async def test_a_connection_without_a_next_request_ends() -> None:
+    async with served(echo, idle_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        assert await peer.rest() == b""
+
+
 async def test_empty_lines_between_requests_keep_no_connection() -> None:
     async with served(echo, head_seconds=SHORT) as connect:
         peer = await connect()

@@ -18,6 +18,7 @@ from gateway.model import Task, TaskState
 from gateway.ports import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
 from gateway.runner import LeaseTimes
 from tests.gateway.core import (
+    BOUND,
     START,
     Core,
     answer,
@@ -429,7 +430,7 @@ async def test_106_a_subscriber_in_the_other_process_sees_the_log_as_it_grows_an
     read += await soon(anext(batches))
     assert streamed(read) == "ab"
     more.go.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND):
         async for batch in batches:
             read += batch
     await stream.aclose()

@@ -390,6 +390,5 @@ async def stubborn():
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        await asyncio.sleep(2)
-        raise
+        await asyncio.Event().wait()
 """

@@ -3,10 +3,12 @@ holding it up, and a line that is not for now is not lost."""
 
 import os
 import select
+import signal
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -27,6 +29,7 @@ class Lines:
         self._part = b""
         self._ended = False
         self._woken, self._wakes = os.pipe()
+        os.set_blocking(self._wakes, False)  # as a signal's handler wants it
 
     def __enter__(self) -> Self:
         return self
@@ -88,15 +91,16 @@ class Lines:
         while self._ahead and urgent(self._ahead[0]):
             self._ahead.popleft()
         done.add_done_callback(lambda _: os.write(self._wakes, b"."))
-        while not done.done():
-            full = self._ended or len(self._ahead) >= _AHEAD
-            ready, _, _ = select.select([self._woken] if full else [self._woken, self._fd], [], [])
-            if self._woken in ready:
-                os.read(self._woken, _CHUNK)
-            if self._fd in ready:
-                for line in self._read():
-                    if (self._ahead and not self.typed) or not urgent(line):
-                        self._ahead.append(line)
+        with _signals_wake(self._wakes):
+            while not done.done():
+                full = self._ended or len(self._ahead) >= _AHEAD
+                ready, _, _ = select.select([self._woken] if full else [self._woken, self._fd], [], [])
+                if self._woken in ready:
+                    os.read(self._woken, _CHUNK)
+                if self._fd in ready:
+                    for line in self._read():
+                        if (self._ahead and not self.typed) or not urgent(line):
+                            self._ahead.append(line)
 
     def _read(self) -> list[str]:
         """The lines that are there, waiting for a byte or the end."""
@@ -106,6 +110,19 @@ class Lines:
         if self._ended and self._part:
             whole, self._part = [self._part], b""
         return [line.removesuffix(b"\r").decode(errors="surrogateescape") for line in whole]
+
+
+@contextmanager
+def _signals_wake(fd: int) -> Iterator[None]:
+    """A Ctrl-C that comes just before the wait begins ends it as well: else it would be heard when something else happens."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is told of signals
+        yield
+        return
+    before = signal.set_wakeup_fd(fd)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 def _edited_line(prompt: str) -> str:

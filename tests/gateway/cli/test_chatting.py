@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway import stopping
 from tests.gateway.cli.conftest import CommandLine, Ended
 from tests.gateway.cli.pseudo_terminal import terminal
 from tests.gateway.cli.scripted_agent import (
@@ -368,7 +369,10 @@ async def test_ctrl_c_empties_a_line_and_leaves_at_an_empty_one(folder: Path) ->
         assert await screen.interrupt(screen.ended) == 130
 
 
-async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_to_come_back(folder: Path) -> None:
+async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_to_come_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_GRACE", 60.0)
     (folder / "agent.py").write_text(
         AGENT.replace("        await asyncio.Event().wait()", "        await stubborn()") + STUBBORN
     )
@@ -382,13 +386,18 @@ async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_t
         await screen.until("goes on.\nfollow: ")
         await screen.until(" tasks cancel ")
         assert await screen.ended() == 130
+        (folder / "enough").touch()
 
 
 STUBBORN = """
+from pathlib import Path
+
 
 async def stubborn():
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        await asyncio.Event().wait()
+        while not Path(__file__).with_name("enough").exists():
+            await asyncio.sleep(0.02)
+        raise
 """

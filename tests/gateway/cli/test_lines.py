@@ -3,14 +3,18 @@
 import io
 import os
 import pty
+import select
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from gateway.cli.lines import Lines
+from tests.gateway.core import BOUND
 
 
 class Pipe:
@@ -75,6 +79,34 @@ def test_while_something_goes_on_lines_are_kept_and_urgent_ones_taken(pipe: Pipe
     pipe.lines.until(done, urgent)
     assert taken == ["/cancel"]
     assert pipe.lines.next("> ") == "one"
+
+
+def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives it to another thread here: the wait itself is not interrupted, as where it has not quite begun."""
+    done: Future[None] = Future()
+    waits, heard = threading.Event(), threading.Event()
+
+    def select_(*of: Any) -> Any:
+        waits.set()
+        return waiting(*of)
+
+    def interrupt() -> None:
+        waits.wait(BOUND)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        if not heard.wait(BOUND):
+            done.set_result(None)
+
+    waiting = select.select
+    monkeypatch.setattr(select, "select", select_)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pipe.lines.until(done, nothing_is_urgent)
+        assert not done.done()
+    finally:
+        heard.set()
+        thread.join()
 
 
 def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:

@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import struct
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -67,8 +67,11 @@ class RawCaller:
 
 def _sockets(child: Forked) -> int:
     """What it has open for its callers and backends; of the database it may have opened another reader meanwhile."""
-    opened = (str(each.readlink()) for each in Path(f"/proc/{child.pid}/fd").iterdir())
-    return sum(what.startswith("socket:") for what in opened)
+    found = 0
+    for each in Path(f"/proc/{child.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            found += str(each.readlink()).startswith("socket:")
+    return found
 
 
 def _memory(child: Forked) -> int:

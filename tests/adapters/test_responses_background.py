@@ -22,8 +22,7 @@ from gateway.testing.adapter_calls import collect, first_text, request
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Cut, Fail, Pause, Restarted, Say, ServerTool
 from tests.adapters.openai_talk import KEY, Build, Start, judge, plays, settings
-
-BOUND = 30.0
+from tests.gateway.core import BOUND
 
 
 @pytest.fixture

@@ -117,7 +117,8 @@ class Run:
 
     def asked_to_stop(self) -> bool:
         """May be asked from any thread."""
-        return self._over or (self._task is not None and self._task.cancelling() > self._cancelled_before)
+        task = self._task
+        return self._over or (task is not None and task.cancelling() > self._cancelled_before)
 
     async def values(self, argument: object) -> AsyncGenerator[object, None]:
         """What the function yields or returns, one by one. Raises: TurnEnding, and AdapterError for all else."""
@@ -166,7 +167,8 @@ class Run:
                 async for value in said:
                     yield value
         finally:
-            self._over = True
+            # A task that was cancelled holds the frames that it went through, and they hold this.
+            self._over, self._task = True, None
             if thread is not None:
                 thread.finish(last)
 

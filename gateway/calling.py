@@ -21,6 +21,7 @@ from gateway.ports import AdapterError, AdapterEvent, CallStarted, ErrorClass, S
 from gateway.preparing import Preparer
 from gateway.replaying import Replay, Seen
 from gateway.retrying import Phase, may_repeat, wait_before
+from gateway.tracebacks import forget
 from gateway.turn_commands import DropCall, Publish
 
 log = structlog.get_logger("gateway.calling")
@@ -76,6 +77,7 @@ class ServiceCalls:
                     await self._wait_to_listen(error)
                 else:
                     request = await self._once_more(request, error)
+                forget(error)
 
     async def _listen(self, told: AsyncGenerator[AdapterEvent, None], asking: Asking) -> None:
         machine, thread, performer = self._course.machine, self._lane.thread, self._performer

@@ -12,6 +12,7 @@ from gateway.stopping import stop
 from gateway.tool_port import ConsentNeeded, ToolError, ToolOutput, ToolRun
 from gateway.tools import Settled
 from gateway.toolset import OfferedTool
+from gateway.tracebacks import forget
 
 log = structlog.get_logger("gateway.invoking")
 
@@ -42,6 +43,7 @@ async def invoke(
         log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=given.detail)
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
+    forget(given)
     return Settled("failed", tools.FAILED)
 
 

@@ -5,6 +5,7 @@ recovery, with nothing shown that is not stored.
 """
 
 import asyncio
+import sys
 
 import structlog
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from gateway.performing import Performer
 from gateway.ports import AdapterError
 from gateway.preparing import Parked
 from gateway.tool_rounds import ToolRounds
+from gateway.tracebacks import forget
 from gateway.turn import Turn
 from gateway.turn_commands import EndTurn
 
@@ -70,6 +72,7 @@ class Serving:
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self._course.machine.ended:
+                forget(error)
                 await self._cancel()
         except (Conflict, LedgerUnavailable, Parked):
             raise
@@ -165,6 +168,7 @@ class Serving:
             correlation_id=correlation_id,
             exc_info=exc_info,
         )
+        forget(sys.exception())
         before = course.machine
         performer.replay = None
         if work.prepared:

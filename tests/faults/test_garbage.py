@@ -1,0 +1,126 @@
+"""A turn that fails leaves nothing behind either: its frames would hold the whole message until the collector looks, which
+counts objects and not bytes."""
+
+import gc
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from gateway.breaker import WINDOW
+from gateway.clock import Clock
+from tests.a2a_client import A2A, a2a_http, streamed_text, why
+from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backends
+from tests.running import AT_ONCE, StartLocal
+
+_OURS = ("/gateway/", "/adapters/", "/storage/")
+_NOT_OURS = ("/gateway/testing/",)
+
+
+@contextmanager
+def left_behind() -> Iterator[Callable[[], list[str]]]:
+    """The frames of ours that nothing but the collector would have freed."""
+
+    def found() -> list[str]:
+        gc.collect()
+        codes = {one.f_code for one in gc.garbage if isinstance(one, types.FrameType)}
+        return sorted(
+            f"{Path(code.co_filename).name}: {code.co_qualname}"
+            for code in codes
+            if any(folder in code.co_filename for folder in _OURS)
+            and not any(folder in code.co_filename for folder in (*_NOT_OURS, "/tests/", "/site-packages/"))
+        )
+
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield found
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def _frames_left_by(caller: A2A, text: str) -> list[str]:
+    state, _ = why(await caller.send(text))
+    with left_behind() as found:
+        # All of the first one is over when the last has ended.
+        for _ in range(3):
+            assert why(await caller.send(text))[0] == state == "TASK_STATE_FAILED"
+        return found()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_turn_whose_backend_fails_leaves_no_ring_of_objects(
+    start_local: StartLocal, wire: str, name: str
+) -> None:
+    # So much time passes that no failure lies near another: the backend is never left alone.
+    seldom = Clock(monotonic=partial(next, count(step=WINDOW)))
+    async with broken_backends() as broken:
+        gateway = await start_local(broken.agents, clock=seldom, pace=AT_ONCE)
+        async with a2a_http(gateway.url) as http:
+            assert await _frames_left_by(A2A(http, agent_of(wire, name)), name) == []
+
+
+_FUNCTIONS = """
+import asyncio
+
+
+def plain(turn):
+    raise RuntimeError("no")
+
+
+def generator(turn):
+    yield "x"
+    raise RuntimeError("no")
+
+
+async def coroutine(turn):
+    raise RuntimeError("no")
+
+
+async def stream(turn):
+    yield "x"
+    raise RuntimeError("no")
+
+
+async def waiting(turn):
+    yield "x"
+    await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("function", ["plain", "generator", "coroutine", "stream"])
+async def test_a_turn_whose_function_raises_leaves_no_ring_of_objects(
+    start_local: StartLocal, tmp_path: Path, function: str
+) -> None:
+    (tmp_path / "raising.py").write_text(_FUNCTIONS)
+    gateway = await start_local(f"raising: {{type: python, ref: './raising.py:{function}'}}")
+    async with a2a_http(gateway.url) as http:
+        assert await _frames_left_by(A2A(http, "raising"), "Hi") == []
+
+
+async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: StartLocal, tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(_FUNCTIONS)
+    gateway = await start_local("waiting: {type: python, ref: './waiting.py:waiting'}")
+
+    async def cancelled(caller: A2A) -> str:
+        async with caller.stream("Hi") as stream:
+            await stream.read_until(lambda frames: streamed_text(frames) == "x")
+            task = (await stream.read(1))[0].event["task"]["id"]
+            state, _ = why(await caller.call("CancelTask", id=task))
+            await stream.rest()
+        return state
+
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "waiting")
+        await cancelled(caller)
+        with left_behind() as found:
+            assert [await cancelled(caller) for _ in range(3)] == ["TASK_STATE_CANCELED"] * 3
+            assert found() == []

@@ -17,8 +17,10 @@ from aiohttp.client_proto import ResponseHandler
 from adapters._failures import Failures
 from adapters._settings import Timeouts
 from adapters._sse import EventReader, StreamTooLarge
+from gateway.keeping import OPENED_SECONDS
 from gateway.model import Json
 from gateway.ports import AdapterError, ErrorClass
+from gateway.tracebacks import forget
 from gateway.watchdog import Watchdog
 
 _ERROR_BODY_LIMIT = 64 * 1024
@@ -136,6 +138,7 @@ class HttpClient:
         except aiohttp.ClientError as error:
             # Its request holds the key, so it is not chained.
             failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
+            forget(error)
         raise failed
 
     async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
@@ -186,7 +189,7 @@ class _Connector(aiohttp.TCPConnector):
     """Its connections go on reading only when they had stopped."""
 
     def __init__(self, *, limit: int) -> None:
-        super().__init__(limit=limit)
+        super().__init__(limit=limit, keepalive_timeout=OPENED_SECONDS)
         connection: type[ResponseHandler] = _Connection
         self._factory = partial(connection, loop=self._loop)
 

@@ -30,6 +30,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from adapters._mcp_session import SessionForgotten
+from gateway.keeping import OPENED_SECONDS
 from gateway.model import Json
 from gateway.tool_port import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
@@ -78,6 +79,7 @@ async def over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[_Stream
             headers={"User-Agent": "a2a-gateway", **headers},
             # A tool may be silent for as long as a call may take.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
+            limits=httpx2.Limits(keepalive_expiry=OPENED_SECONDS),
             trust_env=False,
             event_hooks={"response": [_note]},
         ) as http,

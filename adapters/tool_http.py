@@ -13,10 +13,12 @@ from adapters._tool_headers import SecretHeaders, plain
 from adapters._tool_urls import ArgumentRefused, UrlTemplate, template, with_query
 from gateway.addresses import AddressRefused, checked
 from gateway.config_settings import Settings
+from gateway.keeping import OPENED_SECONDS
 from gateway.model import Json
 from gateway.resolving import PublicResolver
 from gateway.tool_port import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 from gateway.tool_schemas import SchemaRefused, checker
+from gateway.tracebacks import forget
 
 _ANSWER_LIMIT = 4 * 1024 * 1024
 _CONNECT_SECONDS = 10
@@ -121,6 +123,7 @@ class HttpTool:
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
             # Its request holds the headers, so it is not chained.
             failed = ToolError(f"{self._method} at {host}: {type(error).__name__}: {error}")
+            forget(error)
         raise failed
 
     async def _ask(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
@@ -147,7 +150,7 @@ class HttpTool:
         if self._session is None:
             resolver = PublicResolver() if self._url.is_host_given else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, resolver=resolver),
+                connector=aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=OPENED_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 headers={"User-Agent": "a2a-gateway"},

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from gateway.keeping import OPENED_SECONDS
 from gateway.loopback import is_loopback
 
 Json = Any
@@ -114,6 +115,7 @@ def open_http(url: str, headers: Mapping[str, str] | None = None) -> httpx2.Asyn
     return httpx2.AsyncClient(
         headers={"A2A-Version": VERSION, **(headers or {})},
         timeout=httpx2.Timeout(CONNECT, read=None),
+        limits=httpx2.Limits(keepalive_expiry=OPENED_SECONDS),
         trust_env=not _stays_here(url),
     )
 

@@ -19,13 +19,12 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from gateway.keeping import SERVED_SECONDS
+
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
 BLOCKED_SECONDS = 30.0
-IDLE_SECONDS = 75
-"""Longer than a client or a load balancer keeps a connection for its next request, 60 s with most, 5 s with httpx and uvicorn
-alike: who closes first must be the one who sends, or a request meets a connection that is just being closed and is lost."""
 
 _LINGER_SECONDS = 1.0
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -106,7 +105,7 @@ class Connection(HttpToolsProtocol):
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
-    idle_seconds = IDLE_SECONDS
+    idle_seconds = SERVED_SECONDS
 
     def __init__(
         self,
@@ -220,8 +219,11 @@ class Connection(HttpToolsProtocol):
                 self._wait(self.head_seconds, self._head_is_late)
             case _Part.BODY:
                 self._wait(self.body_seconds, self._body_is_late)
-            case _Part.NOTHING:
+            case _Part.NOTHING if self._answers:
                 self._stop()
+            case _Part.NOTHING:
+                # A body that came behind its answer: it has ended the wait for the next request, and that begins again.
+                self._wait(self.idle_seconds, self._is_silent)
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop()

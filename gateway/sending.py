@@ -12,9 +12,11 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gateway.clock import Clock
+from gateway.keeping import OPENED_SECONDS
 from gateway.letters import Outcome
 from gateway.lookup import Lookup
 from gateway.push_target import TargetRefused, TargetRules, check_target
+from gateway.tracebacks import forget
 
 _CONNECT = 5.0
 _MOST = 64 * 1024
@@ -49,18 +51,9 @@ class Sender:
                 return Outcome(
                     response.status, "", _retry_after(response.headers.get("Retry-After"), self._clock.now())
                 )
-        except TargetRefused as error:
-            return Outcome(None, f"the address {error}")
-        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError):
-            return Outcome(None, "TLS failed")
-        except TimeoutError:
-            return Outcome(None, "timed out")
-        except aiohttp.ClientConnectorDNSError:
-            return Outcome(None, "the host is not known")
-        except aiohttp.ClientConnectorError:
-            return Outcome(None, "could not connect")
-        except (aiohttp.ClientError, OSError, ValueError):
-            return Outcome(None, "the connection broke, or what came was no HTTP")
+        except (TargetRefused, aiohttp.ClientError, OSError, ValueError) as error:
+            forget(error)
+            return Outcome(None, _told(error))
 
     async def aclose(self) -> None:
         if self._session is not None:
@@ -69,7 +62,12 @@ class Sender:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=_Judging(self._lookup)),
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    use_dns_cache=False,
+                    resolver=_Judging(self._lookup),
+                    keepalive_timeout=OPENED_SECONDS,
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
@@ -101,6 +99,22 @@ class _Judging(AbstractResolver):
 
     async def close(self) -> None:
         """The look-up is its owner's to close."""
+
+
+def _told(error: Exception) -> str:
+    match error:
+        case TargetRefused():
+            return f"the address {error}"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            return "TLS failed"
+        case TimeoutError():
+            return "timed out"
+        case aiohttp.ClientConnectorDNSError():
+            return "the host is not known"
+        case aiohttp.ClientConnectorError():
+            return "could not connect"
+        case _:
+            return "the connection broke, or what came was no HTTP"
 
 
 async def _read(response: aiohttp.ClientResponse) -> None:

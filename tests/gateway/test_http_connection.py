@@ -20,6 +20,8 @@ from tests.gateway.core import BOUND, soon
 from tests.running import child_gateways
 
 SHORT = 0.05
+_UVICORNS = 5
+"""Seconds for which uvicorn keeps an idle connection by itself."""
 _ESTABLISHED = 1
 Connect: TypeAlias = Callable[[], Awaitable["Peer"]]
 
@@ -145,17 +147,13 @@ async def test_who_says_nothing_is_told_nothing() -> None:
         assert await (await connect()).rest() == b""
 
 
-def test_a_connection_is_kept_for_its_next_request_longer_than_clients_and_load_balancers_keep_one() -> None:
-    """Were it closed first, now and then a request would meet the closing, and be lost."""
-    assert Connection.idle_seconds > 60
-
-
-async def test_a_connection_without_a_next_request_ends() -> None:
+async def test_a_connection_without_a_next_request_ends_after_that_time_and_not_after_uvicorns() -> None:
     async with served(echo, idle_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(GET)
         assert await peer.answer() == (200, 0)
-        assert await peer.rest() == b""
+        async with asyncio.timeout(_UVICORNS / 2):
+            assert await peer.rest() == b""
 
 
 async def test_empty_lines_between_requests_keep_no_connection() -> None:
@@ -182,6 +180,31 @@ async def test_a_body_that_nobody_waits_for_any_more_ends_the_connection() -> No
         await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
         assert await peer.answer() == (413, 1)
         assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize(
+    ("framing", "rest"),
+    [(b"Content-Length: 10\r\n\r\nx", b"y" * 9), (b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", b"0\r\n\r\n")],
+    ids=["with a length", "in chunks"],
+)
+async def test_a_connection_whose_body_came_behind_its_answer_ends_without_a_next_request(
+    framing: bytes, rest: bytes
+) -> None:
+    async with served(Reply(b"1", 404), idle_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
+        assert await peer.answer() == (404, 1)
+        await peer.say(rest)
+        assert await peer.rest() == b""
+
+
+async def test_a_body_behind_its_answer_is_followed_by_the_next_request() -> None:
+    async with served(Reply(b"1", 404)) as connect:
+        peer = await connect()
+        for _ in range(2):
+            await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nx")
+            assert await peer.answer() == (404, 1)
+            await peer.say(b"y" * 9)
 
 
 async def test_an_answer_may_take_as_long_as_it_likes() -> None:

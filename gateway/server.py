@@ -18,6 +18,7 @@ _BACKLOG = 4096
 _UNHEARD_SECONDS = 40
 """A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
 
+_CLOSE = (b"connection", b"close")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -67,6 +68,12 @@ class HttpServer:
     async def serve(self) -> None:
         """Returns after `stop`, when every connection is closed."""
         await self._server.serve(sockets=[self._socket])
+
+    def leave(self) -> None:
+        """Each answer is the last of its connection from now on: who keeps it would come back to a process that goes."""
+        # uvicorn makes the first list from the second one once a second.
+        self._server.server_state.default_headers.append(_CLOSE)
+        self._server.config.encoded_headers.append(_CLOSE)
 
     def stop(self) -> None:
         self._server.should_exit = True

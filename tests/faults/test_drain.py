@@ -75,6 +75,22 @@ async def test_a_running_turn_ends_in_peace_and_its_stream_can_be_resumed(proces
     assert why(rest[-1].event["statusUpdate"]) == COMPLETED
 
 
+async def test_a_gateway_that_drains_sends_its_callers_to_another_connection(process: Process) -> None:
+    child, text = await process.start(), "talking function"
+    async with a2a_http(child.url) as http:
+        async with A2A(http, "function").stream(text) as stream:
+            await process.held.arrived[text].wait()
+            before = await http.get("/livez")
+            child.signal(signal.SIGTERM)
+            await stream.rest()
+        during = [await http.get("/livez") for _ in range(2)]
+        process.held.go_on[text].set()
+        assert await child.ended() == 0
+
+    assert "connection" not in before.headers
+    assert [answer.headers.get("connection") for answer in during] == ["close", "close"]
+
+
 async def _left_unfinished(process: Process, signals: int) -> None:
     child, text = await process.start(), "talking function"
     async with a2a_http(child.url) as http, A2A(http, "function").stream(text) as stream:

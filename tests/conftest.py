@@ -8,8 +8,16 @@ import structlog
 from structlog._config import BoundLoggerLazyProxy
 
 
+def pytest_configure() -> None:
+    _renew()  # for fixtures of whole modules, which are made before those of their first test
+
+
 @pytest.fixture(autouse=True)
 def _fresh_loggers() -> None:
+    _renew()
+
+
+def _renew() -> None:
     """A logger keeps the settings of its first use: what a command set up in this process must not hold for later tests."""
     structlog.reset_defaults()
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)

@@ -37,6 +37,7 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _wake_no_more(self._wakes)
         os.close(self._wakes)
         os.close(self._woken)
 
@@ -123,6 +124,14 @@ def _signals_wake(fd: int) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
+
+
+def _wake_no_more(fd: int) -> None:
+    """A Ctrl-C may have come just where what was before was to be put back."""
+    if threading.current_thread() is threading.main_thread():
+        now = signal.set_wakeup_fd(-1)
+        if now != fd:
+            signal.set_wakeup_fd(now)
 
 
 def _edited_line(prompt: str) -> str:

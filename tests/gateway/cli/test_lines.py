@@ -109,6 +109,29 @@ def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, m
         thread.join()
 
 
+def test_a_ctrl_c_where_the_wait_is_just_over_leaves_signals_no_closed_descriptor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: Future[None] = Future()
+    done.set_result(None)
+    set_, told = signal.set_wakeup_fd, list[int]()
+
+    def interrupted(fd: int) -> int:
+        told.append(fd)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        return set_(fd)
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", interrupted)
+    before = set_(-1)
+    try:
+        with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
+            Pipe(stack).lines.until(done, nothing_is_urgent)
+        assert set_(-1) == -1
+    finally:
+        set_(before)
+
+
 def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:
     first: Future[None] = Future()
     pipe.write(b"one\n/cancel\n")

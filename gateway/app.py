@@ -55,9 +55,9 @@ from gateway.transfer import Transfer
 log = structlog.get_logger("gateway.app")
 
 _YOUNG_OBJECTS = 50_000
-"""So many more must be there than have gone before the garbage collector looks at them. A turn leaves it nothing, whether it
-ends well or not; but what 200 turns hold is more and less by 10,000 objects all the time, and looking at those each time was 7 %
-of the CPU."""
+"""So many more must be there than have gone before the garbage collector looks at them. A turn leaves it nothing, however it
+ends; but what 200 turns hold is more and less by 10,000 objects all the time, and looking at those each time was 7 % of the
+CPU."""
 
 
 @dataclass(frozen=True, slots=True)

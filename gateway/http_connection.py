@@ -26,6 +26,7 @@ BODY_SECONDS = 35.0
 """A little more than what the application gives a body, whose answer says more."""
 BLOCKED_SECONDS = 30.0
 
+_CLOSE = (b"connection", b"close")
 _LINGER_SECONDS = 1.0
 _AT_ONCE = struct.pack("ii", 1, 0)
 
@@ -106,6 +107,8 @@ class Connection(HttpToolsProtocol):
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
     idle_seconds = SERVED_SECONDS
+    leaving = False
+    """The process is about to go."""
 
     def __init__(
         self,
@@ -161,6 +164,15 @@ class Connection(HttpToolsProtocol):
         # Who reads the body need not wait for it.
         self.scope["extensions"] = ARRIVED
         super().on_message_complete()
+        if self.leaving:
+            self.part()
+
+    def part(self) -> None:
+        """Makes the answer that is owed the last one. Not where the request is still coming: closing would take the answer."""
+        cycle = self.cycle
+        # There is no cycle before the first request, whatever its type says.
+        if cycle is not None and not (cycle.response_started or cycle.more_body):  # type: ignore[redundant-expr]
+            cycle.default_headers = [*cycle.default_headers, _CLOSE]
 
     # --- what the peer takes
 
@@ -236,7 +248,12 @@ class Connection(HttpToolsProtocol):
 
     def _is_silent(self) -> None:
         """Who connects and says nothing gets no answer either."""
+        self._close()
+
+    def _close(self) -> None:
+        """When what was written is taken."""
         self.transport.close()
+        self._watch()
 
     def _head_is_late(self) -> None:
         self._refuse(408, "DEADLINE_EXCEEDED", f"the head of the request did not arrive within {self.head_seconds:g} s")
@@ -246,7 +263,7 @@ class Connection(HttpToolsProtocol):
             # Nothing of it is read before the request in front of it is answered.
             self._wait(self.body_seconds, self._body_is_late)
         else:
-            self.transport.close()
+            self._close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
         """Where an earlier request of the connection is still being answered, the connection just ends.
@@ -256,7 +273,7 @@ class Connection(HttpToolsProtocol):
         """
         self._stop()
         if self._answers or self.transport.is_closing():
-            self.transport.close()
+            self._close()
         else:
             body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
             self.transport.write(
@@ -265,4 +282,4 @@ class Connection(HttpToolsProtocol):
             )
             self._refused = True
             self.transport.write_eof()
-            self._wait(_LINGER_SECONDS, self.transport.close)
+            self._wait(_LINGER_SECONDS, self._close)

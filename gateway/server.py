@@ -18,7 +18,6 @@ _BACKLOG = 4096
 _UNHEARD_SECONDS = 40
 """A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
 
-_CLOSE = (b"connection", b"close")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -48,6 +47,7 @@ class HttpServer:
         class Patient(Connection):
             blocked_seconds = blocked
 
+        self._connection = Patient
         self._socket = bound
         self._server = _Server(
             Config(
@@ -70,10 +70,11 @@ class HttpServer:
         await self._server.serve(sockets=[self._socket])
 
     def leave(self) -> None:
-        """Each answer is the last of its connection from now on: who keeps it would come back to a process that goes."""
-        # uvicorn makes the first list from the second one once a second.
-        self._server.server_state.default_headers.append(_CLOSE)
-        self._server.config.encoded_headers.append(_CLOSE)
+        """An answer is the last of its connection from now on: who keeps it would come back to a process that goes."""
+        self._connection.leaving = True
+        for connection in self._server.server_state.connections:
+            if isinstance(connection, Connection):
+                connection.part()
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -72,7 +72,6 @@ class Serving:
                     raise
                 await self._fail(INTERNAL, f"the adapter raised {error!r}")
             elif not self._course.machine.ended:
-                forget(error)
                 await self._cancel()
         except (Conflict, LedgerUnavailable, Parked):
             raise

@@ -2,23 +2,38 @@
 counts objects and not bytes."""
 
 import gc
+import socket
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_network
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+import gateway
+from adapters._failures import Failures
+from adapters._http import HttpClient
+from adapters._settings import Timeouts
+from adapters.tool_http import HttpTool, HttpToolSettings
 from gateway.breaker import WINDOW
 from gateway.clock import Clock
+from gateway.lookup import Lookup
+from gateway.ports import AdapterError
+from gateway.push_target import TargetRules
+from gateway.sending import Sender
+from gateway.tool_port import ToolError, ToolRun
+from gateway.tracebacks import forget
 from tests.a2a_client import A2A, a2a_http, streamed_text, why
+from tests.adapters.raw_server import Exchange
 from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backends
+from tests.faults.raw_backends import raw_backend
 from tests.running import AT_ONCE, StartLocal
 
-_OURS = ("/gateway/", "/adapters/", "/storage/")
-_NOT_OURS = ("/gateway/testing/",)
+_ROOT = Path(gateway.__file__).parents[1]
+_OURS = tuple(f"{_ROOT / package}/" for package in ("gateway", "adapters", "storage"))
 
 
 @contextmanager
@@ -31,8 +46,7 @@ def left_behind() -> Iterator[Callable[[], list[str]]]:
         return sorted(
             f"{Path(code.co_filename).name}: {code.co_qualname}"
             for code in codes
-            if any(folder in code.co_filename for folder in _OURS)
-            and not any(folder in code.co_filename for folder in (*_NOT_OURS, "/tests/", "/site-packages/"))
+            if code.co_filename.startswith(_OURS) and "/testing/" not in code.co_filename
         )
 
     gc.collect()
@@ -63,8 +77,8 @@ async def test_a_turn_whose_backend_fails_leaves_no_ring_of_objects(
     # So much time passes that no failure lies near another: the backend is never left alone.
     seldom = Clock(monotonic=partial(next, count(step=WINDOW)))
     async with broken_backends() as broken:
-        gateway = await start_local(broken.agents, clock=seldom, pace=AT_ONCE)
-        async with a2a_http(gateway.url) as http:
+        started = await start_local(broken.agents, clock=seldom, pace=AT_ONCE)
+        async with a2a_http(started.url) as http:
             assert await _frames_left_by(A2A(http, agent_of(wire, name)), name) == []
 
 
@@ -101,14 +115,14 @@ async def test_a_turn_whose_function_raises_leaves_no_ring_of_objects(
     start_local: StartLocal, tmp_path: Path, function: str
 ) -> None:
     (tmp_path / "raising.py").write_text(_FUNCTIONS)
-    gateway = await start_local(f"raising: {{type: python, ref: './raising.py:{function}'}}")
-    async with a2a_http(gateway.url) as http:
+    started = await start_local(f"raising: {{type: python, ref: './raising.py:{function}'}}")
+    async with a2a_http(started.url) as http:
         assert await _frames_left_by(A2A(http, "raising"), "Hi") == []
 
 
 async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: StartLocal, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(_FUNCTIONS)
-    gateway = await start_local("waiting: {type: python, ref: './waiting.py:waiting'}")
+    started = await start_local("waiting: {type: python, ref: './waiting.py:waiting'}")
 
     async def cancelled(caller: A2A) -> str:
         async with caller.stream("Hi") as stream:
@@ -118,9 +132,61 @@ async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: S
             await stream.rest()
         return state
 
-    async with a2a_http(gateway.url) as http:
+    async with a2a_http(started.url) as http:
         caller = A2A(http, "waiting")
         await cancelled(caller)
         with left_behind() as found:
             assert [await cancelled(caller) for _ in range(3)] == ["TASK_STATE_CANCELED"] * 3
             assert found() == []
+
+
+# --- failures whose cause is not told on
+
+
+async def _over(failing: Awaitable[object]) -> None:
+    """As whoever makes something of such a failure."""
+    try:
+        await failing
+    except (AdapterError, ToolError) as error:
+        forget(error)
+
+
+async def _nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return f"http://127.0.0.1:{bound.getsockname()[1]}/"
+
+
+async def test_a_tool_that_nobody_serves_leaves_no_ring_of_objects() -> None:
+    settings = {"url": await _nobody(), "description": "d", "method": "POST"}
+    tool = HttpTool(HttpToolSettings.model_validate(settings))
+    run = ToolRun("t", {"q": "x"}, "key", "c", "p")
+    with left_behind() as found:
+        for _ in range(2):
+            await _over(tool.run(run))
+        assert found() == []
+    await tool.aclose()
+
+
+async def test_a_receiver_that_is_not_there_leaves_no_ring_of_objects() -> None:
+    rules = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
+    lookup = Lookup(rules, None)
+    sender, url = Sender(rules, lookup, 5.0, Clock()), await _nobody()
+    with left_behind() as found:
+        assert not any([(await sender.post(url, {}, b"{}")).delivered for _ in range(2)])
+        assert found() == []
+    await sender.aclose()
+    lookup.close()
+
+
+async def test_an_answer_that_is_no_http_leaves_no_ring_of_objects() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(b"nonsense\r\n\r\n")
+
+    async with raw_backend(answer) as server:
+        client = HttpClient(Timeouts(), Failures(()))
+        with left_behind() as found:
+            for _ in range(2):
+                await _over(client.ask("GET", server.url))
+            assert found() == []
+        await client.aclose()

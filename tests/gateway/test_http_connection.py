@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from gateway.bindings.hosts import HostGuard
 from gateway.bindings.reply import Reply
 from gateway.http_connection import Connection
+from gateway.server import HttpServer, listen
 from tests.gateway.core import BOUND, soon
 from tests.running import child_gateways
 
@@ -344,3 +345,57 @@ async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
                 if taken // _STOP != (taken := taken + len(piece)) // _STOP:
                     await asyncio.sleep(SHORT)
         assert taken > _LARGE
+
+
+# --- a process that is about to go
+
+
+@asynccontextmanager
+async def _serving(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, Peer]]:
+    with listen("127.0.0.1", 0) as bound:
+        server = HttpServer(app, bound)
+        async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+            group.create_task(server.serve())
+            peer = Peer(*await asyncio.open_connection(*bound.getsockname()))
+            try:
+                yield server, peer
+            finally:
+                peer.leave()
+                server.stop()
+
+
+async def test_the_answer_of_a_request_under_way_is_the_last_of_its_connection_once_the_process_leaves() -> None:
+    asked, ready = asyncio.Event(), asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await ready.wait()
+        await Reply(b"1")(scope, receive, send)
+
+    async with _serving(late) as (server, peer):
+        await peer.say(GET)
+        await soon(asked.wait())
+        server.leave()
+        ready.set()
+        assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_the_answer_of_a_later_request_is_so_too() -> None:
+    async with _serving(echo) as (server, peer):
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        server.leave()
+        await peer.say(GET)
+        assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_until_the_next_request() -> None:
+    """A connection that ends with something unread takes the answer with it."""
+    async with _serving(Reply(b"1", 413)) as (server, peer):
+        server.leave()
+        for _ in range(2):
+            await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nx")
+            assert await peer.answer() == (413, 1)
+            await peer.say(b"y" * 9)
+        await peer.say(GET)
+        assert b"connection: close" in (await peer.rest()).lower()

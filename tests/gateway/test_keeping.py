@@ -1,4 +1,4 @@
-"""Connections of ours that are kept for their next request: closed by us, before their server does it."""
+"""Connections of ours that are kept for their next request: not for long."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -19,6 +19,7 @@ from storage.connection import connect
 from storage.statement import Step
 from storage.threads import start, succeed, tell
 from storage.troubles import FAILURES, text_of, trouble_of
+from storage.warming import WarmLog
 
 Done = Callable[[Exception | None], None]
 
@@ -129,6 +130,7 @@ class Writer:
         written = deque([-math.inf] * _UNITS, _UNITS)
         kept: list[_Unit] = []
         enough = _COMPANY
+        log = WarmLog(self._path)
         while kept or not self._drained:
             if not kept:
                 first = self._queue.get()
@@ -146,6 +148,7 @@ class Writer:
             kept = [unit for unit, outcome in pairs if isinstance(outcome, _StillLocked)]
             told = [(unit.done, outcome) for unit, outcome in pairs if not isinstance(outcome, _StillLocked)]
             tell(self._loop, _deliver, told)
+            log.keep()
 
     def _waiting(self, at_most: int) -> list[_Unit]:
         units: list[_Unit] = []

@@ -51,10 +51,15 @@ class Terminal:
 
     async def until(self, text: str) -> None:
         """Returns when this stands on the screen, behind what was waited for before."""
-        async with asyncio.timeout(_BOUND_SECONDS):
-            while (found := self.shown.find(text, self._asked)) < 0:
-                self._news.clear()
-                await self._news.wait()
+        try:
+            async with asyncio.timeout(_BOUND_SECONDS):
+                while (found := self.shown.find(text, self._asked)) < 0:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(
+                f"{text!r} does not come behind {self.shown[: self._asked]!r}: {self.shown!r}"
+            ) from None
         self._asked = found + len(text)
 
     def type(self, text: str) -> None:

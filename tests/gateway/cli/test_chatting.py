@@ -382,8 +382,7 @@ async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_t
         await screen.until("so ")
         screen.type("\x03")
         await screen.until("(canceling; Ctrl-C again leaves)")
-        screen.type("\x03")
-        await screen.until("goes on.\nfollow: ")
+        await screen.interrupt(lambda: screen.until("goes on.\nfollow: "))
         await screen.until(" tasks cancel ")
         assert await screen.ended() == 130
         (folder / "enough").touch()

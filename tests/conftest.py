@@ -1,6 +1,7 @@
 """What all tests share: loggers as a fresh process has them, but for faults as plain text. With all locals of every frame, as
 structlog does it where rich is installed, one of them takes seconds on a busy machine."""
 
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,8 @@ from structlog._config import BoundLoggerLazyProxy
 
 
 def pytest_configure() -> None:
+    # In the background of a script Ctrl-C is ignored, and by every process that is started there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _renew()  # for fixtures of whole modules, which are made before those of their first test
 
 

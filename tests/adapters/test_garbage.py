@@ -1,8 +1,6 @@
 """A call leaves nothing behind for the garbage collector, which was 5 % of what a turn costs."""
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,25 +13,12 @@ from gateway.testing.emulator import Emulator
 from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.scripts import Say
 from tests.adapters.openai_talk import KEY, Build, Start, plays
+from tests.garbage import left_behind
 
 
-@contextmanager
-def left_behind() -> Iterator[Callable[[], list[str]]]:
-    """The objects of ours that nothing but the collector would have freed, by type."""
-
-    def found() -> list[str]:
-        gc.collect()
-        return sorted({type(one).__qualname__ for one in gc.garbage if type(one).__module__.startswith("adapters.")})
-
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        yield found
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
+def _ours(left: list[object]) -> list[str]:
+    """Those of our types."""
+    return sorted({type(one).__qualname__ for one in left if type(one).__module__.startswith("adapters.")})
 
 
 @pytest.mark.parametrize(("factory", "server"), [(responses, ResponsesServer), (chat, ChatServer)])
@@ -44,4 +29,4 @@ async def test_a_call_leaves_no_ring_of_objects(
     await collect(adapter, request("Hi"))
     with left_behind() as found:
         await collect(adapter, request("Again"))
-        assert found() == []
+        assert _ours(found()) == []

@@ -1,11 +1,9 @@
 """A turn that fails leaves nothing behind either: its frames would hold the whole message until the collector looks, which
 counts objects and not bytes."""
 
-import gc
 import socket
 import types
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from functools import partial
 from ipaddress import ip_network
 from itertools import count
@@ -30,34 +28,21 @@ from tests.a2a_client import A2A, a2a_http, streamed_text, why
 from tests.adapters.raw_server import Exchange
 from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backends
 from tests.faults.raw_backends import raw_backend
+from tests.garbage import left_behind
 from tests.running import AT_ONCE, StartLocal
 
 _ROOT = Path(gateway.__file__).parents[1]
 _OURS = tuple(f"{_ROOT / package}/" for package in ("gateway", "adapters", "storage"))
 
 
-@contextmanager
-def left_behind() -> Iterator[Callable[[], list[str]]]:
-    """The frames of ours that nothing but the collector would have freed."""
-
-    def found() -> list[str]:
-        gc.collect()
-        codes = {one.f_code for one in gc.garbage if isinstance(one, types.FrameType)}
-        return sorted(
-            f"{Path(code.co_filename).name}: {code.co_qualname}"
-            for code in codes
-            if code.co_filename.startswith(_OURS) and "/testing/" not in code.co_filename
-        )
-
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        yield found
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
+def _frames(left: list[object]) -> list[str]:
+    """Those of our functions."""
+    codes = {one.f_code for one in left if isinstance(one, types.FrameType)}
+    return sorted(
+        f"{Path(code.co_filename).name}: {code.co_qualname}"
+        for code in codes
+        if code.co_filename.startswith(_OURS) and "/testing/" not in code.co_filename
+    )
 
 
 async def _frames_left_by(caller: A2A, text: str) -> list[str]:
@@ -66,7 +51,7 @@ async def _frames_left_by(caller: A2A, text: str) -> list[str]:
         # All of the first one is over when the last has ended.
         for _ in range(3):
             assert why(await caller.send(text))[0] == state == "TASK_STATE_FAILED"
-        return found()
+        return _frames(found())
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -137,7 +122,7 @@ async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: S
         await cancelled(caller)
         with left_behind() as found:
             assert [await cancelled(caller) for _ in range(3)] == ["TASK_STATE_CANCELED"] * 3
-            assert found() == []
+            assert _frames(found()) == []
 
 
 # --- failures whose cause is not told on
@@ -164,7 +149,7 @@ async def test_a_tool_that_nobody_serves_leaves_no_ring_of_objects() -> None:
     with left_behind() as found:
         for _ in range(2):
             await _over(tool.run(run))
-        assert found() == []
+        assert _frames(found()) == []
     await tool.aclose()
 
 
@@ -174,7 +159,7 @@ async def test_a_receiver_that_is_not_there_leaves_no_ring_of_objects() -> None:
     sender, url = Sender(rules, lookup, 5.0, Clock()), await _nobody()
     with left_behind() as found:
         assert not any([(await sender.post(url, {}, b"{}")).delivered for _ in range(2)])
-        assert found() == []
+        assert _frames(found()) == []
     await sender.aclose()
     lookup.close()
 
@@ -188,5 +173,5 @@ async def test_an_answer_that_is_no_http_leaves_no_ring_of_objects() -> None:
         with left_behind() as found:
             for _ in range(2):
                 await _over(client.ask("GET", server.url))
-            assert found() == []
+            assert _frames(found()) == []
         await client.aclose()

@@ -74,7 +74,5 @@ async def test_a_connection_that_is_not_used_again_is_closed_by_us(
         await client(url, closed)
 
 
-def test_our_own_connections_are_kept_for_less_than_uvicorn_keeps_them_and_our_callers_for_longer_than_most_do() -> (
-    None
-):
+def test_ours_are_kept_for_less_than_uvicorn_keeps_them_and_those_of_callers_for_longer_than_most_do() -> None:
     assert keeping.OPENED_SECONDS < 5 < 60 < keeping.SERVED_SECONDS

@@ -14,7 +14,8 @@ def forget(error: BaseException | None) -> None:
         one = waiting.pop()
         if one is not None and id(one) not in known:
             known.add(id(one))
-            one.__traceback__ = None
+            # Some refuse an assignment, as frozen dataclasses do.
+            BaseException.with_traceback(one, None)
             waiting += [one.__cause__, one.__context__]
             if isinstance(one, BaseExceptionGroup):
                 waiting += one.exceptions

@@ -1,6 +1,7 @@
 """What is left of an exception that is over."""
 
 import weakref
+from dataclasses import dataclass
 
 import pytest
 
@@ -54,6 +55,20 @@ def test_errors_that_led_to_each_other_and_none_at_all_come_to_an_end() -> None:
     one.__context__, other.__context__ = other, one
     forget(one)
     forget(None)
+
+
+@dataclass(frozen=True)
+class _Frozen(Exception):
+    """An error that nobody may change."""
+
+    what: str
+
+
+def test_an_error_that_refuses_assignments_is_forgotten_like_any_other() -> None:
+    error = _Frozen("gone").with_traceback(_failing()[0].__traceback__)
+    assert error.__traceback__ is not None
+    forget(error)
+    assert error.__traceback__ is None
 
 
 def test_an_error_that_is_raised_again_tells_only_where_that_was() -> None:

@@ -107,7 +107,7 @@ async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 50
 def database_path(url: str) -> Path:
     """Raises: ValueError for a URL that does not name a file."""
     scheme, separator, name = url.partition(":///")
-    if scheme != "sqlite" or not separator or not name or name == ":memory:" or "?" in name:
+    if scheme != "sqlite" or not separator or not name or str(Path(name)) == ":memory:" or "?" in name:
         raise ValueError(f"{url!r} is not sqlite:///relative/path or sqlite:////absolute/path")
     return Path(name)
 

@@ -213,7 +213,17 @@ def test_a_url_names_a_file(url: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "b.db", "sqlite:b.db", "sqlite://b.db", "sqlite:///", "sqlite:///:memory:", "sqlite:///a?mode=ro", "x:///a"],
+    [
+        "",
+        "b.db",
+        "sqlite:b.db",
+        "sqlite://b.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///./:memory:",
+        "sqlite:///a?mode=ro",
+        "x:///a",
+    ],
 )
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not sqlite:///"):

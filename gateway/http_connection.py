@@ -34,7 +34,8 @@ ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
 """The extensions of a request that is here, whole."""
 
 _HEAD_BYTES = 64 * 1024
-"""Of a head that is not complete. Whether a complete one is too large is the application's to say."""
+"""Of a head that is not complete, behind the piece in which it begins, which may hold much else. Whether a complete one is too
+large is the application's to say."""
 
 
 class _Part(Enum):
@@ -51,11 +52,15 @@ class _Outgoing:
     Each sending may wake somebody, which costs more than what is sent: who gets several answers is woken once.
     """
 
-    __slots__ = ("_chunks", "_loop", "_transport")
+    __slots__ = ("_chunks", "_closing", "_lingers", "_loop", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, lingers: Callable[[], bool]
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._lingers: Callable[[], bool] | None = lingers
+        self._closing = False
         self._chunks: list[bytes] = []
 
     def write(self, data: bytes) -> None:
@@ -74,14 +79,21 @@ class _Outgoing:
         self._transport.write_eof()
 
     def close(self) -> None:
+        """At once, unless it lingers; then the second time."""
         self._send()
-        self._transport.close()
+        if self.is_closing() or self._lingers is None or not self._lingers():
+            self._transport.close()
+        self._closing = True
+
+    def let_go(self) -> None:
+        """Of the connection, which would stay with it until the garbage collector looks."""
+        self._lingers = None
 
     def abort(self) -> None:
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        return self._transport.is_closing()
+        return self._closing or self._transport.is_closing()
 
     def get_write_buffer_size(self) -> int:
         return sum(map(len, self._chunks)) + self._transport.get_write_buffer_size()
@@ -128,13 +140,18 @@ class Connection(HttpToolsProtocol):
         self._blocked: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Outgoing(transport, self.loop))  # type: ignore[arg-type]
+        self._outgoing = _Outgoing(transport, self.loop, self._lingers)
+        super().connection_made(self._outgoing)  # type: ignore[arg-type]
         self._wait(self.head_seconds, self._is_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         self._is_taken()
+        self._refused = True
         super().connection_lost(exc)
+        # uvicorn leaves its timer to itself where a peer resets.
+        self._unset_keepalive_if_required()
+        self._outgoing.let_go()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -146,7 +163,7 @@ class Connection(HttpToolsProtocol):
         elif self._part is _Part.NOTHING and self._timer is None and not self._answers:
             # Empty lines between two requests: they have ended the wait for the next one.
             self._wait(self.head_seconds, self._is_silent)
-        if self._part is _Part.HEAD:
+        elif self._part is _Part.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", "the head of the request is too large")
@@ -251,7 +268,8 @@ class Connection(HttpToolsProtocol):
         self._close()
 
     def _close(self) -> None:
-        """When what was written is taken."""
+        """When what was written is taken, whatever is still being sent."""
+        self._refused = True
         self.transport.close()
         self._watch()
 
@@ -266,11 +284,7 @@ class Connection(HttpToolsProtocol):
             self._close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """Where an earlier request of the connection is still being answered, the connection just ends.
-
-        What is still being sent is read and dropped for a moment: a connection that ends with something unread takes the
-        answer with it.
-        """
+        """Where an earlier request of the connection is still being answered, the connection just ends."""
         self._stop()
         if self._answers or self.transport.is_closing():
             self._close()
@@ -280,6 +294,18 @@ class Connection(HttpToolsProtocol):
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (STATUS_LINE[status], len(body), body)
             )
-            self._refused = True
-            self.transport.write_eof()
-            self._wait(_LINGER_SECONDS, self._close)
+            self._linger(_LINGER_SECONDS)
+
+    def _lingers(self) -> bool:
+        """An answer that ends its connection before the request has come. Who is told of it sends the rest and closes."""
+        if self._part is not _Part.BODY or self._refused:
+            return False
+        self._linger(_LINGER_SECONDS if self.leaving else self.body_seconds)
+        return True
+
+    def _linger(self, seconds: float) -> None:
+        """What still comes is read and dropped: a connection that ends with something unread takes the answer with it."""
+        self._refused = True
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._wait(seconds, self._close)

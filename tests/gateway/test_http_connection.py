@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ from gateway.bindings.hosts import HostGuard
 from gateway.bindings.reply import Reply
 from gateway.http_connection import Connection
 from gateway.server import HttpServer, listen
+from tests.garbage import left_behind
 from tests.gateway.core import BOUND, soon
 from tests.running import child_gateways
 
@@ -57,6 +60,11 @@ class Peer:
     def leave(self) -> None:
         self._writer.close()
 
+    def reset(self) -> None:
+        connection = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
     def stop_reading(self) -> None:
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
@@ -69,6 +77,15 @@ class Peer:
 
     async def take(self, most: int) -> bytes:
         return await soon(self._reader.read(most))
+
+
+async def refused(peer: Peer) -> None:
+    """Returns when the server has ended the connection for whatever comes."""
+    async with asyncio.timeout(BOUND):
+        with suppress(ConnectionError):
+            while True:
+                await peer.say(b"x")
+                await asyncio.sleep(0)
 
 
 def told(data: bytes) -> tuple[int, str]:
@@ -102,6 +119,13 @@ async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
         async with asyncio.timeout(BOUND):
             while state.connections or state.tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0)
+
+
+async def all_is_read(connect: Connect) -> None:
+    """Returns when the server has read what was sent to it before."""
+    other = await connect()
+    await other.say(GET)
+    await other.line()
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,6 +232,63 @@ async def test_a_body_behind_its_answer_is_followed_by_the_next_request() -> Non
             await peer.say(b"y" * 9)
 
 
+LAST = [b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"POST / HTTP/1.0\r\n"]
+"""Requests whose answer is the last of their connection."""
+
+
+@pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
+async def test_who_sends_all_of_a_body_first_gets_the_answer_that_came_before_its_end(head: bytes) -> None:
+    async with served(Reply(b"1", 413)) as connect:
+        peer = await connect()
+        await peer.say(head + b"Content-Length: 8388608\r\n\r\n" + b"x" * 8 * 1024 * 1024)
+        assert await peer.answer() == (413, 1)
+        assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
+async def test_who_goes_on_sending_behind_a_last_answer_has_no_more_time_than_for_a_body(head: bytes) -> None:
+    async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(head + b"Content-Length: 8388608\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await refused(peer)
+
+
+async def test_a_request_behind_a_last_answer_is_not_served() -> None:
+    asked: list[str] = []
+
+    async def once(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await Reply(b"1", 413)(scope, receive, send)
+
+    async with served(once) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 1\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await peer.say(b"x" + GET)
+        assert await peer.rest() == b""
+    assert asked == ["/"]
+
+
+@pytest.mark.parametrize("leave", [Peer.leave, Peer.reset])
+async def test_a_peer_that_goes_leaves_nothing_for_the_garbage_collector(leave: Callable[[Peer], None]) -> None:
+    served_: list[weakref.ref[object]] = []
+
+    async def known(scope: Scope, receive: Receive, send: Send) -> None:
+        served_.append(weakref.ref(receive.__self__))  # type: ignore[attr-defined]
+        await Reply(b"1")(scope, receive, send)
+
+    async with served(known) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 1)
+        with left_behind():
+            leave(peer)
+            async with asyncio.timeout(BOUND):
+                while served_[0]() is not None:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+
+
 async def test_an_answer_may_take_as_long_as_it_likes() -> None:
     asked, ready = asyncio.Event(), asyncio.Event()
 
@@ -230,7 +311,9 @@ async def test_an_answer_may_take_as_long_as_it_likes() -> None:
 async def test_a_head_without_end_is_cut_short() -> None:
     async with served(echo) as connect:
         peer = await connect()
-        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 66_000)
+        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        await all_is_read(connect)
+        await peer.say(b"y" * 66_000)
         assert told(await peer.rest()) == (431, "the head of the request is too large")
 
 
@@ -248,6 +331,18 @@ async def test_a_large_body_is_no_large_head() -> None:
         assert await peer.answer() == (200, 300_000)
         await peer.say(GET)
         assert await peer.answer() == (200, 0)
+
+
+async def test_a_head_that_begins_behind_a_large_body_is_no_large_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.http_connection._HEAD_BYTES", 1000)
+    async with served(Reply(b"1", 404)) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000\r\n\r\n")
+        assert await peer.answer() == (404, 1)
+        await peer.say(b"x" * 10_000 + b"GET / HTTP/1.1\r\n")
+        await all_is_read(connect)
+        await peer.say(b"Host: localhost\r\n\r\n")
+        assert await peer.answer() == (404, 1)
 
 
 async def test_two_requests_in_one_piece_are_both_answered() -> None:
@@ -305,7 +400,7 @@ async def test_a_gateway_that_is_started_as_it_is_refuses_an_endless_head(tmp_pa
         child = await start()
         reader, writer = await asyncio.open_connection("127.0.0.1", int(child.url.rsplit(":", 1)[1]))
         peer = Peer(reader, writer)
-        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 66_000)
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 1024 * 1024)
         assert told(await peer.rest())[0] == 431
         peer.leave()
 
@@ -399,3 +494,11 @@ async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_unt
             await peer.say(b"y" * 9)
         await peer.say(GET)
         assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_a_process_that_leaves_does_not_wait_for_what_comes_behind_a_last_answer() -> None:
+    async with _serving(Reply(b"1", 413)) as (server, peer):
+        server.leave()
+        await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await refused(peer)

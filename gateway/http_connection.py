@@ -11,6 +11,7 @@ import socket
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
@@ -76,7 +77,9 @@ class _Outgoing:
 
     def write_eof(self) -> None:
         self._send()
-        self._transport.write_eof()
+        with suppress(OSError):
+            # The peer has gone; asyncio says so, uvloop does not.
+            self._transport.write_eof()
 
     def close(self) -> None:
         """At once, unless it lingers; then the second time."""
@@ -157,6 +160,8 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         super().data_received(data)
+        if self._refused:
+            return
         if self._part is not self._timed:
             self._timed = self._part
             self._time()
@@ -173,8 +178,8 @@ class Connection(HttpToolsProtocol):
         self._part, self._timed, self._head_bytes = _Part.HEAD, None, 0
 
     def on_headers_complete(self) -> None:
-        self._part = _Part.BODY
         super().on_headers_complete()
+        self._part = _Part.BODY
 
     def on_message_complete(self) -> None:
         self._part = _Part.NOTHING
@@ -297,8 +302,8 @@ class Connection(HttpToolsProtocol):
             self._linger(_LINGER_SECONDS)
 
     def _lingers(self) -> bool:
-        """An answer that ends its connection before the request has come. Who is told of it sends the rest and closes."""
-        if self._part is not _Part.BODY or self._refused:
+        """A whole answer that ends its connection before the request has come. Who is told of it sends the rest and closes."""
+        if self._part is not _Part.BODY or self._refused or self._answers:
             return False
         self._linger(_LINGER_SECONDS if self.leaving else self.body_seconds)
         return True

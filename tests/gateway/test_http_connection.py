@@ -100,6 +100,8 @@ async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
+    failures: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, failure: failures.append(failure))
     listener = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     peers: list[Peer] = []
@@ -119,6 +121,7 @@ async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
         async with asyncio.timeout(BOUND):
             while state.connections or state.tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0)
+    assert failures == []
 
 
 async def all_is_read(connect: Connect) -> None:
@@ -252,6 +255,58 @@ async def test_who_goes_on_sending_behind_a_last_answer_has_no_more_time_than_fo
         await peer.say(head + b"Content-Length: 8388608\r\n\r\n")
         assert await peer.answer() == (413, 1)
         await refused(peer)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+NO_CHUNK = b"ZZ\r\n"
+
+
+@pytest.mark.parametrize("before", [b"", GET], ids=["alone", "behind another"])
+async def test_a_body_that_is_none_ends_the_connection_at_once(before: bytes) -> None:
+    async with served(Reply(b"1")) as connect:
+        peer = await connect()
+        await peer.say(before + CHUNKED + NO_CHUNK)
+        await refused(peer)
+
+
+async def test_an_application_is_told_at_once_that_a_body_is_none() -> None:
+    told_ = asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        told_.set()
+
+    async with served(waits) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED)
+        await peer.say(NO_CHUNK)
+        await soon(told_.wait())
+
+
+async def test_an_answer_that_breaks_off_before_the_body_has_come_ends_the_connection_at_once() -> None:
+    async def gives_up(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async with served(gives_up) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
+        await refused(peer)
+
+
+async def test_an_early_answer_to_who_has_gone_is_no_trouble_for_the_application() -> None:
+    answered = asyncio.Event()
+
+    async def early(scope: Scope, receive: Receive, send: Send) -> None:
+        await Reply(b"1", 413)(scope, receive, send)
+        answered.set()
+
+    async with served(early) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 10\r\n\r\nx")
+        peer.leave()
+        await soon(answered.wait())
 
 
 async def test_a_request_behind_a_last_answer_is_not_served() -> None:

@@ -2,7 +2,7 @@
 
 import sys
 
-from gateway.cli.app import run
+from gateway.cli.main import run
 
 
 def main() -> None:

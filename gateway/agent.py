@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.model import Json, Part
+from gateway.a2a.model import Json, Part
 
 __all__ = [
     "Artifact",

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from storage.troubles import FAILURES
+from storage.threads import FAILURES
 
 OLDEST_USER = "PRAGMA user_version"
 """The oldest version of the schema whose code may work on a database; whoever has migrated it last has written it."""

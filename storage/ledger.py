@@ -6,21 +6,20 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.commits.accepting import Accept
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.importing import Import
-from gateway.commits.points import CommitPoint
-from gateway.commits.tasks import Append, Close
-from gateway.commits.waiting import Decide
-from gateway.ledger_port import Ledger, LedgerFactory
-from storage import compiled as queries
+from gateway.ledger.documents import Import
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger, LedgerFactory
+from gateway.ledger.tasks import Append, Close
+from gateway.ledger.turns import Accept, Decide
+from storage import compiled
 from storage.connection import OLDEST_USER
-from storage.readers import Readers
-from storage.reads import Reads
-from storage.schema import prepare, usable
+from storage.read.pool import Readers
+from storage.read.reads import Reads
+from storage.schema.open import prepare, usable
 from storage.statement import Step
-from storage.units import new_secret, probe, unit
-from storage.writer import Writer
+from storage.write.units import new_secret, probe, unit
+from storage.write.writer import Writer
 
 _SECRET_BYTES = 32
 
@@ -50,12 +49,12 @@ class SqliteLedger(Reads):
 
     async def secret(self, name: str) -> bytes:
         await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))
-        rows = await self._readers.fetch(queries.SECRET, {"name": name})
+        rows = await self._readers.fetch(compiled.SECRET, {"name": name})
         value: bytes = rows[0][0]
         return value
 
     async def ready(self) -> None:
-        rows = await self._readers.fetch(queries.SCHEMA_VERSION, {})
+        rows = await self._readers.fetch(compiled.SCHEMA_VERSION, {})
         [[oldest]] = await self._readers.fetch(OLDEST_USER, {})
         if len(rows) != 1 or not usable(rows[0][0], oldest):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")

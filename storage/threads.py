@@ -1,4 +1,6 @@
-"""The threads of the ledger that are ours, the writer's and that of the short reads. Law: none ends while somebody waits.
+"""What a failure of SQLite is, in one word for those who run the gateway. Law: the words are ours, never the library's.
+
+The threads of the ledger that are ours, the writer's and that of the short reads. Law: none ends while somebody waits.
 
 What such a thread does not expect, as that Python finds no memory for a list, leaves work that is neither told nor taken
 back, and whoever waits for it would wait for ever. Then the process ends at once, as if it were killed: the next one goes on
@@ -7,6 +9,7 @@ from the ledger.
 
 import asyncio
 import os
+import sqlite3
 import sys
 import threading
 import traceback
@@ -15,8 +18,32 @@ from contextlib import suppress
 
 import structlog
 
-from gateway.commits.failures import LedgerUnavailable
-from storage.troubles import text_of
+from gateway.ledger.errors import LedgerUnavailable
+
+FAILURES = (sqlite3.Error, MemoryError)
+"""What SQLite's module raises when the database fails: of SQLITE_NOMEM it makes a MemoryError."""
+
+_WORDS = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read-only",
+    sqlite3.SQLITE_IOERR: "failing",
+}
+_PRIMARY = 0xFF
+"""The bits of an error code that say what kind it is; the others say where it happened."""
+
+
+def trouble_of(error: Exception) -> str:
+    """`full`, `locked`, `read-only`, `failing` (the disk), or `unavailable` for all else."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return "unavailable" if code is None else _WORDS.get(code & _PRIMARY, "unavailable")
+
+
+def text_of(error: Exception) -> str:
+    """What SQLite says of it; of a lack of memory its module says nothing."""
+    return str(error) or "no memory"
+
 
 _SOFTWARE_ERROR = 70
 """Source: sysexits.h."""

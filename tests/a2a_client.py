@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from gateway.failures import safe_text
+from gateway.core.failures import safe_text
 
 Json = dict[str, Any]
 

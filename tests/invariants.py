@@ -12,10 +12,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from gateway.items import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem, decode
-from gateway.model import Message, Part, Role
-from gateway.projection import project
-from gateway.tool_calls import URI
+from gateway.a2a.model import Message, Part, Role
+from gateway.a2a.tool_calls import URI
+from gateway.core.history import project
+from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem, decode
 
 _FINAL = frozenset(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 _WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})

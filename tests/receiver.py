@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from gateway.testing.serving import DROP, serve
-from tests.gateway.core import BOUND
+from tests.support.core import BOUND
 
 Json = dict[str, Any]
 

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.app import Gateway, running
-from gateway.clock import Clock
-from gateway.config_file import load
-from gateway.means import Pace
-from gateway.registry import Registry
+from gateway.app.application import Gateway, running
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.engine.runtime import Pace
+from gateway.foundation.clock import Clock
 from gateway.testing.serving import serve
 
 _PROJECT = Path(__file__).parents[1]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import CallCompleted, TextDelta, ToolCallReady, ToolResultReady
-from tests.gateway.core import running_core
-from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.ports.adapter import CallCompleted, TextDelta, ToolCallReady, ToolResultReady
 from tests.invariants import violations
+from tests.support.core import running_core
+from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 _TOOL: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", 3), TextDelta("3")]
 

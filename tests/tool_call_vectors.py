@@ -9,9 +9,9 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 
-from gateway.model import StreamResponse, TaskStatusUpdateEvent
-from gateway.redaction import json_path
-from gateway.tool_calls import URI, CallFacts, Place, Rendering, Update, update
+from gateway.a2a.model import StreamResponse, TaskStatusUpdateEvent
+from gateway.a2a.redaction import json_path
+from gateway.a2a.tool_calls import URI, CallFacts, Place, Rendering, Update, update
 
 _FOLDER = Path(__file__).parents[1] / "docs" / "extensions"
 SCHEMA: dict[str, Any] = json.loads((_FOLDER / "tool-calls-v1.schema.json").read_text())

@@ -5,10 +5,9 @@ from typing import Any
 
 import httpx2
 import msgspec
-from gateway import ports
-from gateway.config_settings import Settings
-from gateway.config_text import WebUrl
-from gateway.items import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
+from gateway.config.settings import Settings, WebUrl
+from gateway.ports import adapter as ports
+from gateway.ports.conversation import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
 from pydantic import SecretStr
 
 

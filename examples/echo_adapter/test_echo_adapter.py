@@ -3,7 +3,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway.ports import Adapter
+from gateway.ports.adapter import Adapter
 from gateway.testing.adapter_suite import AdapterSuite
 from pydantic import SecretStr, ValidationError
 

@@ -1,15 +1,20 @@
-"""The command line as a table: names, options, help. Law: imports nothing but typer; what a command does is imported when
-it runs, so that help is quick and needs no database, server or client."""
+"""Imports without what they would load and nobody uses. Law: what is left out for a moment is there again afterwards.
 
+The command line as a table: names, options, help. Law: imports nothing but typer; what a command does is imported when
+it runs, so that help is quick and needs no database, server or client.
+"""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, cast
 
 import typer
 
-from gateway.cli.key_commands import KEYS
-from gateway.cli.lean import without
-from gateway.cli.parameters import (
+from gateway.cli.console.parameters import (
     DEFAULT_URL,
     Agent,
     AgentOrUrl,
@@ -30,8 +35,27 @@ from gateway.cli.parameters import (
     Url,
     examples,
 )
+from gateway.cli.console.terminal import PROGRAM
+from gateway.cli.key_commands import KEYS
 from gateway.cli.task_commands import GROUPS, chat
-from gateway.cli.terminal import PROGRAM
+
+
+@contextmanager
+def without(name: str) -> Generator[None]:
+    """While the block runs, the module counts as not installed, unless it is loaded already.
+
+    structlog loads rich, where it is installed, to paint tracebacks, and our logs are JSON: 0.1 s and 4 MB of a start.
+    """
+    if name in sys.modules:
+        yield
+        return
+    modules = cast("dict[str, ModuleType | None]", sys.modules)
+    modules[name] = None
+    try:
+        yield
+    finally:
+        del modules[name]
+
 
 DEFAULT_FILE = Path("gateway.yaml")
 
@@ -115,7 +139,7 @@ def serve(
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
     with without("rich"):
-        from gateway.cli.serving import ServeOrder, serve_agents
+        from gateway.cli.serve.serve import ServeOrder, serve_agents
 
     return serve_agents(ServeOrder(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
 
@@ -127,7 +151,7 @@ def init(
 
     Nothing that is there already is written over.
     """
-    from gateway.cli.starting import write_starter
+    from gateway.cli.serve.serve import write_starter
 
     return write_starter(folder)
 
@@ -145,7 +169,7 @@ def demo(
     It needs no key and no service, and keeps nothing.
     """
     with without("rich"):
-        from gateway.cli.demonstrating import run_demo
+        from gateway.cli.serve.serve import run_demo
 
     return run_demo(port)
 
@@ -162,14 +186,14 @@ def check(
     Exit codes: 0 all is well, 78 the file is wrong; with --live also 69 a backend is unreachable, 75 try again,
     77 not authorised.
     """
-    from gateway.cli.checking import check_file
+    from gateway.cli.serve.check import check_file
 
     return check_file(file, live=live, show=show)
 
 
 def schema() -> int:
     """Print the JSON Schema of the configuration file, for editors."""
-    from gateway.cli.checking import print_schema
+    from gateway.cli.serve.check import print_schema
 
     return print_schema()
 
@@ -184,7 +208,7 @@ def card(
     ] = CardOutput.text,
 ) -> int:
     """Print the card of an agent."""
-    from gateway.cli.cards import print_card
+    from gateway.cli.manage.inspect import print_card
 
     return print_card(agent, url, headers or (), key, as_json=output is CardOutput.json)
 
@@ -204,7 +228,7 @@ def health(
     live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
 ) -> int:
     """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
-    from gateway.cli.health import print_health
+    from gateway.cli.manage.inspect import print_health
 
     return print_health(url, live=live)
 
@@ -229,8 +253,8 @@ def send(
     Exit codes: 0 completed, 10 failed, 11 canceled, 12 rejected, 13 input required, 14 authorisation required,
     15 not in time, 69 unreachable, 75 try again, 77 not authorised.
     """
-    from gateway.cli.reaching import reach
-    from gateway.cli.talking import Order, talk
+    from gateway.cli.console.connect import reach
+    from gateway.cli.talk.send import Order, talk
 
     there = reach(agent, url, binding, headers, key)
     return talk(Order("send", text, there, context, task, files or (), data, idempotency_key, output, timeout))
@@ -259,9 +283,9 @@ def stream(
     again where it stopped; Ctrl-C leaves the task running. A tool call that needs a yes is asked about. Exit codes: as for
     send.
     """
-    from gateway.cli.answering import read_tools
-    from gateway.cli.reaching import reach
-    from gateway.cli.talking import Order, talk
+    from gateway.cli.console.connect import reach
+    from gateway.cli.talk.approvals import read_tools
+    from gateway.cli.talk.send import Order, talk
 
     there = reach(agent, url, binding, headers, key)
     order = Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout)

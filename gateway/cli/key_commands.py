@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.parameters import Output
+from gateway.cli.console.parameters import Output
 from gateway.cli.task_commands import Group, Listing
 
 _FILE = Path("gateway.yaml")
@@ -35,7 +35,7 @@ def create_key(
     It is printed this once: what is stored finds the key and cannot be turned back into it. A gateway that runs takes it
     at once. Several keys of one principal see the same conversations.
     """
-    from gateway.cli.keys import KeyOrder, create
+    from gateway.cli.manage.keys import KeyOrder, create
 
     return create(KeyOrder(file, name, principal, tenant, admin, expires, output))
 
@@ -45,7 +45,7 @@ def list_keys(file: File = _FILE, output: Listing = Output.text) -> int:
 
     The columns are name, how the key begins, principal, tenant, admin, made, expires, and whether it is in force.
     """
-    from gateway.cli.keys import print_keys
+    from gateway.cli.manage.keys import print_keys
 
     return print_keys(file, output)
 
@@ -55,7 +55,7 @@ def revoke_key(name: Name, file: File = _FILE) -> int:
 
     A gateway that runs refuses it a second later. What it began goes on: turns, and streams that are open.
     """
-    from gateway.cli.keys import revoke
+    from gateway.cli.manage.keys import revoke
 
     return revoke(file, name)
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from gateway.cli.commands import build
-from gateway.cli.terminal import PROGRAM
+from gateway.cli.console.terminal import PROGRAM
 
 _WIDTH = 100
 

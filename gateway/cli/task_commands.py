@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.parameters import (
+from gateway.cli.console.parameters import (
     DEFAULT_URL,
     Agent,
     AgentOrUrl,
@@ -91,9 +91,9 @@ def chat(
     Ctrl-C cancels the task while an answer comes, and ends the chat otherwise. A connection that drops is taken up again
     where it stopped, also when the gateway starts anew.
     """
-    from gateway.cli.answering import read_tools
-    from gateway.cli.chatting import talk_on
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.talk.approvals import read_tools
+    from gateway.cli.talk.chat import talk_on
 
     return talk_on(reach(agent, url, binding, headers, key), context, output, read_tools(tools or ()))
 
@@ -113,8 +113,8 @@ def list_tasks(
 
     The columns are task, state, time of the state, context, and what was said first.
     """
-    from gateway.cli.reaching import reach
-    from gateway.cli.tasks import Filters, print_tasks
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.tasks import Filters, print_tasks
 
     return print_tasks(reach(agent, url, binding, headers, key), Filters(context, state, limit), output)
 
@@ -129,8 +129,8 @@ def get_task(
     output: Whole = Output.text,
 ) -> int:
     """Show a task: its state, what was said, and its artifacts."""
-    from gateway.cli.reaching import reach
-    from gateway.cli.tasks import print_task
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.tasks import print_task
 
     return print_task(reach(agent, url, binding, headers, key), task, output)
 
@@ -145,8 +145,8 @@ def cancel_task(
     output: Whole = Output.text,
 ) -> int:
     """Cancel a task that has not ended."""
-    from gateway.cli.reaching import reach
-    from gateway.cli.tasks import cancel
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.tasks import cancel
 
     return cancel(reach(agent, url, binding, headers, key), task, output)
 
@@ -168,9 +168,9 @@ def watch_task(
     It begins with what is past already. An agent that keeps no log of events shows the task as it stands and what
     follows. A tool call that needs a yes is asked about, and the task watched on. Exit codes: as for send.
     """
-    from gateway.cli.answering import read_tools
-    from gateway.cli.reaching import reach
-    from gateway.cli.tasks import watch
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.tasks import watch
+    from gateway.cli.talk.approvals import read_tools
 
     there = reach(agent, url, binding, headers, key)
     return watch(there, task, first, output, approve, read_tools(tools or ()))
@@ -189,8 +189,8 @@ def list_contexts(
 
     The columns are context, number of tasks, state of the last task, its time, and what was said first.
     """
-    from gateway.cli.contexts import print_contexts
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import print_contexts
 
     return print_contexts(reach(agent, url, binding, headers, key), limit, output)
 
@@ -205,8 +205,8 @@ def show_context(
     output: Whole = Output.text,
 ) -> int:
     """Show a conversation: all that was said, the oldest first."""
-    from gateway.cli.contexts import print_context
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import print_context
 
     return print_context(reach(agent, url, binding, headers, key), context, output)
 
@@ -219,8 +219,8 @@ def delete_context(
     What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
     It deletes what was said to every agent of the gateway under this id; with -a only if that agent was among them.
     """
-    from gateway.cli.contexts import delete
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import delete
 
     return delete(reach(agent, url, None, headers, key), context)
 
@@ -239,8 +239,8 @@ def export_context(
     Another gateway of this kind takes it up with `contexts import`. It holds all that is stored, the ids of the backend's
     conversation among it: protect it as such.
     """
-    from gateway.cli.contexts import export
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import export
 
     return export(reach(None, url, None, headers, key), context, file)
 
@@ -258,8 +258,8 @@ def import_context(
     The next message goes on with it. All of it is stored or nothing: an id that exists here is refused, and so is an
     agent that is not here, or whose history is kept in another place.
     """
-    from gateway.cli.contexts import bring
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import bring
 
     return bring(reach(None, url, None, headers, key), file)
 
@@ -286,8 +286,8 @@ def adopt_handle(
     It makes a conversation here whose first message continues the one that the agent's backend has, and prints its id, for
     --context. Whether the backend knows the handle shows with the first message.
     """
-    from gateway.cli.contexts import adopt
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import adopt
 
     return adopt(reach(agent, url, None, headers, key), handle, context)
 
@@ -304,8 +304,8 @@ def list_pushes(
     The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
     why the last attempt failed. It needs this gateway: there is no such operation in A2A.
     """
-    from gateway.cli.pushing import print_pushes
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import print_pushes
 
     return print_pushes(reach(None, url, None, headers, key), stopped, output)
 
@@ -326,8 +326,8 @@ def replay_pushes(
 
     Each configuration goes on with the event at which it was stopped, and in order.
     """
-    from gateway.cli.pushing import replay
-    from gateway.cli.reaching import reach
+    from gateway.cli.console.connect import reach
+    from gateway.cli.manage.contexts import replay
 
     return replay(reach(None, url, None, headers, key), task, config)
 

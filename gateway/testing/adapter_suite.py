@@ -13,9 +13,8 @@ from typing import NoReturn, get_args
 
 import pytest
 
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Json
-from gateway.ports import (
+from gateway.a2a.model import Json
+from gateway.ports.adapter import (
     Adapter,
     AdapterEvent,
     CallStarted,
@@ -25,8 +24,10 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.testing.adapter_calls import (
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.testing.adapter_scripts import (
     NOT_PROCESSED,
+    ToolTests,
     bounded,
     collect,
     completed,
@@ -38,9 +39,9 @@ from gateway.testing.adapter_calls import (
     request,
     require,
     require_json,
+    skip,
     text,
 )
-from gateway.testing.adapter_tools import ToolTests, skip
 
 _AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
 _PERHAPS_PROCESSED = frozenset(ErrorClass) - NOT_PROCESSED
@@ -140,7 +141,10 @@ class AdapterSuite(ToolTests):
             for name in ("connect", "connect_ex"):
                 offline.setattr(socket.socket, name, _no_network)
             declared = adapter.ownership
-        require(isinstance(declared, Ownership), f"ownership is {declared!r}, which is no gateway.items.Ownership")
+        require(
+            isinstance(declared, Ownership),
+            f"ownership is {declared!r}, which is no gateway.ports.conversation.Ownership",
+        )
         await collect(adapter, request("Hi"))
         require(adapter.ownership == declared, f"ownership was {declared!r} and is {adapter.ownership!r} after a call")
 
@@ -172,7 +176,7 @@ class AdapterSuite(ToolTests):
         await self.backend_answers("Hel", "lo")
         kinds = get_args(AdapterEvent)
         foreign = [event for event in await collect(adapter, request("Hi")) if type(event) not in kinds]
-        require(not foreign, f"{foreign!r} is not of the types in gateway.ports.AdapterEvent")
+        require(not foreign, f"{foreign!r} is not of the types in gateway.ports.adapter.AdapterEvent")
 
     async def test_all_that_events_carry_is_json(self, adapter: Adapter) -> None:
         await self.backend_answers("Hel", "lo")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import Adapter, AnyAdapterFactory
-from gateway.testing.emulator import Emulator
+from gateway.ports.adapter import Adapter, AnyAdapterFactory
 from gateway.testing.serving import serve
-from tests.adapters.openai_talk import Build, Start, settings
+from tests.adapters.openai.openai_talk import Build, Start, settings
 from tests.adapters.raw_server import Answer, RawServer, StartRaw
+from tests.emulators.server import Emulator
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_chat import factory as chat
-from adapters.openai_responses import factory as responses
-from gateway.testing.adapter_calls import collect, request
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Say
-from tests.adapters.openai_talk import KEY, Build, Start, plays
+from adapters.openai.chat.adapter import factory as chat
+from adapters.openai.responses.adapter import factory as responses
+from gateway.testing.adapter_scripts import collect, request
+from tests.adapters.openai.openai_talk import KEY, Build, Start, plays
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Say
+from tests.emulators.server import Emulator
 from tests.garbage import left_behind
 
 

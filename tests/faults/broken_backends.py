@@ -6,11 +6,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.ports import ErrorClass
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import (
+from gateway.ports.adapter import ErrorClass
+from gateway.testing.serving import serve
+from tests.a2a_client import failed
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import (
     Conversation,
     Cut,
     ErrorEvent,
@@ -24,8 +25,7 @@ from gateway.testing.scripts import (
     Status,
     Step,
 )
-from gateway.testing.serving import serve
-from tests.a2a_client import failed
+from tests.emulators.server import Emulator
 
 KEY = "sk-canary-0a1b2c3d4e5f6a7b8c9d"
 WORDS = "canary of the backend"

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from gateway.tool_calls import URI
+from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, Frame, Json, Refused, Stream, streamed_text, text_of, user_message
 from tests.faults.crash_world import KINDS
 from tests.faults.zygote import Forked

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Refused
-from gateway.testing.responses_chain import check_calls
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Delay, Say, Step
 from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.responses_state import check_calls
+from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
+from tests.emulators.server import Refused
 
 LEASE_SECONDS = 1.0
 

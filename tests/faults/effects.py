@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from gateway import app
-from gateway.agents import Agents
-from gateway.config import GatewayConfig
-from gateway.offering import Attached
-from gateway.registry import Registry
-from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.toolset import OfferedTool
+from gateway.app import application
+from gateway.config.gateway import GatewayConfig
+from gateway.config.plugins import Registry
+from gateway.core.agents import Agents
+from gateway.core.tools.toolset import OfferedTool
+from gateway.engine.tool_sources import Attached
+from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 
 _FILE = "effects.txt"
 _NAME = "book"
@@ -70,9 +70,9 @@ def misdeeds(folder: Path, database: Path) -> list[str]:
 
 def attach(folder: Path, *, idempotent: bool = False) -> None:
     """Every agent of the gateway that this process is about to build gets the tool."""
-    build, toolset = app.build_agents, Effects(folder, idempotent=idempotent)
+    build, toolset = application.build_agents, Effects(folder, idempotent=idempotent)
 
     def with_tools(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
         return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))
 
-    app.build_agents = with_tools
+    application.build_agents = with_tools

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Delay, Pause, Say, ServerTool, Step
 from gateway.testing.serving import serve
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Delay, Pause, Say, ServerTool, Step
 
 # The agent that runs inside the gateway reports to a port of the test and waits there.
 _SOURCE = """

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Script
 from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Script
 
 _KINDS = {
     "backend": "type: openai-responses",

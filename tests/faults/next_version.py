@@ -54,10 +54,10 @@ def next_version(folder: Path) -> Path:
     """Makes it in this folder, as its authors would: a migration is written, the statements are compiled."""
     for package in ("gateway", "adapters", "storage"):
         shutil.copytree(PROJECT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "storage" / "migrations" / "versions" / f"v{NEXT}_labels.py").write_text(_MIGRATION)
-    with (folder / "adapters" / "python_function.py").open("a") as file:
+    (folder / "storage" / "schema" / "migrations" / "versions" / f"v{NEXT}_labels.py").write_text(_MIGRATION)
+    with (folder / "adapters" / "python" / "function.py").open("a") as file:
         file.write(_NEWER_STATE)
-    subprocess.run([sys.executable, "-m", "storage.compile"], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "storage.sql.compile"], cwd=folder, check=True)
     return folder
 
 

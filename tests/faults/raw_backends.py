@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Json, Say
 from gateway.testing.serving import serve
 from tests.adapters.raw_server import Answer, RawServer
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Json, Say
+from tests.emulators.server import Emulator
 from tests.faults.broken_backends import KEY
 
 ANSWER = "Grüße, 🌍!\u2028"

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config_settings import Settings
-from gateway.failures import INTERNAL, RESTARTED, TURN_TIMEOUT
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Part
-from gateway.ports import (
+from gateway.a2a.model import Part
+from gateway.config.plugins import Registry
+from gateway.config.settings import Settings
+from gateway.core.failures import INTERNAL, RESTARTED, TURN_TIMEOUT
+from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     AdapterFactory,
@@ -24,7 +24,7 @@ from gateway.ports import (
     TextDelta,
     ToolResultReady,
 )
-from gateway.registry import Registry
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.running import local_gateway
 

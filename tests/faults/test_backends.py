@@ -13,14 +13,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.breaker import WINDOW
-from gateway.clock import Clock
-from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
-from gateway.ports import ErrorClass
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Delay, ErrorEvent, Say, Step
+from gateway.core.failures import TURN_TIMEOUT, UNKNOWN_TOOL
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import WINDOW
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http, failed, streamed_text, text_of, user_message, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Delay, ErrorEvent, Say, Step
 from tests.faults.broken_backends import FAULTS, KEY, WIRES, WORDS, Broken, agent_of, broken_backends
 from tests.running import AT_ONCE, StartLocal, child_gateways
 

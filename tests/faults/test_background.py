@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import ErrorClass
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Cut, Pause, Restarted, Say, ServerTool, Step
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, failed, streamed_text, text_of, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Cut, Pause, Restarted, Say, ServerTool, Step
 from tests.invariants import violations
 from tests.running import Child, child_gateways
 

@@ -10,19 +10,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.breaker import COOLDOWN
-from gateway.clock import Clock
-from gateway.config_file import load
-from gateway.failures import safe_text
-from gateway.ports import ErrorClass
-from gateway.registry import Registry
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Say, Status, Step
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.core.failures import safe_text
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import COOLDOWN
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.adapters.raw_server import free_port
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Say, Status, Step
+from tests.emulators.server import Emulator
 from tests.running import AT_ONCE, StartLocal
 
 WIRES: dict[str, type[Emulator]] = {"openai-responses": ResponsesServer, "openai-chat": ChatServer}

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.server import listen
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Say, Step
+from gateway.http.server import listen
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Say, Step
 from tests.faults.held_agents import AGENTS, Held, held_agents
 from tests.faults.zygote import Forked, zygote
 from tests.invariants import violations

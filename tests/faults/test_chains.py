@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 
-from gateway.testing.scripts import (
+from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
+from tests.emulators.scripts import (
     Conversation,
     Cut,
     ErrorEvent,
@@ -20,7 +21,6 @@ from gateway.testing.scripts import (
     Step,
     rate_limited,
 )
-from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.faults.kinds import KINDS, services
 from tests.invariants import violations
 from tests.running import AT_ONCE, StartLocal

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.clock import milliseconds
-from gateway.commits.leases import Renew
-from gateway.failures import RESTARTED
-from gateway.fanout import Frame
-from gateway.items import Ownership
-from gateway.model import TaskState, TaskStatus
-from gateway.ports import CallCompleted, Ending, TextDelta
-from gateway.runner import LeaseTimes
-from tests.gateway.core import START, Core, answer, events, frames, query, running_core, soon, until
-from tests.gateway.scripted import BR, BS, G, Pause, ScriptedAdapter, says
+from gateway.a2a.model import TaskState, TaskStatus
+from gateway.core.failures import RESTARTED
+from gateway.engine.fanout import Frame
+from gateway.foundation.clock import milliseconds
+from gateway.ledger.leases import Renew
+from gateway.ports.adapter import CallCompleted, Ending, TextDelta
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
+from tests.support.core import START, Core, answer, events, frames, query, running_core, soon, until
+from tests.support.scripted import BR, BS, G, Pause, ScriptedAdapter, says
 
 pytestmark = pytest.mark.fault("T1")
 

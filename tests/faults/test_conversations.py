@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gateway.failures import UNKNOWN_TOOL
-from gateway.ports import ErrorClass
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Fail, Say, Step
+from gateway.core.failures import UNKNOWN_TOOL
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Fail, Say, Step
 from tests.running import StartLocal
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
+from gateway.core.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.faults.crash_clients import FINAL, Client, Line, Stitched, Told
 from tests.faults.crash_world import (

@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.failures import RESTARTED
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Say, Step
+from gateway.a2a.tool_calls import URI
+from gateway.core.failures import RESTARTED
 from gateway.testing.serving import serve
-from gateway.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, a2a_http, failed, streamed_text, text_of, user_message, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.faults.held_agents import Held, held_agents
 from tests.invariants import violations
 from tests.receiver import LOOPBACK, Letter, Receiver, receiving

@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.failures import RESTARTED
-from gateway.ledger_port import LedgerFactory
-from gateway.registry import Registry
+from gateway.config.plugins import Registry
+from gateway.core.failures import RESTARTED
+from gateway.ledger.port import LedgerFactory
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.held_agents import Held, held_agents

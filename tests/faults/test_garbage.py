@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 import gateway
-from adapters._failures import Failures
-from adapters._http import HttpClient
-from adapters._settings import Timeouts
-from adapters.tool_http import HttpTool, HttpToolSettings
-from gateway.breaker import WINDOW
-from gateway.clock import Clock
-from gateway.lookup import Lookup
-from gateway.ports import AdapterError
-from gateway.push_target import TargetRules
-from gateway.sending import Sender
-from gateway.tool_port import ToolError, ToolRun
-from gateway.tracebacks import forget
+from adapters.http.client import HttpClient
+from adapters.http.failures import Failures
+from adapters.http.settings import Timeouts
+from adapters.tools.http import HttpTool, HttpToolSettings
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import WINDOW
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.tasks import forget
+from gateway.foundation.url_policy import TargetRules
+from gateway.ports.adapter import AdapterError
+from gateway.ports.tools import ToolError, ToolRun
+from gateway.push.sender import Sender
 from tests.a2a_client import A2A, a2a_http, streamed_text, why
 from tests.adapters.raw_server import Exchange
 from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backends

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import ErrorClass
+from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.adapters.raw_server import EVENT_STREAM, Exchange, chunk, plain
 from tests.faults.broken_backends import WIRES

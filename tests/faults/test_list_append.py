@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Delay, Say, Step
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, text_of, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Delay, Say, Step
 from tests.faults.leftovers import all_ended
 from tests.faults.list_append import Turn, anomalies, lost
 from tests.faults.zygote import Forked, Zygote, zygote

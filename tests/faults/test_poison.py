@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from gateway.ports import CallCompleted, TextDelta, ToolCallReady
-from gateway.runner import LeaseTimes
-from tests.gateway.core import answer, running_core, soon
-from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
-from tests.gateway.test_recovery import LATER, failed
+from gateway.ports.adapter import CallCompleted, TextDelta, ToolCallReady
+from gateway.scheduling.runner import LeaseTimes
+from tests.gateway.scheduling.test_recovery import LATER, failed
+from tests.support.core import answer, running_core, soon
+from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 TABLES = ("thread", "task", "turn", "input", "service_call", "history_item", "tool_call", "event")
 NONSENSE: dict[str, object] = {"TEXT": "\x00 no JSON {", "INTEGER": 2**62, "BLOB": b"\xff"}

@@ -16,20 +16,20 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from gateway.delivering import PushLimits
-from gateway.letters import Letters
-from gateway.lookup import Lookup
-from gateway.notifying import Notifier
-from gateway.ports import CallCompleted, TextDelta
-from gateway.push_target import TargetRules
-from gateway.sending import Sender
-from gateway.signing import Signer
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import TargetRules
+from gateway.ports.adapter import CallCompleted, TextDelta
+from gateway.push.delivery import PushLimits
+from gateway.push.dispatcher import Notifier
+from gateway.push.sender import Sender
+from gateway.push.signatures import Signer
+from gateway.push.webhook import Letters
 from tests.a2a_client import A2A, a2a_http, user_message
-from tests.gateway.core import Core, query, running_core
-from tests.gateway.pushing import SEAL, Pushing
-from tests.gateway.scripted import BR, ScriptedAdapter
 from tests.receiver import LOOPBACK, RESET, STALL, Answer, Letter, Receiver, receiving
 from tests.running import child_gateways
+from tests.support.core import Core, query, running_core
+from tests.support.pushing import SEAL, Pushing
+from tests.support.scripted import BR, ScriptedAdapter
 
 SEED = 20261121
 TASKS, EVENTS = 10, 100

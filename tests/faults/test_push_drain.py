@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.a2a_client import A2A, Json, a2a_http, user_message
-from tests.gateway.core import query
 from tests.receiver import LOOPBACK, STALL, Answer, Letter, Receiver, receiving
 from tests.running import StartChild, child_gateways
+from tests.support.core import query
 
 pytestmark = pytest.mark.xdist_group("drain")
 

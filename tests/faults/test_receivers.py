@@ -19,7 +19,7 @@ from tests.running import local_gateway
 pytestmark = pytest.mark.fault("W1")
 
 MIB = 1024 * 1024
-AGENTS = "echo: {type: python, ref: 'gateway.demo_agent:reply'}"
+AGENTS = "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}"
 
 
 async def _huge(exchange: Exchange) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.failures import RESTARTED
+from gateway.core.failures import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, held_agents
 from tests.faults.leftovers import all_ended, time_passes
 from tests.faults.zygote import zygote
-from tests.gateway.core import running_core
-from tests.gateway.scripted import G, Pause, ScriptedAdapter
 from tests.invariants import violations
+from tests.support.core import running_core
+from tests.support.scripted import G, Pause, ScriptedAdapter
 
 pytestmark = pytest.mark.xdist_group("torture")
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Pause, Say, Step
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, Json, a2a_http, text_of, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Pause, Say, Step
 from tests.faults.effects import misdeeds
 from tests.faults.leftovers import all_ended, time_passes
 from tests.faults.zygote import Zygote, zygote

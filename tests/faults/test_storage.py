@@ -55,7 +55,7 @@ async def on_small_disk(folder: Path) -> AsyncIterator[OnSmallDisk]:
     file = folder / "gateway.yaml"
     file.write_text(
         f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///{disk}/gateway.db'}}\n"
-        'agents: {echo: {type: python, ref: "gateway.demo_agent:reply"}}\n'
+        'agents: {echo: {type: python, ref: "gateway.cli.demo.agent:reply"}}\n'
     )
     command = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(disk), sys.executable, "-m", "gateway", "serve"]
     _, child = await asyncio.get_running_loop().subprocess_exec(

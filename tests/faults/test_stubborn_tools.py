@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.failures import TOOL_OUTCOME_UNKNOWN
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Say, Step
+from gateway.a2a.tool_calls import URI
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
 from gateway.testing.serving import serve
-from gateway.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, failed, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.running import child_gateways
 
 _TOOLS = """

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.failpoints import VARIABLE
-from gateway.testing.scripts import Conversation, Pause, Say, Step
+from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
+from tests.emulators.scripts import Conversation, Pause, Say, Step
 from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes, to_be_finished
 from tests.faults.zygote import Zygote, zygote

@@ -18,9 +18,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.testing.scripts import Call, Conversation, Say, Step
-from gateway.tools import NOT_RUN, OUTCOME_UNKNOWN
+from gateway.core.tools.tool_call import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, a2a_http, text_of, why
+from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.faults.effects import effects, misdeeds
 from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes

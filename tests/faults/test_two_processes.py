@@ -18,11 +18,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Delay, Say, Step
+from gateway.core.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_message, why
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.faults.effects import effects, misdeeds
 from tests.faults.leftovers import all_ended
 from tests.faults.zygote import Forked, Zygote, zygote

@@ -10,13 +10,13 @@ from email.utils import format_datetime
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.means import Pace
-from gateway.ports import ErrorClass
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Say, Step
+from gateway.engine.runtime import Pace
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, why
 from tests.adapters.raw_server import Exchange, plain
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Say, Step
 from tests.faults.broken_backends import KEY, WIRES
 from tests.faults.raw_backends import ANSWER, agent, raw_backend, recorded
 from tests.running import AT_ONCE, StartLocal

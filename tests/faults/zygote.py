@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.app import serve
-from gateway.config_file import load
-from gateway.failpoints import VARIABLE
-from gateway.registry import Registry
-from gateway.telemetry import configure_logging
+from gateway.app.application import serve
+from gateway.app.failpoints import VARIABLE
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.foundation.logs import configure_logging
 from tests.faults.effects import attach
 
 _PROJECT = Path(__file__).parents[2]

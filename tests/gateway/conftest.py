@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.core import Core, running_core
+from tests.support.core import Core, running_core
 
 
 @pytest.fixture

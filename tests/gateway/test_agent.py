@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.a2a.model import Part
 from gateway.agent import (
     Artifact,
     AuthRequired,
@@ -20,7 +21,6 @@ from gateway.agent import (
     decode_parts,
     decode_text,
 )
-from gateway.model import Part
 
 MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}, {"data": 1}, {"text": "world"}]}
 

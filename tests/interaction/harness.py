@@ -10,16 +10,16 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.applications import Starlette
 
-from gateway.agents import Agent, Agents
-from gateway.auth import NoAuthentication
-from gateway.bindings.card import CardSettings, build_card
-from gateway.bindings.common import BindingSettings
-from gateway.bindings.routes import routes
-from gateway.clock import Clock
-from gateway.draining import Drain
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import AgentExtension
-from gateway.ports import AdapterEvent, ServiceRequest
+from gateway.a2a.model import AgentExtension
+from gateway.core.agents import Agent, Agents
+from gateway.foundation.clock import Clock
+from gateway.foundation.tasks import Drain
+from gateway.http.auth import NoAuthentication
+from gateway.http.cards import CardSettings, build_card
+from gateway.http.front import BindingSettings
+from gateway.http.routes import routes
+from gateway.ports.adapter import AdapterEvent, ServiceRequest
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from tests.interaction import asgi
 from tests.interaction.scripted import ScriptedOperations
 

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
-from gateway.calls import Call, Operations
-from gateway.errors import PushNotificationNotSupported, UnsupportedOperation
-from gateway.fanout import Frame
-from gateway.model import (
+from gateway.a2a.errors import PushNotificationNotSupported, UnsupportedOperation
+from gateway.a2a.model import (
     AgentCard,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -26,6 +24,8 @@ from gateway.model import (
     TaskStatus,
     Wire,
 )
+from gateway.engine.fanout import Frame
+from gateway.operations.api import Call, Operations
 
 TASK = Task(
     id="task-1",

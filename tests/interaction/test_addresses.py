@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model import GetTaskRequest, SubscribeToTaskRequest
+from gateway.a2a.model import GetTaskRequest, SubscribeToTaskRequest
 from tests.interaction.harness import SEND, Exchange, Gateway, JsonRpc, Refusal, Rest, agent, invalid_params
 from tests.interaction.scripted import TASK_JSON, ScriptedStream
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway import errors
+from gateway.a2a import errors
 from tests.interaction.harness import (
     MESSAGE,
     SEND,

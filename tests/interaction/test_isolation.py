@@ -15,7 +15,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from storage import readers, writer
+from storage.read import pool
+from storage.write import writer
 from tests.a2a_client import A2A, a2a_http, text_of, user_message
 from tests.interaction.harness import Binding, Gateway, Rest
 from tests.interaction.test_keys import ASKED, issue
@@ -59,7 +60,7 @@ def seen_statements() -> Iterator[list[str]]:
     """All that any connection opened in the block runs, with the values in it."""
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((readers, "_connect"), (writer, "connect")):
+        for module, name in ((pool, "_connect"), (writer, "connect")):
             patch.setattr(module, name, _tracing(getattr(module, name), seen))
         yield seen
 

@@ -9,16 +9,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
-from gateway.config_file import load
-from gateway.registry import Registry
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, a2a_http, user_message
-from tests.gateway.core import BOUND
 from tests.interaction.harness import Binding, Refusal
 from tests.running import Local, child_gateways, local_gateway
+from tests.support.core import BOUND
 
-AGENTS = 'echo: {type: python, ref: "gateway.demo_agent:reply", card: {tenant: acme}}'
+AGENTS = 'echo: {type: python, ref: "gateway.cli.demo.agent:reply", card: {tenant: acme}}'
 ASKED = "auth: {mode: any_of, api_keys: {enabled: true}}"
 NO_KEY = Refusal(
     -32600,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.threads import Caller
-from gateway.model import (
+from gateway.a2a.model import (
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -19,6 +18,7 @@ from gateway.model import (
     TaskState,
     Wire,
 )
+from gateway.ledger.threads import Caller
 from tests.interaction.harness import MESSAGE, SEND, Gateway, Refusal
 from tests.interaction.scripted import TASK_JSON
 

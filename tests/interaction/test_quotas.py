@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from tests.a2a_client import A2A, a2a_http, user_message
-from tests.gateway.core import query, soon
 from tests.interaction.harness import Binding, Refusal
 from tests.interaction.test_keys import ASKED, issue
 from tests.running import Local, local_gateway
+from tests.support.core import query, soon
 
 AGENTS = 'held: {type: python, ref: "./held.py:reply"}'
 HELD = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.model import AgentExtension
-from gateway.tool_calls import URI as TOOL_CALLS
+from gateway.a2a.model import AgentExtension
+from gateway.a2a.tool_calls import URI as TOOL_CALLS
 from tests.interaction import asgi
 from tests.interaction.harness import NEEDED, SEND, Binding, Gateway, Refusal, agent, invalid_params
 

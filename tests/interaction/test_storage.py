@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.commits.failures import LedgerUnavailable
+from gateway.ledger.errors import LedgerUnavailable
 from tests.interaction.harness import SEND, Gateway, Refusal
 
 TEXTS = {

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.bindings.common import BindingSettings
-from gateway.errors import InvalidParams, TaskNotFound
-from gateway.model import SendMessageRequest, SubscribeToTaskRequest
+from gateway.a2a.errors import InvalidParams, TaskNotFound
+from gateway.a2a.model import SendMessageRequest, SubscribeToTaskRequest
+from gateway.http.front import BindingSettings
 from tests.interaction import asgi
 from tests.interaction.harness import SEND, Binding, Gateway, Refusal
 from tests.interaction.scripted import ScriptedStream

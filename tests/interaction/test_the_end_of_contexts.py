@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gateway.clock import Clock
-from gateway.config_settings import Settings
-from gateway.ports import AdapterFactory, AnyAdapterFactory
-from gateway.registry import Registry
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Say
+from gateway.config.plugins import Registry
+from gateway.config.settings import Settings
+from gateway.foundation.clock import Clock
+from gateway.ports.adapter import AdapterFactory, AnyAdapterFactory
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, Refused, a2a_http, text_of
-from tests.gateway.core import query, until
-from tests.gateway.forgetful import DAY, Forgetful
-from tests.gateway.scripted import BR, says
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Say
 from tests.running import local_gateway
+from tests.support.core import query, until
+from tests.support.forgetful import DAY, Forgetful
+from tests.support.scripted import BR, says
 
 ALL = "/admin/api/v1/contexts"
 

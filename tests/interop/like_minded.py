@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from gateway.agent import InputRequired, ToolCall, ToolResult, Turn
-from gateway.testing.scripts import Conversation, Pause, Say, ServerTool, Step
+from tests.emulators.scripts import Conversation, Pause, Say, ServerTool, Step
 
 _GATES: dict[str, asyncio.Event] = {}
 

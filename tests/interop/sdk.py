@@ -24,10 +24,10 @@ from a2a.types import (
     TaskState,
 )
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
 from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.server import Emulator
 from tests.interop.like_minded import script
 from tests.receiver import LOOPBACK
 from tests.running import local_gateway

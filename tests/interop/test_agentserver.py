@@ -8,13 +8,13 @@ this server's answer nothing can tell an agent that forgot from one that remembe
 import httpx2
 import pytest
 
-from gateway.failures import UNKNOWN_TOOL
-from gateway.ports import ErrorClass
-from gateway.testing.responses_dialects import RESPONSES_DIALECTS
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Say
+from gateway.core.failures import UNKNOWN_TOOL
+from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
+from tests.emulators.responses_dialects import RESPONSES_DIALECTS
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Say
 from tests.interop.peers_running import Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, response_id, response_ids, steps, user

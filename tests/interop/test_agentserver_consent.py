@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.tool_calls import URI
+from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import response_ids, steps, user

@@ -9,9 +9,9 @@ from secrets import token_hex
 
 import pytest
 
-from adapters.openai_responses import ConversationAdapter, factory
-from gateway.ports import AdapterError, CallCompleted, ErrorClass
-from gateway.testing.adapter_calls import collect, completed, request, text
+from adapters.openai.responses.adapter import ConversationAdapter, factory
+from gateway.ports.adapter import AdapterError, CallCompleted, ErrorClass
+from gateway.testing.adapter_scripts import collect, completed, request, text
 from tests.interop.peers_running import Peer
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.ports import ErrorClass
+from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, a2a_http, failed, streamed_text, text_of, why
 from tests.interop.peers_running import Aimock
 from tests.running import StartLocal

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.tool_calls import URI
+from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.interop.peers_running import Peer
 from tests.running import StartLocal

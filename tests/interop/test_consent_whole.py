@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from adapters.tool_mcp import McpServer, McpSettings
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.scripts import Call, Conversation, Say, Step
+from adapters.tools.mcp import McpServer, McpSettings
+from gateway.a2a.tool_calls import URI
 from gateway.testing.serving import serve
-from gateway.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
-from tests.adapters.mcp_running import SMALL, Served, run
+from tests.adapters.tools.mcp_running import SMALL, Served, run
+from tests.emulators.chat import ChatServer
+from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.running import local_gateway
 
 WAITS = "TASK_STATE_AUTH_REQUIRED"

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapters.openai_responses import ResponsesAdapter, factory
-from gateway.abilities import Fate, Fetched
-from gateway.ports import CallCompleted, CallStarted
-from gateway.testing.adapter_calls import collect, completed, first_text, request, text
+from adapters.openai.responses.adapter import ResponsesAdapter, factory
+from gateway.ports.adapter import CallCompleted, CallStarted
+from gateway.ports.capabilities import Fate, Fetched
+from gateway.testing.adapter_scripts import collect, completed, first_text, request, text
 from tests.interop.peers_running import Peer
 
 

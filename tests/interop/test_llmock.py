@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import ErrorClass
+from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, why
 from tests.interop.peers_running import Llmock
 from tests.running import StartLocal

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import pytest
 
-from adapters.tool_mcp import McpServer, McpSettings
-from gateway.offering import Attached, AttachedTools
-from gateway.tool_port import ToolError, ToolOutput
-from tests.adapters.mcp_running import BOUND, Served, run
+from adapters.tools.mcp import McpServer, McpSettings
+from gateway.engine.tool_sources import Attached, AttachedTools
+from gateway.ports.tools import ToolError, ToolOutput
+from tests.adapters.tools.mcp_running import BOUND, Served, run
 from tests.interop.peers_running import mcp_everything
 
 LONG = "trigger-long-running-operation"

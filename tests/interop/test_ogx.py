@@ -7,7 +7,7 @@ from contextlib import closing
 import httpx2
 import pytest
 
-from gateway.ports import ErrorClass
+from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, why
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy

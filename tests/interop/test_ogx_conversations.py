@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from adapters.openai_responses import ConversationAdapter, factory
-from gateway.abilities import Tail
-from gateway.ports import CallCompleted, ErrorClass
-from gateway.testing.adapter_calls import collect, completed, first_text, request, text
+from adapters.openai.responses.adapter import ConversationAdapter, factory
+from gateway.ports.adapter import CallCompleted, ErrorClass
+from gateway.ports.capabilities import Tail
+from gateway.testing.adapter_scripts import collect, completed, first_text, request, text
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_responses import factory
-from gateway.items import AssistantItem, CallItem, Item, OutputItem, UserItem
-from gateway.model import Part
-from gateway.ports import Adapter, AdapterEvent, ApprovalAsked, ToolCallReady, ToolResultReady
-from gateway.testing.adapter_calls import collect, completed, message, of_type, request, text
+from adapters.openai.responses.adapter import factory
+from gateway.a2a.model import Part
+from gateway.ports.adapter import Adapter, AdapterEvent, ApprovalAsked, ToolCallReady, ToolResultReady
+from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
+from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, text
 from tests.interop.peers_running import Peer
 
 _REPORT = "Oslo 3C, Rome 18C."

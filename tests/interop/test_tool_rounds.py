@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from adapters import openai_chat, openai_responses
-from gateway.agents import Agent
-from gateway.items import CallItem, Item, OutputItem, StorageOwner, UserItem
-from gateway.model import Json, Task
-from gateway.ports import Adapter, AdapterEvent, AdapterFactory, ToolCallReady
-from gateway.testing.adapter_calls import after_calls, collect, completed, message, of_type, request, text
-from gateway.tool_port import ToolDeclaration
-from tests.gateway.core import CARD, running_core
-from tests.gateway.core import answer as shown
-from tests.gateway.scripted_tools import ScriptedTools
+from adapters.openai.chat import adapter as openai_chat
+from adapters.openai.responses import adapter as openai_responses
+from gateway.a2a.model import Json, Task
+from gateway.core.agents import Agent
+from gateway.ports.adapter import Adapter, AdapterEvent, AdapterFactory, ToolCallReady
+from gateway.ports.conversation import CallItem, Item, OutputItem, StorageOwner, UserItem
+from gateway.ports.tools import ToolDeclaration
+from gateway.testing.adapter_scripts import after_calls, collect, completed, message, of_type, request, text
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, steps, user
+from tests.support.core import CARD, running_core
+from tests.support.core import answer as shown
+from tests.support.scripted_tools import ScriptedTools
 
 _OBJECT: dict[str, Json] = {"type": "object", "properties": {}}
 TOOLS = tuple(ToolDeclaration(name, f"The {name}.", _OBJECT) for name in ("route", "day"))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.tool_calls import URI
+from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, text_of, why
-from tests.adapters.mcp_running import Served
+from tests.adapters.tools.mcp_running import Served
 from tests.interop.peers_running import Aimock, Peer, mcp_everything
 from tests.running import StartLocal
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from gateway.api_keys import MARK, ApiKey, IssueKey, RevokeKey, digest_of, shown
+from gateway.ledger.api_keys import MARK, ApiKey, IssueKey, RevokeKey, digest_of, shown
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, Frame, Json, Stream
 from tests.invariants import unsettled, violations

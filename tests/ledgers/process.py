@@ -9,7 +9,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from gateway.clock import Clock
+from gateway.foundation.clock import Clock
 from tests.running import local_gateway
 
 TIME = "time"

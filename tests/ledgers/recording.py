@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from gateway.failpoints import VARIABLE
+from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, Json, a2a_http, user_message
 from tests.ledgers import process
 from tests.ledgers.fixture import Seen, Talk

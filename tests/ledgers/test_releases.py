@@ -17,10 +17,10 @@ import pytest
 from alembic import command
 from sqlalchemy import NullPool, create_engine
 
-from gateway.clock import Clock
-from gateway.sealing import Seal
+from gateway.foundation.clock import Clock
+from gateway.push.secrets import Seal
 from storage.compiled import VERSION
-from storage.migrate import configuration
+from storage.schema.migrate import configuration
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, streamed_text, text_of, why
 from tests.faults.leftovers import all_ended
 from tests.invariants import violations

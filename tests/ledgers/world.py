@@ -11,12 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.responses_chain import StoredResponse
-from gateway.testing.responses_conversations import KeptConversation
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Cut, Fail, Item, Pause, Say, Step, Think
 from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.responses_state import KeptConversation, StoredResponse
+from tests.emulators.scripts import Call, Conversation, Cut, Fail, Item, Pause, Say, Step, Think
 from tests.receiver import Receiver, receiving
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gateway.model import TERMINAL
+from gateway.a2a.model import TERMINAL
 
 ENDED = frozenset(str(state) for state in TERMINAL)
 """The states that a task never leaves."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.core import Core, running_core
 from tests.invariants import violations
+from tests.support.core import Core, running_core
 
 _CHECKED = frozenset(
     {"test_approvals", "test_breaker", "test_handled_calls", "test_retries", "test_static_handles", "test_tool_loop"}

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.calls import EventStream
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.points import CommitPoint
-from gateway.fanout import Frame
-from gateway.items import Ownership
-from gateway.ledger_port import Ledger
-from gateway.ports import (
+from gateway.core.tools.toolset import OfferedTool
+from gateway.engine.fanout import Frame
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.operations.api import EventStream
+from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     CallCompleted,
@@ -25,10 +25,10 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.runner import LeaseTimes
-from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.toolset import OfferedTool
-from tests.gateway.core import BOUND, Core, FragileLedger, running_core, soon
+from gateway.ports.conversation import Ownership
+from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
+from gateway.scheduling.runner import LeaseTimes
+from tests.support.core import BOUND, Core, FragileLedger, running_core, soon
 
 
 class SteeredCall:

@@ -10,19 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import Agents
-from gateway.answering import Answering
-from gateway.answers import confirmation_of
-from gateway.approvals import ApprovalRule
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.tasks import Finish
-from gateway.commits.tools import ToolEnds, ToolStarts
-from gateway.commits.waiting import Decide, Resume
-from gateway.contexts import Contexts
-from gateway.errors import InvalidParams, TaskNotCancelable, TaskNotFound, TooManyRequests, UnsupportedOperation
-from gateway.expiring import Patience
-from gateway.items import Ownership
-from gateway.model import (
+from gateway.a2a.errors import InvalidParams, TaskNotCancelable, TaskNotFound, TooManyRequests, UnsupportedOperation
+from gateway.a2a.model import (
     Json,
     Message,
     Part,
@@ -33,13 +22,27 @@ from gateway.model import (
     Task,
     TaskState,
 )
-from gateway.ports import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
-from gateway.runner import LeaseTimes
-from gateway.suspended import EXPIRED, NO_RESULT, REJECTED
-from gateway.tool_calls import URI
-from gateway.tool_port import ToolDeclaration
-from gateway.tools import NOT_RUN
-from tests.gateway.core import (
+from gateway.a2a.tool_calls import URI
+from gateway.core.agents import Agents
+from gateway.core.tools.answers import confirmation_of
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.core.tools.tool_call import NOT_RUN
+from gateway.engine.paused_turn import EXPIRED, NO_RESULT, REJECTED
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.tasks import Finish
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts
+from gateway.ledger.turns import Decide, Resume
+from gateway.maintenance.expiry import Patience
+from gateway.operations.answer import Answering
+from gateway.operations.contexts import Contexts
+from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
+from gateway.ports.conversation import Ownership
+from gateway.ports.tools import ToolDeclaration
+from gateway.scheduling.runner import LeaseTimes
+from tests.invariants import violations
+from tests.scenarios.test_golden_traces import OWNERS, Sent
+from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, told
+from tests.support.core import (
     START,
     Core,
     answer,
@@ -53,11 +56,8 @@ from tests.gateway.core import (
     soon,
     states,
 )
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import Answer, ScriptedTools
-from tests.invariants import violations
-from tests.scenarios.test_golden_traces import OWNERS, Sent
-from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, told
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import Answer, ScriptedTools
 
 GATED = (ApprovalRule("box.pay*"),)
 PAY = call("c2", "pay", '{"to": "ada", "sum": 3}')

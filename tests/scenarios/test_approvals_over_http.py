@@ -6,10 +6,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Say, in_rounds
 from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Say, in_rounds
 from tests.running import local_gateway
 
 TOOL = '''

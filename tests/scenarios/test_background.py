@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.failures import RESTARTED
-from gateway.model import Part, Task
-from gateway.ports import (
+from gateway.a2a.model import Part, Task
+from gateway.core.failures import RESTARTED
+from gateway.core.task_record import TurnOutput
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -19,24 +20,11 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.record import TurnOutput
-from gateway.runner import LeaseTimes
-from tests.gateway.core import (
-    START,
-    Core,
-    answer,
-    events,
-    frames,
-    logged,
-    numbers,
-    query,
-    running_core,
-    soon,
-    streamed,
-)
-from tests.gateway.resuming import ResumingAdapter
-from tests.gateway.scripted import Pause, Script, says
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
+from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
+from tests.support.resuming import ResumingAdapter
+from tests.support.scripted import Pause, Script, says
 
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.abilities import Backend, Fate, Fetched
-from gateway.agents import Agent
-from gateway.breaker import COOLDOWN
-from gateway.failures import TURN_TIMEOUT, safe_text
-from gateway.items import Ownership
-from gateway.model import Task, TaskState
-from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
-from tests.gateway.core import (
+from gateway.a2a.model import Task, TaskState
+from gateway.core.agents import Agent
+from gateway.core.failures import TURN_TIMEOUT, safe_text
+from gateway.foundation.limits import COOLDOWN
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
+from gateway.ports.capabilities import Backend, Fate, Fetched
+from gateway.ports.conversation import Ownership
+from tests.scenarios.test_approvals import GATED, PAY, one, reply, yes
+from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import (
     CORRELATION_ID,
     START,
     Core,
@@ -26,12 +28,10 @@ from tests.gateway.core import (
     soon,
     until,
 )
-from tests.gateway.heard_later import FetchingAdapter, TailAdapter
-from tests.gateway.resuming import ResumingAdapter
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
-from tests.scenarios.test_approvals import GATED, PAY, one, reply, yes
-from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.heard_later import FetchingAdapter, TailAdapter
+from tests.support.resuming import ResumingAdapter
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 BACKEND = Backend("http://backend/v1", "key")

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Json, TaskState
-from gateway.ports import AdapterError, AdapterEvent, CallCompleted, Ending, ErrorClass, ServiceRequest, TextDelta
-from tests.gateway.core import Core, query, running_core
-from tests.gateway.scripted import BR
+from gateway.a2a.model import Json, TaskState
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    Ending,
+    ErrorClass,
+    ServiceRequest,
+    TextDelta,
+)
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from tests.support.core import Core, query, running_core
+from tests.support.scripted import BR
 
 BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
 

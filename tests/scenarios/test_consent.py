@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from adapters import openai_responses
+from adapters.openai.responses import adapter as openai_responses
+from gateway.a2a.errors import TaskNotFound
+from gateway.a2a.model import Task, TaskState
+from gateway.a2a.tool_calls import URI
 from gateway.agent import AuthRequired
 from gateway.agent import Turn as PythonTurn
-from gateway.agents import Agent
-from gateway.errors import TaskNotFound
-from gateway.items import Ownership
-from gateway.model import Task, TaskState
-from gateway.ports import CallCompleted, ConsentAsked, ErrorClass, TextDelta
-from gateway.runner import LeaseTimes
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Item, Say, Step
+from gateway.core.agents import Agent
+from gateway.ports.adapter import CallCompleted, ConsentAsked, ErrorClass, TextDelta
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
 from gateway.testing.serving import serve
-from gateway.tool_calls import URI
-from tests.adapters.python_agents import agent_of
-from tests.gateway.core import CARD, START, Core, answer, error_class, frames, outcome, query, running_core, states
-from tests.gateway.pushing import Pushing
-from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from tests.adapters.python.python_agents import agent_of
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Item, Say, Step
 from tests.invariants import violations
 from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, call
+from tests.support.core import CARD, START, Core, answer, error_class, frames, outcome, query, running_core, states
+from tests.support.pushing import Pushing
+from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 from tests.tool_call_vectors import valid
 
 PAGE = "https://login.example/consent?state=1"

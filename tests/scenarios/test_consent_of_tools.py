@@ -9,21 +9,18 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.points import CommitPoint
-from gateway.commits.tools import ToolEnds, ToolStarts, ToolWaits
-from gateway.commits.waiting import Decide, Resume, Suspend
-from gateway.errors import TaskNotFound, UnsupportedOperation
-from gateway.items import Ownership
-from gateway.model import Task, TaskState
-from gateway.runner import LeaseTimes
-from gateway.suspended import EXPIRED, NO_CONSENT, REJECTED
-from gateway.tool_calls import URI
-from gateway.tool_port import ConsentNeeded, ConsentPage
-from gateway.tools import FAILED, NOT_RUN
-from tests.gateway.core import START, Core, Done, answer, frames, query, running_core, said, soon, states
-from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import Answer, ScriptedTools
+from gateway.a2a.errors import TaskNotFound, UnsupportedOperation
+from gateway.a2a.model import Task, TaskState
+from gateway.a2a.tool_calls import URI
+from gateway.core.tools.tool_call import FAILED, NOT_RUN
+from gateway.engine.paused_turn import EXPIRED, NO_CONSENT, REJECTED
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
+from gateway.ledger.turns import Decide, Resume, Suspend
+from gateway.ports.conversation import Ownership
+from gateway.ports.tools import ConsentNeeded, ConsentPage
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import (
     CAMERA,
@@ -42,6 +39,9 @@ from tests.scenarios.test_approvals import (
     yes,
 )
 from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call
+from tests.support.core import START, Core, Done, answer, frames, query, running_core, said, soon, states
+from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import Answer, ScriptedTools
 from tests.tool_call_vectors import valid
 
 PAGE = "https://login.example/consent?state=1"

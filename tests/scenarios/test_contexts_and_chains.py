@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import InvalidParams, TaskNotFound, UnsupportedOperation
-from gateway.items import Ownership
-from gateway.model import Json, TaskState
-from gateway.ports import (
+from gateway.a2a.errors import InvalidParams, TaskNotFound, UnsupportedOperation
+from gateway.a2a.model import Json, TaskState
+from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     CallCompleted,
@@ -17,10 +16,11 @@ from gateway.ports import (
     ServiceRequest,
     TextDelta,
 )
-from gateway.testing.responses_server import ResponsesServer
+from gateway.ports.conversation import Ownership
 from gateway.testing.serving import serve
-from tests.gateway.core import START, Core, answer, events, frames, query, running_core, said, soon
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.emulators.responses_server import ResponsesServer
+from tests.support.core import START, Core, answer, events, frames, query, running_core, said, soon
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 SEEN_BY_CALLERS = "SELECT payload FROM event UNION ALL SELECT payload FROM input UNION ALL SELECT artifacts FROM turn"
@@ -247,7 +247,7 @@ async def test_29_a_thread_keeps_its_owner_when_the_configuration_is_flipped(
 
 
 async def test_31_instructions_go_with_every_call_of_a_chain(core: Core) -> None:
-    from adapters.openai_responses import factory
+    from adapters.openai.responses.adapter import factory
 
     server = ResponsesServer(api_key="sk-1")
     async with serve(server.app) as url:

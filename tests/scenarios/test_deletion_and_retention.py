@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.commits.calls import Complete
-from gateway.commits.forgetting import DeleteContext, ExpireContext, PurgeContext
-from gateway.commits.threads import Caller
-from gateway.errors import InvalidParams, NotFound, TaskNotFound, UnsupportedOperation
-from gateway.fanout import Frame
-from gateway.items import Ownership
-from gateway.model import Message, Part, Role, SendMessageRequest, TaskState
-from gateway.ports import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
-from gateway.transfer import Transfer
-from tests.gateway.core import Core, answer, events, frames, logged, numbers, query, said, soon, states, until
-from tests.gateway.forgetful import DAY, Forgetful, contexts, deletions, retention
-from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
+from gateway.a2a.errors import InvalidParams, NotFound, TaskNotFound, UnsupportedOperation
+from gateway.a2a.model import Message, Part, Role, SendMessageRequest, TaskState
+from gateway.engine.fanout import Frame
+from gateway.ledger.calls import Complete
+from gateway.ledger.retention import DeleteContext, ExpireContext, PurgeContext
+from gateway.ledger.threads import Caller
+from gateway.operations.contexts import Transfer
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
+from gateway.ports.conversation import Ownership
+from tests.support.core import Core, answer, events, frames, logged, numbers, query, said, soon, states, until
+from tests.support.forgetful import DAY, Forgetful, contexts, deletions, retention
+from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 ADA = Caller("ada")
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])

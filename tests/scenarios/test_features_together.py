@@ -7,23 +7,20 @@ from typing import Any
 
 import pytest
 
-from gateway.breaker import COOLDOWN
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.importing import Import
-from gateway.commits.leases import TRIES
-from gateway.commits.points import CommitPoint
-from gateway.commits.tasks import Finish
-from gateway.commits.threads import Caller
-from gateway.commits.tools import ToolWaits
-from gateway.commits.waiting import Resume
-from gateway.failures import CONTEXT_STUCK
-from gateway.items import Ownership
-from gateway.model import TaskState
-from gateway.ports import ErrorClass, TextDelta
-from gateway.runner import LeaseTimes
-from tests.gateway.core import START, Core, Done, answer, error_class, query, running_core, soon, until
-from tests.gateway.scripted import BR, Pause, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.model import TaskState
+from gateway.core.failures import CONTEXT_STUCK
+from gateway.foundation.limits import COOLDOWN
+from gateway.ledger.documents import Import
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.leases import TRIES
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.tasks import Finish
+from gateway.ledger.threads import Caller
+from gateway.ledger.tool_calls import ToolWaits
+from gateway.ledger.turns import Resume
+from gateway.ports.adapter import ErrorClass, TextDelta
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import PAY, SAFE, one, outcomes, patience, reply, start, yes
 from tests.scenarios.test_breaker import agent, falls
@@ -31,6 +28,9 @@ from tests.scenarios.test_consent_of_tools import MAIL, setup
 from tests.scenarios.test_quarantine import Poisoned, count, rounds, survivor, tries
 from tests.scenarios.test_rollback import BOTH, two, under_way
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import START, Core, Done, answer, error_class, query, running_core, soon, until
+from tests.support.scripted import BR, Pause, says
+from tests.support.scripted_tools import ScriptedTools
 
 QUICK = LeaseTimes(0.2)
 ENDED = "SELECT ended_at IS NOT NULL FROM turn ORDER BY number"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import Busy, TaskNotCancelable
-from gateway.items import OpaqueItem, Ownership
-from gateway.model import Artifact, Message, Part, Role, SendMessageRequest, TaskState
-from gateway.ports import ArtifactReady, CallCompleted, Ending, ItemReady, PartReady, ServiceRequest, TextDelta
-from tests.gateway.core import Core, answer, frames, query, said, soon
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from gateway.a2a.errors import Busy, TaskNotCancelable
+from gateway.a2a.model import Artifact, Message, Part, Role, SendMessageRequest, TaskState
+from gateway.ports.adapter import ArtifactReady, CallCompleted, Ending, ItemReady, PartReady, ServiceRequest, TextDelta
+from gateway.ports.conversation import OpaqueItem, Ownership
+from tests.support.core import Core, answer, frames, query, said, soon
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 G_OPAQUE = Ownership(G.owner, G.handle, opaque_replay=True)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway import tools
-from tests.gateway.core import START, running_core, soon
-from tests.gateway.scripted import Pause, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.core.tools import tool_call
 from tests.scenarios.test_golden_traces import OWNERS, Sent
 from tests.scenarios.test_tool_loop import C1, adapter_of, asks
+from tests.support.core import START, running_core, soon
+from tests.support.scripted import Pause, says
+from tests.support.scripted_tools import ScriptedTools
 
-UNKNOWN = f"O c1 {tools.OUTCOME_UNKNOWN}"
+UNKNOWN = f"O c1 {tool_call.OUTCOME_UNKNOWN}"
 
 
 @dataclass(frozen=True)

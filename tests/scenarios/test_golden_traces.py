@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.items import HandleKind, Ownership, ReasoningItem
-from gateway.model import Part
-from gateway.ports import (
+from gateway.a2a.model import Part
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -23,8 +22,9 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from tests.gateway.core import Core, soon
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from gateway.ports.conversation import HandleKind, Ownership, ReasoningItem
+from tests.support.core import Core, soon
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 
 G_OPAQUE = Ownership(G.owner, G.handle, opaque_replay=True)
 OWNERS = {"G": G, "G with reasoning": G_OPAQUE, "BR": BR, "BS": BS}

@@ -9,13 +9,20 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from gateway.items import CallItem, Item, OutputItem, Ownership, decode, encode
-from gateway.model import TaskState
-from gateway.ports import CallCompleted, ReasoningDelta, TextDelta, ToolCallAnnounced, ToolCallReady, ToolResultReady
-from tests.gateway.core import Core, query
-from tests.gateway.scripted import BR, BS, G, Script
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.model import TaskState
+from gateway.ports.adapter import (
+    CallCompleted,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallAnnounced,
+    ToolCallReady,
+    ToolResultReady,
+)
+from gateway.ports.conversation import CallItem, Item, OutputItem, Ownership, decode, encode
 from tests.scenarios.test_tool_loop import adapter_of, call, say
+from tests.support.core import Core, query
+from tests.support.scripted import BR, BS, G, Script
+from tests.support.scripted_tools import ScriptedTools
 
 
 @dataclass(frozen=True)

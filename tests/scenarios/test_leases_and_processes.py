@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits.calls import Prepare
-from gateway.commits.failures import Conflict
-from gateway.contexts import Contexts
-from gateway.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
-from gateway.failures import RESTARTED
-from gateway.fanout import Frame
-from gateway.items import Ownership
-from gateway.model import Task, TaskState
-from gateway.ports import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
-from gateway.runner import LeaseTimes
-from tests.gateway.core import (
+from gateway.a2a.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
+from gateway.a2a.model import Task, TaskState
+from gateway.core.failures import RESTARTED
+from gateway.engine.fanout import Frame
+from gateway.ledger.calls import Prepare
+from gateway.ledger.errors import Conflict
+from gateway.operations.contexts import Contexts
+from gateway.ports.adapter import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
+from tests.support.core import (
     BOUND,
     START,
     Core,
@@ -35,7 +35,7 @@ from tests.gateway.core import (
     streamed,
     until,
 )
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 

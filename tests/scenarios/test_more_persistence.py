@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.calls import Complete
-from gateway.commits.failures import CorruptRecord, LedgerUnavailable
-from gateway.items import Ownership
-from gateway.model import Task, TaskState
-from gateway.ports import CallCompleted, CallStarted, ServiceRequest, ToolCallReady
-from gateway.runner import LeaseTimes
-from tests.gateway.core import START, Core, answer, frames, query, running_core, soon
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from gateway.a2a.model import Task, TaskState
+from gateway.ledger.calls import Complete
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from gateway.ports.adapter import CallCompleted, CallStarted, ServiceRequest, ToolCallReady
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
+from tests.support.core import START, Core, answer, frames, query, running_core, soon
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 LATER = START + 6000

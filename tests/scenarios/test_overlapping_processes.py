@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits.tasks import Finish
-from gateway.errors import A2AError
-from gateway.items import CallItem, OutputItem, Ownership, StorageOwner, UserItem
-from gateway.model import TERMINAL, TaskState
-from gateway.ports import (
+from gateway.a2a.errors import A2AError
+from gateway.a2a.model import TERMINAL, TaskState
+from gateway.core.tools.toolset import OfferedTool
+from gateway.ledger.tasks import Finish
+from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     CallCompleted,
@@ -28,12 +28,12 @@ from gateway.ports import (
     TextDelta,
     ToolCallReady,
 )
-from gateway.runner import LeaseTimes
-from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.toolset import OfferedTool
-from tests.gateway.core import Core, query, running_core, soon, until
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, in_words, says
+from gateway.ports.conversation import CallItem, OutputItem, Ownership, StorageOwner, UserItem
+from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
+from tests.support.core import Core, query, running_core, soon, until
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, in_words, says
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 QUICK = LeaseTimes(0.5)

@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from gateway.abilities import Backend
-from gateway.app import build_agents
-from gateway.breaker import COOLDOWN
-from gateway.config import GatewayConfig
-from gateway.config_file import load
-from gateway.config_problem import ConfigInvalid
-from gateway.failures import OWNER_CONFLICT, safe_text
-from gateway.items import Ownership, StorageOwner
-from gateway.model import TaskState
-from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
-from gateway.registry import Registry
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Say
+from gateway.a2a.model import TaskState
+from gateway.app.application import build_agents
+from gateway.config.gateway import GatewayConfig
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.config.problems import ConfigInvalid
+from gateway.core.failures import OWNER_CONFLICT, safe_text
+from gateway.foundation.limits import COOLDOWN
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
+from gateway.ports.capabilities import Backend
+from gateway.ports.conversation import Ownership, StorageOwner
 from gateway.testing.serving import serve
-from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, said, soon
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Say
+from tests.support.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, said, soon
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 G_EITHER = Ownership(G.owner, G.handle, either=True)
 BR_EITHER = Ownership(BR.owner, BR.handle, either=True)
@@ -229,7 +229,7 @@ async def test_28_otherwise_it_is_an_error_and_never_a_call_without_history(
 async def test_29_a_thread_goes_on_with_its_own_owner_where_the_type_can_do_both(
     core: Core, old: str, new: str
 ) -> None:
-    from adapters.openai_responses import factory
+    from adapters.openai.responses.adapter import factory
 
     server = ResponsesServer(lambda conversation: [Say(" ".join(conversation.user_texts))])
     async with serve(server.app) as url:

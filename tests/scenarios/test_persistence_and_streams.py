@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway import tool_calls
-from gateway.commits.accepting import Accept
-from gateway.commits.calls import Complete
-from gateway.commits.failures import LedgerUnavailable
-from gateway.commits.tasks import Finish
-from gateway.errors import InvalidParams, UnsupportedOperation
-from gateway.items import Ownership
-from gateway.model import Message, Part, StreamResponse, TaskState
-from gateway.ports import (
+from gateway.a2a import tool_calls
+from gateway.a2a.errors import InvalidParams, UnsupportedOperation
+from gateway.a2a.model import Message, Part, StreamResponse, TaskState
+from gateway.ledger.calls import Complete
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.tasks import Finish
+from gateway.ledger.turns import Accept
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     Ending,
@@ -31,8 +30,9 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.runner import LeaseTimes
-from tests.gateway.core import (
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
+from tests.support.core import (
     Core,
     answer,
     events,
@@ -48,7 +48,7 @@ from tests.gateway.core import (
     states,
     streamed,
 )
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 TOOLS: Script = [

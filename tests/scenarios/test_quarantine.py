@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits.failures import Conflict, CorruptRecord, LedgerUnavailable
-from gateway.commits.leases import TRIES, Claim, CountTries, TakeOver
-from gateway.commits.tasks import Finish
-from gateway.commits.threads import Caller
-from gateway.commits.tools import ToolEnds
-from gateway.errors import Busy, UnsupportedOperation
-from gateway.failures import CONTEXT_STUCK, RESTARTED, TOOL_OUTCOME_UNKNOWN
-from gateway.model import TaskState
-from gateway.ports import TextDelta
-from gateway.runner import LeaseTimes
-from tests.gateway.core import Core, FragileLedger, answer, error_class, logged, query, running_core, soon
-from tests.gateway.forgetful import contexts
-from tests.gateway.resuming import ResumingAdapter
-from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.errors import Busy, UnsupportedOperation
+from gateway.a2a.model import TaskState
+from gateway.core.failures import CONTEXT_STUCK, RESTARTED, TOOL_OUTCOME_UNKNOWN
+from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.ledger.leases import TRIES, Claim, CountTries, TakeOver
+from gateway.ledger.tasks import Finish
+from gateway.ledger.threads import Caller
+from gateway.ledger.tool_calls import ToolEnds
+from gateway.ports.adapter import TextDelta
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_background import BEGUN, WHOLE
 from tests.scenarios.test_recovery_continues import LATER, left_behind
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import Core, FragileLedger, answer, error_class, logged, query, running_core, soon
+from tests.support.forgetful import contexts
+from tests.support.resuming import ResumingAdapter
+from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 QUICK = LeaseTimes(0.05)
 TOLD = [TextDelta("a")]

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from gateway.items import OutputItem, Ownership
-from gateway.model import TaskState
-from gateway.ports import ApprovalAsked, CallCompleted
-from gateway.suspended import EXPIRED, REJECTED
-from gateway.tools import NOT_RUN
-from tests.gateway.core import Core, soon
-from tests.gateway.scripted import BR, BS, Script, ScriptedAdapter, says
+from gateway.a2a.model import TaskState
+from gateway.core.tools.tool_call import NOT_RUN
+from gateway.engine.paused_turn import EXPIRED, REJECTED
+from gateway.ports.adapter import ApprovalAsked, CallCompleted
+from gateway.ports.conversation import OutputItem, Ownership
 from tests.scenarios.test_approvals import asked, no, one, outcomes, patience, reply, settled, start, yes
 from tests.scenarios.test_tool_loop import adapter_of
+from tests.support.core import Core, soon
+from tests.support.scripted import BR, BS, Script, ScriptedAdapter, says
 
 CHAINS = pytest.mark.parametrize("ownership", [BR, BS], ids=["BR", "BS"])
 ASKS: Script = [ApprovalAsked("q1", "weather", '{"city": "Oslo"}', "wx"), CallCompleted("r1")]

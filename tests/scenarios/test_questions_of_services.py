@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from adapters import openai_responses
-from gateway.agents import Agent
-from gateway.model import Message, Part, Role, SendMessageRequest, Task, TaskState
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Ask, Conversation, Say, ServerTool, Step, in_rounds
+from adapters.openai.responses import adapter as openai_responses
+from gateway.a2a.model import Message, Part, Role, SendMessageRequest, Task, TaskState
+from gateway.core.agents import Agent
 from gateway.testing.serving import serve
-from tests.gateway.core import CARD, Core, query
-from tests.gateway.core import answer as shown
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Ask, Conversation, Say, ServerTool, Step, in_rounds
+from tests.support.core import CARD, Core, query
+from tests.support.core import answer as shown
 
 
 def outcome(conversation: Conversation) -> Iterable[Step]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from gateway.commits.accepting import Accept
-from gateway.commits.points import CommitPoint
-from gateway.ledger_port import Ledger
-from tests.gateway.core import Core, soon
-from tests.gateway.scripted import G, Pause, ScriptedAdapter, says
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.ledger.turns import Accept
+from tests.support.core import Core, soon
+from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
 
 class Counting:

@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.calls import Prepare
-from gateway.commits.leases import AskCancel, Beat, Claim, TakeOver
-from gateway.commits.tasks import Finish
-from gateway.failures import OWNER_CONFLICT, RESTARTED
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import (
-    Part,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    TaskState,
-)
-from gateway.ports import (
+from gateway.a2a.model import Part, SendMessageConfiguration, SendMessageRequest, TaskState
+from gateway.core.failures import OWNER_CONFLICT, RESTARTED
+from gateway.ledger.calls import Prepare
+from gateway.ledger.leases import AskCancel, Beat, Claim, TakeOver
+from gateway.ledger.tasks import Finish
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -29,8 +23,10 @@ from gateway.ports import (
     TextDelta,
     ToolCallReady,
 )
-from gateway.runner import LeaseTimes
-from tests.gateway.core import (
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.scheduling.runner import LeaseTimes
+from tests.invariants import violations
+from tests.support.core import (
     START,
     Core,
     FragileLedger,
@@ -49,10 +45,9 @@ from tests.gateway.core import (
     streamed,
     until,
 )
-from tests.gateway.resuming import ResumingAdapter
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
-from tests.invariants import violations
+from tests.support.resuming import ResumingAdapter
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 LATER = START + 6000
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])

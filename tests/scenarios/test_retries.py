@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.calls import Fail, Prepare
-from gateway.failures import safe_text
-from gateway.items import Ownership
-from gateway.model import TaskState
-from gateway.ports import AdapterError, CallStarted, ErrorClass, TextDelta
-from tests.gateway.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, soon, until
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from gateway.a2a.model import TaskState
+from gateway.core.failures import safe_text
+from gateway.ledger.calls import Fail, Prepare
+from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, TextDelta
+from gateway.ports.conversation import Ownership
+from tests.support.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, soon, until
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 REPEATABLE = Ownership(BR.owner, BR.handle, repeatable=True)

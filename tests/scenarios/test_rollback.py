@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 
-from gateway import tools
-from gateway.abilities import Fate, Fetched
-from gateway.approvals import ApprovalRule
-from gateway.commits.accepting import Accept
-from gateway.commits.calls import Complete, Fail, Prepare
-from gateway.commits.importing import Import
-from gateway.commits.points import CommitPoint
-from gateway.commits.tasks import Finish
-from gateway.commits.threads import Caller, Displace, TakeBack
-from gateway.commits.tools import ToolEnds, ToolStarts
-from gateway.errors import UnsupportedOperation
-from gateway.items import OpaqueItem, Ownership
-from gateway.model import Task, TaskState
-from gateway.ports import (
+from gateway.a2a.errors import UnsupportedOperation
+from gateway.a2a.model import Task, TaskState
+from gateway.core.tools import tool_call
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.ledger.calls import Complete, Fail, Prepare
+from gateway.ledger.documents import Import
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.tasks import Finish
+from gateway.ledger.threads import Caller, Displace, TakeBack
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts
+from gateway.ledger.turns import Accept
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -32,25 +30,15 @@ from gateway.ports import (
     TextDelta,
     ToolCallReady,
 )
-from gateway.runner import LeaseTimes
-from tests.gateway.core import (
-    START,
-    Core,
-    answer,
-    frames,
-    logged,
-    query,
-    running_core,
-    said,
-    soon,
-    streamed,
-    until,
-)
-from tests.gateway.heard_later import FetchingAdapter
-from tests.gateway.resuming import ResumingAdapter
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.ports.capabilities import Fate, Fetched
+from gateway.ports.conversation import OpaqueItem, Ownership
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
+from tests.support.core import START, Core, answer, frames, logged, query, running_core, said, soon, streamed, until
+from tests.support.heard_later import FetchingAdapter
+from tests.support.resuming import ResumingAdapter
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 ROLLBACK: dict[str, Any] = {"busy_context": "rollback"}
@@ -342,7 +330,7 @@ async def test_133_rollback_gives_back_what_its_calls_carried_of_earlier_turns(c
     await soon(core.cancel(first.id))
     await under_way(core, adapter, "2")
     await soon(core.send("3", context="c"))
-    unknown = f"O c-one {tools.OUTCOME_UNKNOWN}"
+    unknown = f"O c-one {tool_call.OUTCOME_UNKNOWN}"
     assert adapter.sent[2] == ("r1", [unknown, "U 2"])
     assert adapter.sent[4] == ("r1", [unknown, "U 3"])
     assert violations(core.path) == []
@@ -359,7 +347,7 @@ async def test_59_a_turn_that_is_left_out_gives_back_what_its_calls_carried_of_e
     await soon(core.cancel(first.id))
     for text in "23":
         await core.send(text, context="c")
-    unknown = f"O c-one {tools.OUTCOME_UNKNOWN}"
+    unknown = f"O c-one {tool_call.OUTCOME_UNKNOWN}"
     assert adapter.sent[1] == ("r1", [unknown, "U 2"])
     assert adapter.sent[3] == ("r1", [unknown, "U 3"])
     assert violations(core.path) == []

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.commits.failures import CorruptRecord
-from gateway.commits.threads import Caller
-from gateway.errors import UnsupportedOperation
-from gateway.items import Ownership
-from gateway.model import TaskState
-from gateway.ports import CallCompleted, Ending, TextDelta
-from tests.gateway.core import Core, answer, query, running_core, soon
-from tests.gateway.forgetful import DAY, contexts, retention
-from tests.gateway.scripted import BR, G, Pause, ScriptedAdapter, says
+from gateway.a2a.errors import UnsupportedOperation
+from gateway.a2a.model import TaskState
+from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.threads import Caller
+from gateway.ports.adapter import CallCompleted, Ending, TextDelta
+from gateway.ports.conversation import Ownership
+from tests.support.core import Core, answer, query, running_core, soon
+from tests.support.forgetful import DAY, contexts, retention
+from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 

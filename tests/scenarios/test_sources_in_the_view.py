@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from gateway.app import build_agents
-from gateway.approvals import ApprovalRule
-from gateway.config import GatewayConfig
-from gateway.config_file import load
-from gateway.config_problem import ConfigInvalid
-from gateway.registry import Registry
-from gateway.sources import NONE_CITED
-from tests.gateway.core import Core, query
-from tests.gateway.scripted import G, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.app.application import build_agents
+from gateway.config.gateway import GatewayConfig
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.config.problems import ConfigInvalid
+from gateway.core.citations import NONE_CITED
+from gateway.core.tools.approvals import ApprovalRule
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, reply, yes
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import Core, query
+from tests.support.scripted import G, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 
 def found(*texts: str, first: int = 0) -> list[dict[str, Any]]:

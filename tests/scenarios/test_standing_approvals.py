@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals import ApprovalRule
-from gateway.calls import Call
-from gateway.errors import InvalidParams
-from gateway.model import Json, TaskState
-from tests.gateway.core import Core, query, running_core
-from tests.gateway.scripted import G, Script, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.errors import InvalidParams
+from gateway.a2a.model import Json, TaskState
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.operations.api import Call
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import Core, query, running_core
+from tests.support.scripted import G, Script, says
+from tests.support.scripted_tools import ScriptedTools
 
 GATED = (ApprovalRule("box.*"),)
 PAY, MORE = call("c1", "pay", '{"sum": 1}'), call("c2", "pay_more")

@@ -5,15 +5,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.approvals import ApprovalRule
-from gateway.model import TaskState
-from tests.gateway.core import Core
-from tests.gateway.scripted import G, Script, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.model import TaskState
+from gateway.core.tools.approvals import ApprovalRule
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply
 from tests.scenarios.test_standing_approvals import always, ask
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import Core
+from tests.support.scripted import G, Script, says
+from tests.support.scripted_tools import ScriptedTools
 
 ALL_TOOLS = (ApprovalRule("*"),)
 

@@ -6,19 +6,19 @@ from hypothesis import strategies as some
 from hypothesis.stateful import rule, run_state_machine_as_test
 from structlog.testing import capture_logs
 
-from gateway.commits.accepting import Accept
-from gateway.commits.calls import Complete, Prepare
-from gateway.commits.tasks import Append, Finish
-from gateway.commits.tools import ToolEnds, ToolStarts
-from gateway.errors import Busy, InvalidParams, TaskNotFound
-from gateway.items import Ownership
-from gateway.ports import Ending
-from tests.gateway.core import soon
-from tests.gateway.scripted import BR, G
+from gateway.a2a.errors import Busy, InvalidParams, TaskNotFound
+from gateway.ledger.calls import Complete, Prepare
+from gateway.ledger.tasks import Append, Finish
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts
+from gateway.ledger.turns import Accept
+from gateway.ports.adapter import Ending
+from gateway.ports.conversation import Ownership
 from tests.scenarios.checking import ENDED
 from tests.scenarios.steering import BUG, CUT, REFUSED, Operation, Watching
 from tests.scenarios.walking import Walk
 from tests.scenarios.world import WAITING
+from tests.support.core import soon
+from tests.support.scripted import BR, G
 
 CONTEXTS = ("a", "b", "c", None)
 WAYS = ("wait", "at once", "stream")

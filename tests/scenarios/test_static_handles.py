@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.calls import Pending
-from gateway.model import Task
-from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
-from tests.gateway.core import Core, query, running_core, soon
-from tests.gateway.scripted import BS, Pause, Script, ScriptedAdapter, says
+from gateway.a2a.model import Task
+from gateway.ledger.calls import Pending
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
+from tests.support.core import Core, query, running_core, soon
+from tests.support.scripted import BS, Pause, Script, ScriptedAdapter, says
 
 
 def told(task: Task) -> tuple[str, Any]:

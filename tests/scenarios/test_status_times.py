@@ -1,10 +1,10 @@
 """Who reads a task finds the very status that its stream has shown, its time included, however long a commit takes."""
 
-from gateway.items import Ownership
-from gateway.model import TaskState
-from tests.gateway.core import Core, events, frames, logged
+from gateway.a2a.model import TaskState
+from gateway.ports.conversation import Ownership
 from tests.scenarios.test_approvals import PAY, asked, reply, setup, start, yes
 from tests.scenarios.test_tool_loop import ALL, asks, call
+from tests.support.core import Core, events, frames, logged
 
 
 @ALL

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from gateway.a2a.tool_calls import URI
 from gateway.agent import ToolCall, ToolResult
-from gateway.client import Client
-from gateway.client_discovery import discover
-from gateway.client_wire import open_http
-from gateway.tool_calls import URI
-from tests.gateway.core import query
+from gateway.client.client import Client
+from gateway.client.discovery import discover
+from gateway.client.transport import open_http
 from tests.running import Local, local_gateway
+from tests.support.core import query
 from tests.tool_call_vectors import faults, valid
 
 ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"

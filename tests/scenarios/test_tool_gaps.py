@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidParams, UnsupportedOperation
-from gateway.model import Json, StreamResponse, TaskState
-from gateway.redaction import MASK, json_path
-from gateway.tool_calls import URI
-from gateway.tool_showing import Showing
-from tests.gateway.core import Core, events, logged, query, soon, until
-from tests.gateway.scripted import G, Pause, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.errors import InvalidParams, UnsupportedOperation
+from gateway.a2a.model import Json, StreamResponse, TaskState
+from gateway.a2a.redaction import MASK, json_path
+from gateway.a2a.tool_calls import URI, Showing
 from tests.scenarios.test_approvals import GATED, PAY, SAFE, asked, no, one, patience, reply, setup, start, yes
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
+from tests.support.core import Core, events, logged, query, soon, until
+from tests.support.scripted import G, Pause, says
+from tests.support.scripted_tools import ScriptedTools
 
 # --- what a client declares
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway import tools
-from gateway.commits.calls import Complete
-from gateway.commits.tools import ToolEnds, ToolStarts
-from gateway.failures import (
+from gateway.a2a.model import Json, Task, TaskState
+from gateway.a2a.tool_calls import URI
+from gateway.core.failures import (
     ROUND_LIMIT,
     TOOL_OUTCOME_UNKNOWN,
     TOOLS_FAILING,
@@ -18,9 +17,10 @@ from gateway.failures import (
     TURN_TIMEOUT,
     UNKNOWN_TOOL,
 )
-from gateway.items import CallItem, Ownership, decode, encode
-from gateway.model import Json, Task, TaskState
-from gateway.ports import (
+from gateway.core.tools import tool_call
+from gateway.ledger.calls import Complete
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -30,20 +30,20 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.tool_calls import URI
-from gateway.tool_port import ToolError, ToolOutput
-from tests.gateway.core import START, Core, answer, error_class, events, frames, query, running_core, soon, until
-from tests.gateway.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import Answer, ScriptedTools
+from gateway.ports.conversation import CallItem, Ownership, decode, encode
+from gateway.ports.tools import ToolError, ToolOutput
 from tests.scenarios.test_golden_traces import OWNERS, Send, Sent, _fresh, rejected
+from tests.support.core import START, Core, answer, error_class, events, frames, query, running_core, soon, until
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import Answer, ScriptedTools
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 BOTH_WAYS = pytest.mark.parametrize("streaming", [False, True], ids=["send", "stream"])
 
 CALLS = "SELECT name, executor, status, outcome FROM tool_call ORDER BY rowid"
 OPEN = "SELECT count(*) FROM tool_call WHERE outcome IS NULL"
-NOT_RUN = tools.NOT_RUN
-UNKNOWN = tools.OUTCOME_UNKNOWN
+NOT_RUN = tool_call.NOT_RUN
+UNKNOWN = tool_call.OUTCOME_UNKNOWN
 
 
 def call(call_id: str, name: str = "add", arguments: str = "{}", handled: bool | None = None) -> ToolCallReady:
@@ -379,7 +379,7 @@ async def test_75_an_unknown_tool_is_told_to_the_model_and_its_siblings_run(
     core.agent(adapter, toolset=box)
     task = await say(core, "1", streaming=streaming)
     assert (task.status.state, box.ran) == (TaskState.COMPLETED, ["two"])
-    assert adapter.sent[1][1][-2:] == [f"O c1 {tools.NO_SUCH_TOOL}", "O c2 P"]
+    assert adapter.sent[1][1][-2:] == [f"O c1 {tool_call.NO_SUCH_TOOL}", "O c2 P"]
     assert query(core.path, "SELECT status FROM tool_call ORDER BY sequence") == [("not_found",), ("completed",)]
 
 
@@ -391,7 +391,7 @@ async def test_75_where_it_is_said_so_an_unknown_tool_fails_the_turn(core: Core,
     task = await core.send("1", context="c")
     assert (error_class(task), box.ran) == (UNKNOWN_TOOL, [])
     await core.send("2", context="c")
-    refusal = f"O c1 {tools.NO_SUCH_TOOL}"
+    refusal = f"O c1 {tool_call.NO_SUCH_TOOL}"
     assert adapter.sent[1][1] == (
         ["U 1", "C c1 nope", refusal, "U 2"] if ownership is G else [refusal, f"O c2 {NOT_RUN}", "U 2"]
     )
@@ -413,7 +413,7 @@ async def test_76_a_tool_that_raises_is_told_in_general_words_and_its_siblings_g
     core.agent(adapter, toolset=ScriptedTools({"one": error, "two": "P"}))
     task = await say(core, "1", streaming=streaming)
     assert task.status.state is TaskState.COMPLETED
-    assert adapter.sent[1][1] == [f"O c1 {tools.FAILED}", "O c2 P"]
+    assert adapter.sent[1][1] == [f"O c1 {tool_call.FAILED}", "O c2 P"]
     assert "hunter2" not in str(query(core.path, "SELECT * FROM tool_call"))
     assert ("one", "failed") in told(task)
 
@@ -431,7 +431,7 @@ async def test_77_a_tool_that_hangs_is_cut_off_and_the_loop_goes_on(core: Core) 
     core.agent(adapter, toolset=ScriptedTools({"one": Pause(), "two": "P"}, timeout=0.02))
     task = await core.send("1", context="c")
     assert task.status.state is TaskState.COMPLETED
-    assert adapter.sent[1][1] == [f"O c1 {tools.TIMED_OUT}", "O c2 P"]
+    assert adapter.sent[1][1] == [f"O c1 {tool_call.TIMED_OUT}", "O c2 P"]
     assert query(core.path, CALLS)[0][2] == "cancelled"
 
 
@@ -443,7 +443,7 @@ async def test_78_three_rounds_of_nothing_but_failures_end_the_turn(core: Core, 
     assert error_class(await core.send("1", context="c")) == TOOLS_FAILING
     assert query(core.path, "SELECT status FROM tool_call") == [("failed",)] * 3
     await core.send("2", context="c")
-    assert adapter.sent[3][1][-2:] == [f"O c2 {tools.FAILED}", "U 2"]
+    assert adapter.sent[3][1][-2:] == [f"O c2 {tool_call.FAILED}", "U 2"]
 
 
 @ALL
@@ -466,7 +466,7 @@ async def test_79_a_call_beyond_the_limit_is_closed_and_the_turn_fails(
     task = await core.send("1", context="c")
     assert (error_class(task), box.ran, query(core.path, OPEN)) == (ROUND_LIMIT, ["one"], [(0,)])
     await core.send("2", context="c")
-    closed = f"O c3 {tools.LIMIT_REACHED}"
+    closed = f"O c3 {tool_call.LIMIT_REACHED}"
     assert adapter.sent[2][1][-2:] == [closed, "U 2"]
 
 
@@ -552,7 +552,7 @@ async def test_84_arguments_that_are_no_object_are_kept_and_told_as_a_failure(
     task = await core.send("1", context="c")
     assert (task.status.state, box.ran) == (TaskState.COMPLETED, [])
     assert query(core.path, "SELECT arguments, status FROM tool_call") == [(raw, "failed")]
-    assert adapter.sent[1][1][-1] == f"O c1 {tools.NO_OBJECT}"
+    assert adapter.sent[1][1][-1] == f"O c1 {tool_call.NO_OBJECT}"
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED
 
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from adapters import openai_chat, openai_responses
-from gateway.agents import Agent, AgentPolicies
-from gateway.model import Json, Task, TaskState
-from gateway.ports import Adapter
-from gateway.testing.chat_reply import CHAT_DIALECTS
-from gateway.testing.chat_server import ChatServer
-from gateway.testing.emulator import Emulator
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Call, Conversation, Item, Raw, Say, Script, Step, in_rounds
+from adapters.openai.chat import adapter as openai_chat
+from adapters.openai.responses import adapter as openai_responses
+from gateway.a2a.model import Json, Task, TaskState
+from gateway.core.agents import Agent, AgentPolicies
+from gateway.core.tools.toolset import OfferedTool
+from gateway.ports.adapter import Adapter
+from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.testing.serving import serve
-from gateway.tool_port import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.toolset import OfferedTool
-from tests.gateway.core import CARD, Core, frames, streamed
-from tests.gateway.core import answer as shown
+from tests.emulators.chat import CHAT_DIALECTS, ChatServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Conversation, Item, Raw, Say, Script, Step, in_rounds
+from tests.emulators.server import Emulator
+from tests.support.core import CARD, Core, frames, streamed
+from tests.support.core import answer as shown
 
 
 class Weather:

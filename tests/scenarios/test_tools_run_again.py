@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals import ApprovalRule
-from gateway.commits.tools import ToolEnds
-from gateway.failures import TOOL_OUTCOME_UNKNOWN
-from gateway.items import Ownership
-from gateway.model import TaskState
-from gateway.runner import LeaseTimes
-from gateway.tools import RUNS
-from tests.gateway.core import START, Core, answer, error_class, query, running_core, soon
-from tests.gateway.scripted import G, Pause, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.model import TaskState
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.core.tools.tool_call import RUNS
+from gateway.ledger.tool_calls import ToolEnds
+from gateway.ports.conversation import Ownership
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, patience, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
+from tests.support.core import START, Core, answer, error_class, query, running_core, soon
+from tests.support.scripted import G, Pause, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 QUICK = LeaseTimes(0.05)
 ONE, TWO = call("c1", "one"), call("c2", "two")

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.approvals import ApprovalRule
-from gateway.failures import TOOL_OUTCOME_UNKNOWN
-from gateway.items import Ownership
-from gateway.model import TaskState
-from gateway.tool_port import ToolError
-from tests.gateway.core import Core, answer, error_class, query, soon
-from tests.gateway.scripted import G, Pause, says
+from gateway.a2a.model import TaskState
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.ports.conversation import Ownership
+from gateway.ports.tools import ToolError
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, patience, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks
 from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, pass_time, successor
+from tests.support.core import Core, answer, error_class, query, soon
+from tests.support.scripted import G, Pause, says
 
 MINUTES_15 = 900_000
 

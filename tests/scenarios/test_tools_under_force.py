@@ -11,29 +11,29 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from gateway import tools
-from gateway.commits.calls import Complete, Prepare
-from gateway.commits.points import CommitPoint
-from gateway.commits.tasks import Finish
-from gateway.commits.threads import Caller
-from gateway.commits.tools import ToolEnds, ToolStarts
-from gateway.failures import INTERNAL, RESTARTED, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
-from gateway.items import Ownership
-from gateway.model import Json, Task, TaskState
-from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, ToolCallReady
-from gateway.runner import LeaseTimes
-from gateway.tool_port import ToolOutput, ToolRun
-from tests.gateway.core import BOUND, START, Core, query, running_core, soon, until
-from tests.gateway.forgetful import contexts
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
-from tests.gateway.scripted_tools import ScriptedTools
+from gateway.a2a.model import Json, Task, TaskState
+from gateway.core.failures import INTERNAL, RESTARTED, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
+from gateway.core.tools import tool_call
+from gateway.ledger.calls import Complete, Prepare
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.tasks import Finish
+from gateway.ledger.threads import Caller
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, ToolCallReady
+from gateway.ports.conversation import Ownership
+from gateway.ports.tools import ToolOutput, ToolRun
+from gateway.scheduling.runner import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_turns_that_fail import BS, failed
+from tests.support.core import BOUND, START, Core, query, running_core, soon, until
+from tests.support.forgetful import contexts
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 QUICK = LeaseTimes(0.15)
 STATUSES = "SELECT name, status FROM tool_call ORDER BY rowid"
-UNKNOWN, NOT_RUN = tools.OUTCOME_UNKNOWN, tools.NOT_RUN
+UNKNOWN, NOT_RUN = tool_call.OUTCOME_UNKNOWN, tool_call.NOT_RUN
 
 
 def asks(handle: str, *names: str) -> Script:
@@ -191,7 +191,7 @@ async def test_77_a_tool_that_hangs_is_given_up_and_its_sibling_and_the_loop_go_
     core.agent(adapter, toolset=box)
     assert (await core.send("1", context="c")).status.state is TaskState.COMPLETED
     assert query(core.path, STATUSES) == [("one", "cancelled"), ("two", "completed")]
-    assert adapter.sent[1][1][-2:] == [f"O c1 {tools.TIMED_OUT}", "O c2 2"]
+    assert adapter.sent[1][1][-2:] == [f"O c1 {tool_call.TIMED_OUT}", "O c2 2"]
     assert violations(core.path) == []
 
 
@@ -261,7 +261,7 @@ async def test_76_whatever_a_tool_raises_or_returns_fails_its_call_and_nothing_e
         task = await soon(core.send("1", context="c"))
     assert task.status.state is TaskState.COMPLETED
     assert query(core.path, STATUSES) == [("wild", "failed"), ("tame", "completed")]
-    assert adapter.sent[1][1][-2:] == [f"O c1 {tools.FAILED}", "O c2 1"]
+    assert adapter.sent[1][1][-2:] == [f"O c1 {tool_call.FAILED}", "O c2 1"]
     assert "secret" not in str(task)
     assert violations(core.path) == []
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.commits.calls import Prepare
-from gateway.failures import TURN_TIMEOUT, UNKNOWN_TOOL
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.model import Task, TaskState
-from gateway.ports import (
+from gateway.a2a.model import Task, TaskState
+from gateway.core.failures import TURN_TIMEOUT, UNKNOWN_TOOL
+from gateway.ledger.calls import Prepare
+from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
     CallStarted,
@@ -19,8 +18,9 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from tests.gateway.core import START, Core, answer, query, running_core, said, soon, until
-from tests.gateway.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from tests.support.core import START, Core, answer, query, running_core, said, soon, until
+from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)

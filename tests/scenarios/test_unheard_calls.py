@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.abilities import Fate, Fetched, Tail
-from gateway.commits.calls import Complete
-from gateway.ports import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
-from tests.gateway.core import START, Core, query, running_core, soon
-from tests.gateway.heard_later import FetchingAdapter, TailAdapter
-from tests.gateway.scripted import Pause, Script, ScriptedAdapter, in_words, says
+from gateway.ledger.calls import Complete
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
+from gateway.ports.capabilities import Fate, Fetched, Tail
 from tests.invariants import violations
+from tests.support.core import START, Core, query, running_core, soon
+from tests.support.heard_later import FetchingAdapter, TailAdapter
+from tests.support.scripted import Pause, Script, ScriptedAdapter, in_words, says
 
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")

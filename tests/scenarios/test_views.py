@@ -5,17 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.app import build_agents
-from gateway.commits.calls import Complete, NewItem
-from gateway.commits.failures import Conflict
-from gateway.config import GatewayConfig
-from gateway.config_agents import AgentConfig, HistoryConfig
-from gateway.config_file import load
-from gateway.config_problem import ConfigInvalid
-from gateway.config_settings import Settings
-from gateway.items import OpaqueItem, OutputItem, Ownership, ReasoningItem
-from gateway.model import TaskState
-from gateway.ports import (
+from gateway.a2a.model import TaskState
+from gateway.app.application import build_agents
+from gateway.config.agents import AgentConfig, HistoryConfig
+from gateway.config.gateway import GatewayConfig
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.config.problems import ConfigInvalid
+from gateway.config.settings import Settings
+from gateway.ledger.calls import Complete, NewItem
+from gateway.ledger.errors import Conflict
+from gateway.ports.adapter import (
     AdapterError,
     AdapterFactory,
     CallCompleted,
@@ -26,12 +26,12 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.registry import Registry
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Item, Say, Step, Think
+from gateway.ports.conversation import OpaqueItem, OutputItem, Ownership, ReasoningItem
 from gateway.testing.serving import serve
-from tests.gateway.core import Core, answer, query
-from tests.gateway.scripted import BR, G, Script, ScriptedAdapter, says
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Item, Say, Step, Think
+from tests.support.core import Core, answer, query
+from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
 
 G_OPAQUE = Ownership(G.owner, G.handle, opaque_replay=True)
 KINDS = "SELECT kind FROM history_item ORDER BY position"
@@ -123,7 +123,7 @@ async def test_89_an_id_that_comes_again_keeps_the_outcome_of_each_time(core: Co
 
 
 async def test_89_on_the_wire_of_chat_completions_each_output_follows_its_own_call(core: Core) -> None:
-    from adapters._chat_messages import encode_messages
+    from adapters.openai.chat.adapter import encode_messages
 
     scripts = [[*called("c1", output), *says(f"is {output}")] for output in ("3", "4")]
     adapter = ScriptedAdapter(G, *scripts, otherwise=echo)
@@ -147,7 +147,7 @@ async def test_90_rounds_keep_their_order_and_never_merge(core: Core) -> None:
 
 async def talk_to_server(core: Core, *answers: list[Step], **policies: Any) -> ResponsesServer:
     """A Responses server that keeps nothing gets one message for each of its answers."""
-    from adapters.openai_responses import factory
+    from adapters.openai.responses.adapter import factory
 
     def script(conversation: Conversation) -> list[Step]:
         return answers[len(server.requests) - 1]

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from gateway.errors import UnsupportedOperation
-from gateway.items import HandleKind, Ownership
-from gateway.ports import Ending
-from gateway.runner import LeaseTimes
-from gateway.tool_port import ToolError, ToolOutput
-from tests.gateway.core import START, Core
+from gateway.a2a.errors import UnsupportedOperation
+from gateway.ports.adapter import Ending
+from gateway.ports.conversation import HandleKind, Ownership
+from gateway.ports.tools import ToolError, ToolOutput
+from gateway.scheduling.runner import LeaseTimes
 from tests.scenarios.checking import LedgerFile, check, check_growth
 from tests.scenarios.steering import Answer, Operation, Process, Run, SteeredBackend, Watching, quiet
 from tests.scenarios.world import WAITING, Said, World
+from tests.support.core import START, Core
 
 T = TypeVar("T")
 

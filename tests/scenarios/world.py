@@ -6,18 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.errors import Busy, TaskNotCancelable, UnsupportedOperation
-from gateway.items import StorageOwner
-from gateway.model import Role, Task, TaskState
-from gateway.ports import Ending
-from gateway.tool_port import ToolOutput
-from gateway.tools import FAILED
-from tests.gateway.core import answer as shown
-from tests.gateway.core import events, numbers, streamed
-from tests.gateway.core import said as history_of
-from tests.gateway.scripted import in_words
+from gateway.a2a.errors import Busy, TaskNotCancelable, UnsupportedOperation
+from gateway.a2a.model import Role, Task, TaskState
+from gateway.core.tools.tool_call import FAILED
+from gateway.ports.adapter import Ending
+from gateway.ports.conversation import StorageOwner
+from gateway.ports.tools import ToolOutput
 from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, ToolRow, TurnRow, spoken, told
 from tests.scenarios.steering import QUEUED, Answer, Operation, Process, Run, SteeredBackend, SteeredCall, Watching
+from tests.support.core import answer as shown
+from tests.support.core import events, numbers, streamed
+from tests.support.core import said as history_of
+from tests.support.scripted import in_words
 
 ENDINGS = {
     Ending.COMPLETED: TaskState.COMPLETED,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.readers import Readers
+from storage.read.pool import Readers
 from tests.storage.conversation import Recorded, recorded
 from tests.storage.memory import Forgetful
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.commits.accepting import Accept, IdempotencyKey
-from gateway.commits.calls import Complete, Fail, NewItem, NewToolCall, Prepare
-from gateway.commits.tasks import Append, EventRow, Finish
-from gateway.commits.threads import Caller, ThreadRecord
-from gateway.items import AssistantItem, CallItem, HandleKind, OutputItem, StorageOwner
-from gateway.model import Message, Part, Role, TaskState
+from gateway.a2a.model import Message, Part, Role, TaskState
+from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.ledger.tasks import Append, EventRow, Finish
+from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ledger.turns import Accept, IdempotencyKey
+from gateway.ports.conversation import AssistantItem, CallItem, HandleKind, OutputItem, StorageOwner
 from storage.ledger import SqliteLedger, open_ledger
 
 ADA = Caller("ada", "acme")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.commits.failures import Conflict, LedgerUnavailable
-from gateway.commits.leases import Fence, Renew
-from gateway.commits.tasks import Append, EventRow
-from gateway.ledger_port import LedgerFactory
+from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.leases import Fence, Renew
+from gateway.ledger.port import LedgerFactory
+from gateway.ledger.tasks import Append, EventRow
 from storage.ledger import database_path, factory, open_ledger
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded, recorded
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commits.failures import LedgerUnavailable
+from gateway.ledger.errors import LedgerUnavailable
 from storage.ledger import open_ledger
 from storage.threads import tell
-from tests.storage.test_writer import stored
+from tests.storage.write.test_writer import stored
 
 _FAILING = """
 import asyncio, sys
 from pathlib import Path
-from storage.grouped import GroupedReader
+from storage.read.grouped import GroupedReader
 from storage.ledger import open_ledger
-from storage.readers import Readers
-from storage.writer import Writer
-from tests.storage.test_writer import Told, events, writing
+from storage.read.pool import Readers
+from storage.write.writer import Writer
+from tests.storage.write.test_writer import Told, events, writing
 
 def no_memory(*_):
     raise MemoryError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.troubles import trouble_of
+from storage.threads import trouble_of
 
 
 def failure(path: Path, *statements: str) -> sqlite3.Error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.cli.app import run
+from gateway.cli.main import run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.testing.emulator import EventStream, Frame
-from gateway.testing.scripts import Cut
 from gateway.testing.serving import serve
+from tests.emulators.scripts import Cut
+from tests.emulators.server import EventStream, Frame
 
 Json = Any
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.app import run
-from gateway.cli.talking import Order
+from gateway.cli.main import run
+from gateway.cli.talk.send import Order
 from tests.gateway.cli.conftest import CommandLine
 
 UNREACHABLE = "Is it running? Another address is given with -u URL."
@@ -133,7 +133,7 @@ HEAVY = {
     "adapters", "aiohttp", "aiosqlite", "alembic", "anyio", "asyncio", "grpc", "httpx", "httpx2", "msgspec", "opentelemetry",
     "rich", "sqlalchemy", "sqlmodel", "starlette", "storage", "structlog", "uvicorn", "uvloop",
 }  # fmt: skip
-IMPORTED_FOR = "import sys; from gateway.cli.app import run; code = run({!r}); print(*sys.modules, file=sys.stderr)"
+IMPORTED_FOR = "import sys; from gateway.cli.main import run; code = run({!r}); print(*sys.modules, file=sys.stderr)"
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), [*WRONG, *NEW_COMMANDS], ids=lambda value: str(value)[:40])
@@ -188,7 +188,7 @@ async def test_what_nobody_expected_is_one_line_and_a_traceback_only_with_debug(
     def surprise(_: object) -> int:
         raise ZeroDivisionError("a \x1b[31m\nsurprise")
 
-    monkeypatch.setattr("gateway.cli.talking.talk", surprise)
+    monkeypatch.setattr("gateway.cli.talk.send.talk", surprise)
     plain = await command_line("send", "hi")
     told = "unexpected error: ZeroDivisionError: a \\x1b[31m surprise\nRun it again with --debug for the details.\n"
     assert (plain.code, plain.err) == (1, told)
@@ -212,7 +212,7 @@ async def test_behind_two_dashes_debug_is_a_text_like_any_other(
         orders.append(order.text)
         return 0
 
-    monkeypatch.setattr("gateway.cli.talking.talk", note)
+    monkeypatch.setattr("gateway.cli.talk.send.talk", note)
     assert (await command_line("send", "--", "--debug")).code == 0
     assert orders == ["--debug"]
 
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch, capsys: 
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gateway.cli.talking.talk", interrupted)
+    monkeypatch.setattr("gateway.cli.talk.send.talk", interrupted)
     assert run(["send", "hi"]) == 130
     assert capsys.readouterr().err in ("", "interrupted\n")
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from gateway.cli.lean import without
+from gateway.cli.commands import without
 
 _START = """
 import sys
-from gateway.cli.lean import without
+from gateway.cli.commands import without
 with without("rich"):
-    import gateway.cli.serving
+    import gateway.cli.serve.serve
 assert "structlog" in sys.modules
 assert not [name for name in sys.modules if name.partition(".")[0] == "rich"]
 import rich.console
@@ -24,7 +24,7 @@ def test_a_server_starts_without_rich_which_others_may_load_later() -> None:
 
 
 def test_a_server_starts_without_what_checks_the_arguments_of_tools() -> None:
-    start = "import sys, gateway.cli.serving; assert 'jsonschema' not in sys.modules"
+    start = "import sys, gateway.cli.serve.serve; assert 'jsonschema' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

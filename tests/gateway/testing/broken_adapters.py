@@ -12,9 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.items import AssistantItem, HandleKind, OutputItem, Ownership, UserItem
-from gateway.model import Json
-from gateway.ports import (
+from gateway.a2a.model import Json
+from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     CallCompleted,
@@ -27,7 +26,8 @@ from gateway.ports import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.tool_port import ToolDeclaration
+from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, Ownership, UserItem
+from gateway.ports.tools import ToolDeclaration
 
 Events = AsyncGenerator[AdapterEvent, None]
 SECRET = "sk-canary-0123456789"  # a made-up key

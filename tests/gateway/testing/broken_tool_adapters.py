@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gateway.items import OutputItem, UserItem
-from gateway.ports import AdapterError, AdapterEvent, ErrorClass, ServiceRequest, ToolCallReady, ToolResultReady
-from gateway.tool_port import ToolDeclaration
+from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest, ToolCallReady, ToolResultReady
+from gateway.ports.conversation import OutputItem, UserItem
+from gateway.ports.tools import ToolDeclaration
 from tests.gateway.testing.broken_adapters import Right
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import AdapterFactory
+from gateway.ports.adapter import AdapterFactory
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "echo_adapter"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.items import HandleKind, Ownership, StorageOwner
-from gateway.ports import Adapter
-from gateway.testing import adapter_calls
+from gateway.ports.adapter import Adapter
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.ports.tools import ToolDeclaration
+from gateway.testing import adapter_scripts
 from gateway.testing.adapter_suite import AdapterSuite
-from gateway.tool_port import ToolDeclaration
 from tests.gateway.testing import broken_adapters as broken
 from tests.gateway.testing import broken_tool_adapters
 from tests.gateway.testing.broken_adapters import SECRET, Backend, Right
@@ -176,9 +176,9 @@ async def verdict(test: str, suite: AdapterSuite, adapter: Adapter) -> str:
 async def test_a_wrong_adapter_fails_where_it_is_wrong(
     kind: type[Right], owner: Ownership, fails: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound = 0.01 if kind is broken.KeepsTheConnection else adapter_calls.BOUND
-    for made, wanted, wait in ((kind, "failed", bound), (Right, "passed", adapter_calls.BOUND)):
-        monkeypatch.setattr(adapter_calls, "BOUND", wait)
+    bound = 0.01 if kind is broken.KeepsTheConnection else adapter_scripts.BOUND
+    for made, wanted, wait in ((kind, "failed", bound), (Right, "passed", adapter_scripts.BOUND)):
+        monkeypatch.setattr(adapter_scripts, "BOUND", wait)
         for test in sorted(fails):
             suite = Drives()
             suite.backend = Backend()

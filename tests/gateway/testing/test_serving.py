@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway.testing.responses_server import ResponsesServer
-from gateway.testing.scripts import Conversation, Pause, Say, Step
 from gateway.testing.serving import serve
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Conversation, Pause, Say, Step
 
 
 async def greet(_: Request) -> Response:

@@ -1,0 +1,125 @@
+"""From `module:name` to a function. Law: what is wrong is said with the ref and the remedy."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from gateway.config.settings import Settings
+
+AgentFunction = Callable[[Any], Any]
+
+
+class RefSettings(Settings):
+    """What names a function, and the folder from which it is found."""
+
+    ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
+    _base_dir: Path = PrivateAttr(default=Path())
+
+    def model_post_init(self, context: Any) -> None:
+        if isinstance(context, dict) and "base_dir" in context:
+            self._base_dir = Path(context["base_dir"])
+
+    @field_validator("ref")
+    @classmethod
+    def _has_two_halves(cls, ref: str) -> str:
+        return checked_ref(ref)
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder of the configuration file, the working directory where there is none."""
+        return self._base_dir
+
+
+def load(ref: str, base_dir: Path) -> AgentFunction:
+    """A function of one argument. `base_dir` is the folder of the configuration file. Raises: ValueError."""
+    function = find(ref, base_dir)
+    name = ref.rpartition(":")[2]
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError) as error:
+        remedy = "give it exactly one argument, the turn or its text"
+        raise ValueError(f"{ref!r}: {name!r} does not take one argument ({error}); {remedy}") from error
+    return function
+
+
+def find(ref: str, base_dir: Path) -> Callable[..., Any]:
+    """Raises: ValueError."""
+    source, _, name = ref.rpartition(":")
+    module = _file(ref, base_dir / source) if source.endswith(".py") else _module(ref, source, base_dir)
+    try:
+        function = attrgetter(name)(module)
+    except AttributeError as error:
+        raise ValueError(f"{ref!r}: {source!r} has no {name!r}; check the name behind the colon") from error
+    if not callable(function):
+        kind = type(function).__name__
+        raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
+    found: Callable[..., Any] = function
+    return found
+
+
+def checked_ref(ref: str) -> str:
+    """Raises: ValueError when it has not the form of one."""
+    source, _, name = ref.rpartition(":")
+    if not source or not all(word.isidentifier() for word in name.split(".")):
+        raise ValueError("must be `module:name` or `./file.py:name`")
+    return ref
+
+
+def takes_text(function: AgentFunction) -> bool:
+    """Whether it wants the text of the message instead of the turn."""
+    parameter = next(iter(inspect.signature(function).parameters.values()))
+    return parameter.annotation in (str, "str") or parameter.name == "text"
+
+
+def _module(ref: str, name: str, base_dir: Path) -> ModuleType:
+    _add_to_path(base_dir.resolve())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _not_imported(ref, error) from error
+        remedy = "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
+        raise ValueError(f"{ref!r}: there is no module {error.name!r}; {remedy}") from error
+    except (Exception, SystemExit) as error:
+        raise _not_imported(ref, error) from error
+
+
+def _file(ref: str, path: Path) -> ModuleType:
+    """The module in this file; the same one for every agent that names the file."""
+    path = path.resolve()
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        remedy = "a relative path starts at the folder of the configuration file"
+        raise ValueError(f"{ref!r}: there is no file {str(path)!r}; {remedy}")
+    _add_to_path(path.parent)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _not_imported(ref, error) from error
+    return module
+
+
+def _not_imported(ref: str, error: BaseException) -> ValueError:
+    source = ref.rpartition(":")[0]
+    remedy = "mend it, or install what it needs beside the gateway"
+    return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
+
+
+def _add_to_path(folder: Path) -> None:
+    """An installed command does not have the agent's own folder on its path. At the end it hides nothing installed."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))

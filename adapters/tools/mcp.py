@@ -1,0 +1,98 @@
+"""A source of tools of `type: mcp`: a Model Context Protocol server, over streamable HTTP or as a child process.
+
+Law: one session for all turns, opened when it is first needed, and again after it was lost.
+"""
+
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from adapters.tools.headers import SecretHeaders, plain
+from adapters.tools.mcp_errors import SessionForgotten, not_started
+from gateway.config.settings import LocalPath, Settings, WebUrl
+from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
+
+if TYPE_CHECKING:
+    from adapters.tools.mcp_connection import Connection
+
+
+class McpSettings(Settings):
+    """An MCP server: either `url`, or `command`."""
+
+    url: WebUrl | None = Field(None, description="Address of a server that speaks streamable HTTP.")
+    headers: SecretHeaders = Field({}, description="Headers of every request, with `url`.")
+    command: tuple[str, ...] | None = Field(
+        None, min_length=1, description="Program and arguments of a server that is started here and speaks over stdio."
+    )
+    env: dict[str, SecretStr] = Field(
+        {},
+        description="Environment of `command`, besides PATH, HOME and the like: it gets nothing else of the gateway's.",
+    )
+    cwd: LocalPath | None = Field(None, description="Folder in which `command` runs.")
+
+    @model_validator(mode="after")
+    def _one_transport(self) -> Self:
+        if (self.url is None) == (self.command is None):
+            raise ValueError("needs either `url` or `command`")
+        given, others = ("url", ("env", "cwd")) if self.command is None else ("command", ("headers",))
+        for name in others:
+            if getattr(self, name):
+                raise ValueError(f"`{name}` cannot be used with `{given}`")
+        return self
+
+
+class McpServer:
+    def __init__(self, settings: McpSettings) -> None:
+        """Raises: ValueError when the package for it is not there."""
+        try:
+            # Here and not above: it takes most of a second, and not everybody has it.
+            import_module("adapters.tools.mcp_connection")
+        except ImportError as error:
+            raise ValueError(
+                f"tools of type mcp need the package `mcp`, which cannot be imported ({error}); "
+                "install it with: pip install 'a2a-gateway[mcp]'"
+            ) from error
+        self._settings = settings
+        self._connections: list[Connection] = []
+        self._is_closed = False
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        try:
+            return await self._connected().tools()
+        except SessionForgotten:
+            return await self._connected().tools()
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        try:
+            return await self._connected().call(run)
+        except SessionForgotten:  # so nothing was done
+            return await self._connected().call(run)
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        for connection in self._connections:
+            await connection.aclose()
+
+    def _connected(self) -> "Connection":
+        """The connection that all share; another one when it is over."""
+        if self._is_closed:
+            raise ToolError("the source is closed")
+        if not self._connections or self._connections[-1].over:
+            self._connections = [each for each in self._connections if not each.gone]
+            self._connections.append(_connection(self._settings))
+        return self._connections[-1]
+
+
+def _connection(settings: McpSettings) -> "Connection":
+    from adapters.tools.mcp_connection import Connection, over_http, over_stdio
+
+    if settings.url is not None:
+        return Connection(over_http(settings.url, plain(settings.headers)))
+    env = {name: value.get_secret_value() for name, value in settings.env.items()}
+    command = list(settings.command or ())
+    return Connection(over_stdio(command, env, settings.cwd), partial(not_started, command, env, settings.cwd))
+
+
+factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -1,0 +1,127 @@
+"""A source of tools of `type: python`: one function. Law: its signature is the schema, its docstring the description."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticSchemaGenerationError,
+    ValidationError,
+    create_model,
+)
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from adapters.python.loading import RefSettings, find
+from adapters.python.running import OwnThread
+from gateway.a2a.model import Json
+from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
+
+_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+class PythonToolSettings(RefSettings):
+    """A tool of type `python`: one function."""
+
+    idempotent: bool = Field(
+        False, description="Running it twice does what once does, so it may run again after a restart."
+    )
+
+
+class PythonTool:
+    """Async functions run in the event loop, others in a thread of their own, which nothing can end from outside."""
+
+    def __init__(self, settings: PythonToolSettings) -> None:
+        """Raises: ValueError when there is no such function, or its arguments cannot be described."""
+        self._function = find(settings.ref, settings.base_dir)
+        name = settings.ref.rpartition(".")[2].rpartition(":")[2]
+        try:
+            self._arguments = _model(self._function)
+            schema = self._arguments.model_json_schema(schema_generator=_NoTitles)
+        except (TypeError, ValueError, NameError, PydanticUserError, PydanticSchemaGenerationError) as error:
+            told = str(error).partition("\n")[0]
+            raise ValueError(f"{settings.ref!r}: the arguments of {name!r} cannot be described: {told}") from error
+        schema.pop("title", None)
+        description = inspect.getdoc(self._function) or name
+        self._tools = (SourceTool(name, description, schema, settings.idempotent),)
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        return self._tools
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        try:
+            checked = self._arguments.model_validate(run.arguments)
+        except ValidationError as error:
+            return ToolOutput(_complaints(error), error=True)
+        given = {name: getattr(checked, name) for name in checked.model_fields_set}
+        named = {(type(checked).model_fields[name].alias or name): value for name, value in given.items()}
+        try:
+            result = await self._result(partial(self._function, **named))
+        except ConsentNeeded:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ToolError(f"{run.name} raised {type(error).__name__}: {error}") from error
+        return result if isinstance(result, ToolOutput) else ToolOutput(_json(run.name, result))
+
+    async def _result(self, call: Callable[[], Any]) -> Any:
+        result = call() if _is_async(self._function) else await _in_a_thread(call)
+        return await result if inspect.isawaitable(result) else result
+
+    async def aclose(self) -> None:
+        """Nothing outlives a run."""
+
+
+class _NoTitles(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _model(function: Callable[..., Any]) -> type[BaseModel]:
+    """A pydantic model with a field for each argument. Raises: ValueError, and what pydantic raises."""
+    signature = inspect.signature(function)
+    hints = get_type_hints(function if inspect.isroutine(function) else type(function).__call__, include_extras=True)
+    fields: dict[str, Any] = {}
+    for index, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind not in _NAMED:
+            raise ValueError(f"{str(parameter)!r} has no name to pass it by; give every argument one")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # Any name may be an argument's, also one that a model has for itself.
+        fields[f"argument_{index}"] = (hints.get(parameter.name, Any), Field(default, alias=parameter.name))
+    config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
+    return model
+
+
+def _complaints(error: ValidationError) -> str:
+    return "; ".join(
+        ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
+        for each in error.errors(include_url=False, include_input=False)[:5]
+    )
+
+
+def _json(name: str, value: object) -> Json:
+    try:
+        found: Json = to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise ToolError(f"{name} returned what cannot be told as JSON: {error}") from error
+    return found
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def _in_a_thread(call: Callable[[], Any]) -> Any:
+    thread = OwnThread()
+    try:
+        return await thread.run(call)
+    finally:
+        thread.finish(None)
+
+
+factory = ToolFactory(settings=PythonToolSettings, build=PythonTool)

@@ -1,0 +1,116 @@
+"""JSON paths, and JSON without what they point at. Law: a path that may point at a value hides it; nothing given is changed.
+
+A path is a part of RFC 9535: `$`, then names, indices, `*` and `..`, as in `$.args.password` or `$..items[*]['api key']`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.a2a.model import Json
+
+MASK = "[redacted]"
+
+_SEGMENT = re.compile(
+    r"(?P<deep>\.\.)?(?:(?<=\.\.)(?P<bare>[^\W\d][\w-]*|\*)|(?<!\.)\.(?P<name>[^\W\d][\w-]*|\*)"
+    r"|\[(?P<index>-?\d{1,9}|\*)\]|\['(?P<single>[^']+)'\]|\[\"(?P<double>[^\"]+)\"\])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`key` is a name, an index, or None for every member. `deep`: at this level and every one below."""
+
+    key: str | int | None
+    deep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    text: str
+    steps: tuple[Step, ...]
+
+
+def json_path(text: str) -> JsonPath:
+    """Raises: ValueError for what is no path, or points at everything."""
+    if not text.startswith("$") or text == "$":
+        raise ValueError("must be a JSON path such as $.args.password or $..token")
+    steps, position = [], 1
+    while position < len(text):
+        found = _SEGMENT.match(text, position)
+        if found is None:
+            raise ValueError(f"must be a JSON path such as $.args.password or $..token; {text[position:]!r} is no step")
+        index = found["index"]
+        name = found["bare"] or found["name"] or found["single"] or found["double"]
+        quoted = found["single"] or found["double"]
+        key = name if quoted or name != "*" else None
+        steps.append(Step(int(index) if index not in (None, "*") else key, bool(found["deep"])))
+        position = found.end()
+    return JsonPath(text, tuple(steps))
+
+
+def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[str]]:
+    """The document with a mask for each value that a path points at, and the paths that pointed at one.
+
+    Text that holds an object or a list is looked into as if it were one: tools like to answer with JSON in a string.
+    """
+    hit = []
+    for path in paths:
+        document, touched = _masked(document, path.steps)
+        if touched:
+            hit.append(path.text)
+    return document, hit
+
+
+def redacted_member(
+    name: str, value: dict[str, Json], paths: tuple[JsonPath, ...]
+) -> tuple[dict[str, Json], list[str]]:
+    """As `redacted`, of the member of that name, which is still an object when all of it is hidden."""
+    document, hit = redacted({name: value}, paths)
+    masked = document[name] if isinstance(document, dict) else None
+    return (masked if isinstance(masked, dict) else {}), hit
+
+
+def _masked(value: Json, steps: tuple[Step, ...]) -> tuple[Json, bool]:
+    if not steps:
+        return MASK, True
+    if isinstance(value, str):
+        inner = _inside(value)
+        if inner is None:
+            return value, False
+        changed, touched = _masked(inner, steps)
+        return (msgspec.json.encode(changed).decode(), True) if touched else (value, False)
+    if not isinstance(value, dict | list):
+        return value, False
+    step = steps[0]
+    found = set(_keys(value, step.key))
+    members: dict[str | int, Json] = dict(value.items() if isinstance(value, dict) else enumerate(value))
+    touched = False
+    for key, member in members.items():
+        now, here = _masked(member, steps[1:]) if key in found else (member, False)
+        now, below = _masked(now, steps) if step.deep and now != MASK else (now, False)
+        members[key] = now
+        touched = touched or here or below
+    return (members if isinstance(value, dict) else list(members.values())), touched
+
+
+def _keys(value: dict[str, Json] | list[Json], key: str | int | None) -> Iterable[str | int]:
+    """Those that the step means. An index from the end counts from there."""
+    if isinstance(value, dict):
+        return list(value) if key is None else [key] if key in value else []
+    if key is None:
+        return range(len(value))
+    return [key % len(value)] if isinstance(key, int) and -len(value) <= key < len(value) else []
+
+
+def _inside(text: str) -> Json:
+    """The object or list that the text holds, None for any other text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None

@@ -1,0 +1,290 @@
+"""ProtoJSON objects to the frozen values of the model. Law: every error names its field, and what an application put
+into `data` or `metadata` passes through untouched.
+
+Accepted as ProtoJSON asks: camelCase and proto names, null and '' as absent, enums by name or number, integers as text
+or as 5.0, base64 in both alphabets, unknown fields.
+"""
+
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import UnionType
+from typing import Any, Generic, NoReturn, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UnsetType
+
+from gateway.a2a.errors import InvalidParams, echo, invalid
+from gateway.a2a.model import Json as JsonValue
+from gateway.a2a.model import ListTasksRequest, Part, Role, TaskState, Wire
+from gateway.foundation import clock
+
+W = TypeVar("W", bound=Wire)
+Reader = Callable[[JsonValue], Any]
+
+_UNSPECIFIED = {TaskState: "TASK_STATE_UNSPECIFIED", Role: "ROLE_UNSPECIFIED"}
+_CONTENTS = ("text", "raw", "url", "data")
+_INT32 = range(-(2**31), 2**31)
+_DIGITS = re.compile(r"-?[0-9]{1,10}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_TO_STANDARD = str.maketrans("-_", "+/")
+
+
+class Misfit(Exception):
+    """A value that does not fit; `path` grows from the inside out."""
+
+    def __init__(self, description: str, path: str = "") -> None:
+        super().__init__(description)
+        self.description = description
+        self.path = path
+
+    def named(self, prefix: str = "") -> InvalidParams:
+        return invalid((prefix + self.path).lstrip("."), self.description)
+
+
+def _kind(value: JsonValue) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+# --- readers of one value ---------------------------------------------------------------------------------------------
+
+
+def _string(value: JsonValue) -> str:
+    if isinstance(value, str):
+        return value
+    raise Misfit(f"must be a string, not {_kind(value)}")
+
+
+def _boolean(value: JsonValue) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Misfit(f"must be true or false, not {_kind(value)}")
+
+
+def _integer(value: JsonValue) -> int:
+    number: int | None = None
+    match value:
+        case bool():
+            pass
+        case int():
+            number = value
+        case float() if value.is_integer():
+            number = int(value)
+        case str() if _DIGITS.fullmatch(value):
+            number = int(value)
+        case _:
+            pass
+    if number is None:
+        raise Misfit(f"must be an integer, not {echo(value) if isinstance(value, float | str) else _kind(value)}")
+    if number not in _INT32:
+        raise Misfit("must be an integer of 32 bits")
+    return number
+
+
+def _json(value: JsonValue) -> JsonValue:
+    return value
+
+
+def _mapping(value: JsonValue) -> dict[str, JsonValue]:
+    if isinstance(value, dict):
+        return value
+    raise Misfit(f"must be an object, not {_kind(value)}")
+
+
+def _base64(value: JsonValue) -> str:
+    """As standard base64 with padding, whatever came."""
+    text = _string(value).rstrip("=").translate(_TO_STANDARD)
+    if len(text) % 4 != 1:
+        padded = text + "=" * (-len(text) % 4)
+        try:
+            binascii.a2b_base64(padded, strict_mode=True)
+        except (binascii.Error, ValueError):
+            pass
+        else:
+            return padded
+    raise Misfit("must be base64")
+
+
+def _timestamp(value: JsonValue) -> str:
+    text = _string(value)
+    if _TIME.fullmatch(text):
+        try:
+            clock.milliseconds(text)
+        except ValueError:
+            pass
+        else:
+            return text
+    raise Misfit(f"must be a time as 2025-10-28T10:30:00.000Z, not {echo(text)}")
+
+
+def _enumeration(kind: type[StrEnum]) -> Reader:
+    by_name: dict[JsonValue, StrEnum | None] = {member.value: member for member in kind}
+    by_number: dict[JsonValue, StrEnum | None] = dict(enumerate(kind, start=1))
+    names = ", ".join(member.value for member in kind)
+    by_name[_UNSPECIFIED[kind]] = by_number[0] = None
+
+    def read(value: JsonValue) -> StrEnum | None:
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise Misfit(f"must be one of {names}, not {_kind(value)}")
+        table = by_name if isinstance(value, str) else by_number
+        if value not in table:
+            raise Misfit(f"must be one of {names}, not {echo(value)}")
+        return table[value]
+
+    return read
+
+
+def _array(item: Reader) -> Reader:
+    def read(value: JsonValue) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise Misfit(f"must be an array, not {_kind(value)}")
+        items = []
+        for index, element in enumerate(value):
+            try:
+                items.append(item(element))
+            except Misfit as misfit:
+                misfit.path = f"[{index}]{misfit.path}"
+                raise
+        return tuple(items)
+
+    return read
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`read_text` reads a query parameter. `keeps_null`: null is a value. `drops_empty`: '' is absence."""
+
+    name: str
+    json_name: str
+    read: Reader
+    read_text: Reader
+    required: bool
+    keeps_null: bool
+    drops_empty: bool
+
+
+class ObjectReader(Generic[W]):
+    """Reads JSON objects as one type of the model."""
+
+    def __init__(self, kind: type[W]) -> None:
+        self._kind = kind
+        self._fields: dict[str, Field] = {}
+        for info in msgspec.structs.fields(kind):
+            field = _field(kind, info)
+            self._fields[field.name] = self._fields[field.json_name] = field
+        self._required = tuple({f.name: f for f in self._fields.values() if f.required}.values())
+
+    def __call__(self, value: JsonValue) -> W:
+        if not isinstance(value, dict):
+            raise Misfit(f"must be an object, not {_kind(value)}")
+        return self._complete(self._read(value.items(), {}))
+
+    def read_query(self, pairs: Iterable[tuple[str, str]], fixed: Mapping[str, str]) -> W:
+        """From the parameters of a query and what the path says (`fixed`, by proto name).
+
+        Raises: Misfit for a value, or a scalar that is given twice.
+        """
+        same = {(key, fixed[field.name]) for key, field in self._fields.items() if field.name in fixed}
+        others = (pair for pair in pairs if pair not in same)
+        return self._complete(self._read(others, dict(fixed), in_text=True))
+
+    def _read(
+        self, members: Iterable[tuple[str, JsonValue]], found: dict[str, Any], *, in_text: bool = False
+    ) -> dict[str, Any]:
+        field = None
+        try:
+            for key, item in members:
+                field = self._fields.get(key)
+                if field is None or (item is None and not field.keeps_null) or (item == "" and field.drops_empty):
+                    continue
+                if field.name in found:
+                    _refuse_second()
+                value = (field.read_text if in_text else field.read)(item)
+                if value is not None or field.keeps_null:
+                    found[field.name] = value
+        except Misfit as misfit:
+            misfit.path = f".{field.json_name}{misfit.path}" if field else misfit.path
+            raise
+        return found
+
+    def _complete(self, found: dict[str, Any]) -> W:
+        for field in self._required:
+            if field.name not in found:
+                raise Misfit("is required and must not be empty", f".{field.json_name}")
+        if self._kind is Part:
+            _one_content(found)
+        return self._kind(**found)
+
+
+def _refuse_second() -> NoReturn:
+    raise Misfit("is given twice")
+
+
+def _one_content(part: dict[str, Any]) -> None:
+    given = [name for name in _CONTENTS if name in part]
+    # Writers that spell out every absent field send a null `data` beside the real content.
+    if len(given) > 1 and part.get("data", ...) is None:
+        given.remove("data")
+        del part["data"]
+    if not given:
+        raise Misfit("has no content: one of text, raw, url and data is required")
+    if len(given) > 1:
+        raise Misfit(f"has several contents, {' and '.join(given)}: exactly one is allowed")
+
+
+def _field(owner: type[Wire], info: msgspec.structs.FieldInfo) -> Field:
+    kind = _without_absence(info.type)
+    special = {(Part, "raw"): _base64, (ListTasksRequest, "status_timestamp_after"): _timestamp}
+    read = special.get((owner, info.name)) or _reader(kind)
+    read_text = read
+    if kind is bool:
+        read_text = _boolean_text
+    elif isinstance(kind, type) and issubclass(kind, StrEnum):
+        read_text = _number_first(read)
+    drops_empty = read is _string and not (owner is Part and info.name in _CONTENTS)
+    return Field(info.name, info.encode_name, read, read_text, info.required, kind is Any, drops_empty)
+
+
+def _without_absence(kind: Any) -> Any:
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    present = [option for option in get_args(kind) if option not in (type(None), UnsetType)]
+    return present[0] if len(present) == 1 else Any
+
+
+def _reader(kind: Any) -> Reader:
+    simple: dict[Any, Reader] = {str: _string, bool: _boolean, int: _integer, Any: _json}
+    if kind in simple:
+        return simple[kind]
+    if get_origin(kind) is tuple:
+        return _array(_reader(get_args(kind)[0]))
+    if get_origin(kind) is dict:
+        return _mapping
+    return _enumeration(kind) if issubclass(kind, StrEnum) else ObjectReader(kind)
+
+
+def _boolean_text(text: str) -> bool:
+    if text in ("true", "false"):
+        return text == "true"
+    raise Misfit(f"must be true or false, not {echo(text)}")
+
+
+def _number_first(read: Reader) -> Reader:
+    return lambda text: read(int(text) if _DIGITS.fullmatch(text) else text)

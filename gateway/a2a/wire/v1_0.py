@@ -1,0 +1,142 @@
+"""The dialect A2A 1.0: method names, requests from JSON, results and events to JSON. Law: camelCase out, one line each.
+
+Source: A2A 1.0, sections 5.3, 5.5 to 5.7, 9 and 11.
+
+Which dialect a request speaks. Law: major and minor decide, patch numbers do not; no version at all means 0.3.
+
+Source: A2A 1.0, section 3.6.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gateway.a2a.errors import MethodNotFound, VersionNotSupported, echo
+from gateway.a2a.model import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    Json,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+    Wire,
+)
+from gateway.a2a.wire.proto_json import Misfit, ObjectReader
+
+VERSION = "1.0"
+
+# What some reader of SSE takes for the end of a line and JSON leaves as it is. In UTF-8 the bytes mean nothing else.
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`name` is the one on the wire, `operation` the one of `gateway.operations.api.Operations`."""
+
+    name: str
+    operation: str
+    request: type[Wire]
+    streaming: bool = False
+    needs_extensions: bool = True
+
+
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        Method("SendMessage", "send_message", SendMessageRequest),
+        Method("SendStreamingMessage", "send_streaming_message", SendMessageRequest, streaming=True),
+        Method("GetTask", "get_task", GetTaskRequest),
+        Method("ListTasks", "list_tasks", ListTasksRequest),
+        Method("CancelTask", "cancel_task", CancelTaskRequest),
+        Method("SubscribeToTask", "subscribe_to_task", SubscribeToTaskRequest, streaming=True),
+        Method("CreateTaskPushNotificationConfig", "create_push_config", TaskPushNotificationConfig),
+        Method("GetTaskPushNotificationConfig", "get_push_config", GetTaskPushNotificationConfigRequest),
+        Method("ListTaskPushNotificationConfigs", "list_push_configs", ListTaskPushNotificationConfigsRequest),
+        Method("DeleteTaskPushNotificationConfig", "delete_push_config", DeleteTaskPushNotificationConfigRequest),
+        Method("GetExtendedAgentCard", "get_extended_card", GetExtendedAgentCardRequest, needs_extensions=False),
+    )
+}
+
+
+def method(name: str) -> Method:
+    """Raises: MethodNotFound."""
+    found = METHODS.get(name)
+    if found is None:
+        raise MethodNotFound(f"Method not found: {echo(name)}")
+    return found
+
+
+@cache
+def _reader(request: type[Wire]) -> ObjectReader[Any]:
+    return ObjectReader(request)
+
+
+def decode(request: type[Wire], params: Json) -> Any:
+    """The request that `params` holds. Raises: InvalidParams naming the field, as `message.parts[0].text`."""
+    try:
+        return _reader(request)(params)
+    except Misfit as misfit:
+        raise misfit.named() if misfit.path else Misfit(misfit.description, "params").named() from None
+
+
+def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Mapping[str, str]) -> Any:
+    """As `decode`, from a URL: `pairs` of its query, `path` the fields (by proto name) that its path holds."""
+    try:
+        return _reader(request).read_query(pairs, path)
+    except Misfit as misfit:
+        raise misfit.named() from None
+
+
+def encode(value: Wire) -> bytes:
+    """A result, or an event for every stream, log and webhook, as one line of JSON for any reader's idea of a line: it goes
+    into an SSE field as it is."""
+    line = _encoder.encode(value)
+    if line.isascii():  # quicker than three searches, and mostly so
+        return line
+    for character, escape in _LINE_ENDS:
+        if character in line:
+            line = line.replace(character, escape)
+    return line
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One version's JSON: method names, requests in, results out."""
+
+    version: str
+    method: Callable[[str], Method]
+    decode: Callable[[type[Wire], Json], Any]
+    decode_query: Callable[[type[Wire], Sequence[tuple[str, str]], Mapping[str, str]], Any]
+    encode: Callable[[Wire], bytes]
+
+
+DIALECTS: Mapping[str, Dialect] = {VERSION: Dialect(VERSION, method, decode, decode_query, encode)}
+
+_UNNAMED = "0.3"
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
+
+
+def negotiate(requested: str | None) -> Dialect:
+    """The dialect of the version that a request asks for. Raises: VersionNotSupported naming those there are."""
+    text = (requested or "").strip()
+    dialect = DIALECTS.get(text or _UNNAMED)
+    if dialect is None and (match := _VERSION.fullmatch(text)):
+        dialect = DIALECTS.get(f"{int(match[1])}.{int(match[2])}")
+    if dialect is not None:
+        return dialect
+    supported = ", ".join(DIALECTS)
+    asked = f"A2A version {echo(text)}" if text else f"A2A version {_UNNAMED} (assumed without A2A-Version)"
+    raise VersionNotSupported(
+        f"{asked} is not supported; supported: {supported}", metadata={"supportedVersions": supported}
+    )

@@ -1,0 +1,62 @@
+"""Push notifications put together from their settings. Law: what is slow to import comes with the first delivery."""
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from gateway.config.gateway import PushConfig
+from gateway.foundation.clock import Clock
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import TargetRules
+from gateway.ledger.port import Ledger
+from gateway.operations.push_configs import Pushes
+from gateway.push.delivery import PushLimits
+from gateway.push.dispatcher import Notifier
+from gateway.push.secrets import Seal
+from gateway.push.webhook import Letters
+
+if TYPE_CHECKING:
+    from gateway.push.sender import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """`jwks` are the public keys of what is signed, None where nothing is."""
+
+    pushes: Pushes
+    notifier: Notifier
+    lookup: Lookup
+    jwks: bytes | None
+
+    async def run(self) -> None:
+        """Never returns."""
+        try:
+            await self.notifier.run()
+        finally:
+            self.lookup.close()
+
+
+async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
+    """None where there is none. Raises: LedgerUnavailable."""
+    if not config.enabled:
+        return None
+    key = config.encryption_key
+    material = key.get_secret_value().encode() if key is not None else await ledger.secret("push")
+    rules = TargetRules(config.allow_http, config.ports, tuple(map(ip_network, config.allow_private_networks)))
+    lookup = Lookup(rules)
+    seal = Seal(material)
+    signer = None
+    if config.signing:
+        from gateway.push.signatures import Signer
+
+        signer = Signer(material, public_url)
+
+    def open_sender() -> "Sender":
+        from gateway.push.sender import Sender
+
+        return Sender(rules, lookup, config.timeout, clock)
+
+    limits = PushLimits(config.timeout, config.max_attempts)
+    notifier = Notifier(ledger, open_sender, Letters(seal, signer), clock, limits)
+    pushes = Pushes(ledger, rules, lookup, seal, clock, notifier.wake)
+    return Push(pushes, notifier, lookup, None if signer is None else signer.jwks)

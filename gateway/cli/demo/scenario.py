@@ -1,0 +1,101 @@
+"""What the demo is made of: scripted backends on loopback, a configuration in front of them, a page of what to try.
+
+Law: the gateway of the demo is the real one; only the services behind it are emulated.
+"""
+
+import json
+import shlex
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.testing.serving import serve
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_server import ResponsesServer
+
+_QUESTION = "What is the weather in Oslo?"
+_CONTEXT_COMMANDS = (
+    ("responses", "the service keeps the conversation; its response id rotates"),
+    ("notes", "the gateway keeps the conversation"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """Base URLs of the emulated services, version included."""
+
+    responses: str
+    chat: str
+
+
+@asynccontextmanager
+async def backends() -> AsyncGenerator[Backends]:
+    """The scripted services, while the block runs."""
+    async with serve(ResponsesServer().app) as responses, serve(ChatServer().app) as chat:
+        yield Backends(f"{responses}/v1", f"{chat}/v1")
+
+
+def configuration(services: Backends, database: Path) -> str:
+    """The demo's gateway.yaml."""
+    return f"""\
+version: 1
+server: {{shutdown_grace: 2s}}
+storage: {{url: {json.dumps(f"sqlite:///{database}")}}}
+agents:
+  responses:
+    type: openai-responses
+    model: scripted
+    base_url: {services.responses}
+    default: true
+    card:
+      name: Responses
+      description: A Responses API that keeps the conversation itself and runs a tool on its own side.
+      skills: [{{id: weather, name: Weather, description: Tells the weather, tags: [weather], examples: ["{_QUESTION}"]}}]
+  notes:
+    type: openai-responses
+    model: scripted
+    base_url: {services.responses}
+    history: {{owner: gateway}}
+    card: {{name: Notes, description: The same API with store=false; the gateway keeps the conversation.}}
+  chat:
+    type: openai-chat
+    model: scripted
+    base_url: {services.chat}
+    card: {{name: Chat, description: A Chat Completions API; the gateway keeps the conversation.}}
+  python:
+    type: python
+    ref: gateway.cli.demo.agent:reply
+    card: {{name: Python, description: A Python function that calls a tool of its own.}}
+"""
+
+
+def introduction(url: str, program: str, agents: tuple[str, ...]) -> str:
+    """What to try on the demo at this base URL; `program` is how a shell calls the command."""
+    where = "" if url in {"http://127.0.0.1:8080", "http://localhost:8080"} else f" -u {shlex.quote(url)}"
+    lines = [f"The demo runs on {url}: the real gateway in front of scripted backends.", "", "Agents:"]
+    lines += [f"  {name:<10} {url}/a2a/{name}/.well-known/agent-card.json" for name in agents]
+    lines += ["", "Try in another terminal:"]
+    lines += [f"  {program} stream{where} -a {name} '{_QUESTION}'" for name in agents]
+    lines += ["", "The second message of a context knows the first:"]
+    for name, why in _CONTEXT_COMMANDS:
+        lines += [
+            f"  # {why}",
+            f"  {program} send{where} -a {name} --context {name}-1 'My name is Ada.'",
+            f"  {program} stream{where} -a {name} --context {name}-1 'What did I say first?'",
+        ]
+    lines += [
+        "",
+        "The same in plain JSON-RPC:",
+        f"  {_curl(url)}",
+        "",
+        "Ctrl-C ends the demo and removes what it kept.",
+    ]
+    return "\n".join(lines)
+
+
+def _curl(url: str) -> str:
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
+    return f"curl -s {url}/a2a/responses {headers} -d {shlex.quote(json.dumps(body, separators=(',', ':')))}"

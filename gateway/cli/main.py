@@ -1,0 +1,85 @@
+"""Runs one command line. Law: whatever goes wrong ends in plain words and an exit code, never in a traceback."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Literal, TextIO
+
+import typer
+
+from gateway.cli.commands import build
+from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.terminal import PROGRAM, one_line, visible
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_COMPLETION = "_A2A_GATEWAY_COMPLETE"
+"""Where the shell says what it wants to have completed."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code. `--debug` may stand anywhere before a `--`."""
+    options, separator, rest = _partition(arguments)
+    debug = "--debug" in options
+    options = [option for option in options if option != "--debug"]
+    _open_what_is_closed()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal of another encoding gets escapes instead of an error.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if not options and not separator and _COMPLETION not in os.environ:
+        _perform(["--help"], debug)
+        return ExitCode.USAGE
+    return _perform([*options, *separator, *rest], debug)
+
+
+def _open_what_is_closed() -> None:
+    """A shell may close them (`<&-`), and what is opened next, such as the database, would be taken for them."""
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stdout = sys.stdout or _nothing("w")
+    sys.stderr = sys.stderr or _nothing("w")
+
+
+def _nothing(mode: Literal["r", "w"]) -> TextIO:
+    return Path(os.devnull).open(mode, encoding="utf-8")  # it lasts as long as the process
+
+
+def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:at]), list(arguments[at : at + 1]), list(arguments[at + 1 :])
+
+
+def _perform(arguments: list[str], debug: bool) -> int:
+    command = typer.main.get_command(build())
+    try:
+        code = command.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except Stop as stop:
+        if debug and stop.__cause__ is not None:
+            traceback.print_exception(stop.__cause__)
+        return _complain(stop.code, stop.text)
+    except typer.TyperException as error:
+        context: typer.Context | None = getattr(error, "ctx", None)
+        where = context.command_path if context else f"{PROGRAM} {arguments[0]}"
+        return _complain(error.exit_code, f"{where}: {_plain(error.format_message())}\nSee: {where} --help")
+    except Exception as error:  # noqa: BLE001  # the last resort of a command line
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return _complain(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
+        if debug:
+            traceback.print_exception(error)
+        told = one_line(f"{type(error).__name__}: {error}")
+        return _complain(ExitCode.UNEXPECTED, f"unexpected error: {told}\nRun it again with --debug for the details.")
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _plain(text: str) -> str:
+    """What the library says of a value, without the words of its machinery."""
+    return text.replace("Value error, ", "").replace("Input should be", "must be").partition(", unable")[0].rstrip(".")
+
+
+def _complain(code: int, text: str) -> int:
+    sys.stderr.write(f"{visible(text)}\n")
+    return code

@@ -1,0 +1,313 @@
+"""A small client of A2A 1.0 over JSON-RPC and HTTP+JSON. Law: what arrives stays the wire's JSON; a stream that drops
+goes on where it stopped, without gap or repeat."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+import httpx2
+
+from gateway.client.discovery import Binding, Endpoint
+from gateway.client.transport import (
+    CONNECT,
+    VERSION,
+    ClientError,
+    Json,
+    NotA2A,
+    Refused,
+    StreamLost,
+    Unreachable,
+    at,
+    decode,
+    objects,
+    reaching,
+    read_json,
+    refusal,
+    text_at,
+)
+
+ENDED = frozenset(f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
+WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+
+_SILENCE = 60.0
+"""Seconds without a byte after which a stream counts as lost: servers send a comment at least every 30 s or so."""
+_SUBSCRIBE = "SubscribeToTask"
+_EVENT_SIZE = 32 * 1024 * 1024
+_RETRY_AFTER_AT_MOST = 10.0
+_PAGE = 100
+
+
+# --- talking to it ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a dropped stream is taken up again without a new numbered event, and the pauses before it, in seconds."""
+
+    tries: int = 6
+    first: float = 0.25
+    longest: float = 5.0
+
+    def pause(self, failures: int) -> float:
+        return min(self.first * float(2 ** (failures - 1)), self.longest)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a stream has told so far. `follows`: it watches a task whose state counts from the first event on.
+
+    `since`: the timestamp of the first status that counts where the stream repeats what is past.
+    """
+
+    follows: bool
+    task: str | None = None
+    last_id: str | None = None
+    ended: bool = False
+    waiting: bool = False
+    since: str = ""
+
+    def is_repeat(self, number: str) -> bool:
+        known = self.last_id or ""
+        return number.isdecimal() and known.isdecimal() and int(number) <= int(known)
+
+    def note(self, number: str, event: Json) -> None:
+        self.last_id = number or self.last_id
+        whole, update = at(event, "task"), at(event, "statusUpdate")
+        task = text_at(whole, "id") or text_at(update, "taskId") or text_at(event, "artifactUpdate", "taskId")
+        self.task = self.task or task
+        state = text_at(whole, "status", "state") or text_at(update, "status", "state")
+        if state is not None:
+            moment = text_at(whole, "status", "timestamp") or text_at(update, "status", "timestamp") or self.since
+            self.waiting = state in WAITING and moment >= self.since
+        # The task that answers a message may still say what it waited for before that message.
+        final = state in ENDED or (self.waiting and (self.follows or update is not None))
+        self.ended = self.ended or final or at(event, "message") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One operation. `params` are those of JSON-RPC; `rest` is the HTTP method and path of the other binding."""
+
+    method: str
+    params: dict[str, Json]
+    rest: tuple[str, str]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Client:
+    """Speaks to one agent."""
+
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        endpoint: Endpoint,
+        retry: Retry | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        self._http = http
+        self._retry = retry or Retry()
+        self._sleep = sleep
+
+    async def send(self, request: dict[str, Json], idempotency_key: str | None = None) -> Json:
+        """SendMessage: `{"task": ...}` or `{"message": ...}`. Raises: Unreachable, NotA2A, Refused."""
+        call = _Call("SendMessage", request, ("POST", "/message:send"), _idempotency(idempotency_key))
+        return await self._ask(call)
+
+    async def get_task(self, task: str) -> Json:
+        """Raises: Unreachable, NotA2A, Refused."""
+        return await self._ask(_Call("GetTask", {"id": task}, ("GET", f"/tasks/{quote(task, safe='')}")))
+
+    async def list_tasks(self, where: dict[str, Json]) -> Json:
+        """ListTasks: one page. Raises: Unreachable, NotA2A, Refused."""
+        return await self._ask(_Call("ListTasks", where, ("GET", f"/tasks?{_query(where)}")))
+
+    async def tasks(self, where: dict[str, Json], limit: int | None = None) -> AsyncGenerator[Json, None]:
+        """The tasks of all pages, the latest first; at most `limit`. Raises: as `list_tasks`."""
+        left, token, before = limit, "", None
+        while token != before and (left is None or left > 0):
+            size = _PAGE if left is None else min(left, _PAGE)
+            page = await self.list_tasks({**where, "pageSize": size, **({"pageToken": token} if token else {})})
+            found = objects(page, "tasks")[:left]
+            for task in found:
+                yield task
+            left = None if left is None else left - len(found)
+            before, token = token, text_at(page, "nextPageToken") or ""
+            if not token:
+                return
+
+    async def cancel_task(self, task: str) -> Json:
+        """The Task as it is then. Raises: Unreachable, NotA2A, Refused where it has ended."""
+        call = _Call("CancelTask", {"id": task}, ("POST", f"/tasks/{quote(task, safe='')}:cancel"))
+        return await self._ask(call)
+
+    def stream(self, request: dict[str, Json], idempotency_key: str | None = None) -> AsyncGenerator[Json, None]:
+        """SendStreamingMessage: its events until the task ends or waits for somebody.
+
+        Raises: Unreachable, NotA2A, Refused, StreamLost.
+        """
+        call = _Call("SendStreamingMessage", request, ("POST", "/message:stream"), _idempotency(idempotency_key))
+        return self._resuming(call, _Seen(follows=False))
+
+    def follow(self, task: str, after: int | None = None, since: str = "") -> AsyncGenerator[Json, None]:
+        """SubscribeToTask: the Task as it stands, then its events, until it ends or waits for somebody.
+
+        `after`: as it stood at this number in the agent's log, if it keeps one. That it waited before `since`, the
+        timestamp of a status, is past and no end. Raises: as `stream`.
+        """
+        last_id = None if after is None else str(after)
+        seen = _Seen(follows=True, task=task, last_id=last_id, since=since)
+        return self._resuming(_subscribe(task, last_id), seen)
+
+    async def said(self, message: Json) -> AsyncGenerator[Json, None]:
+        """What comes of a message, as `stream`, also from an agent that does not stream. Raises: as `stream`."""
+        if self.endpoint.streaming:
+            async with aclosing(self.stream({"message": message})) as events:
+                async for event in events:
+                    yield event
+            return
+        result = await self.send({"message": message, "configuration": {"returnImmediately": True}})
+        yield result
+        task = text_at(result, "task", "id")
+        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
+            yield {"task": await self.wait(task)}
+
+    async def seen(self, task: str) -> AsyncGenerator[Json, None]:
+        """The Task as it stands, and what follows, also of an agent that does not stream. Raises: as `stream`."""
+        if not self.endpoint.streaming:
+            yield {"task": await self.wait(task)}
+            return
+        async with aclosing(self.follow(task)) as events:
+            async for event in events:
+                yield event
+
+    async def wait(self, task: str, poll: float = 1.0) -> Json:
+        """The Task once it has ended or waits for somebody. Raises: as `stream`."""
+        if self.endpoint.streaming:
+            async with aclosing(self.follow(task)) as events:
+                async for _ in events:
+                    pass
+            return await self.get_task(task)
+        while True:
+            found = await self.get_task(task)
+            if text_at(found, "status", "state") in ENDED | WAITING:
+                return found
+            await self._sleep(poll)
+
+    async def _resuming(self, call: _Call, seen: _Seen) -> AsyncGenerator[Json, None]:
+        failures = 0
+        while not seen.ended:
+            pause = None
+            try:
+                async with aclosing(self._events(call)) as events:
+                    async for number, event in events:
+                        if seen.is_repeat(number):
+                            continue
+                        if number:
+                            failures = 0
+                        seen.note(number, event)
+                        yield event
+                        if seen.ended:
+                            return
+                problem: ClientError = StreamLost("the stream ended before the task did")
+            except Unreachable as error:
+                problem = error
+            except Refused as error:
+                if not error.temporary:
+                    yield await self._settled(call, error)
+                    return
+                problem, pause = error, error.retry_after
+            failures += 1
+            if seen.task is None or failures > self._retry.tries:
+                raise problem
+            await self._sleep(min(pause or self._retry.pause(failures), _RETRY_AFTER_AT_MOST))
+            seen.follows = True
+            call = _subscribe(seen.task, seen.last_id)
+
+    async def _settled(self, call: _Call, error: Refused) -> Json:
+        """The task that is not streamed (again) because nothing more will come. Raises: `error` where it is none."""
+        if call.method != _SUBSCRIBE or error.status in {401, 403}:
+            raise error
+        task = await self.get_task(call.params["id"])
+        if text_at(task, "status", "state") not in ENDED | WAITING:
+            raise error
+        return {"task": task}
+
+    async def _events(self, call: _Call) -> AsyncGenerator[tuple[str, Json], None]:
+        """(id or "", StreamResponse) of one connection."""
+        request = self._request(call, stream=True)
+        with reaching(str(request.url)):
+            response = await self._http.send(request, stream=True)
+            async with aclosing(response):
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    await response.aread()
+                    self._result(response)
+                    raise NotA2A(f"{request.url} answered {call.method} with no stream")
+                async for sse in httpx2.EventSource(response, _EVENT_SIZE).__aiter__():
+                    yield sse.id, self._event(response, sse.data)
+
+    def _event(self, response: httpx2.Response, data: str) -> Json:
+        body = decode(data)
+        self._raise_error(response, body)
+        event = at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        if not isinstance(event, dict):
+            raise NotA2A(f"{response.request.url} sent an event that is no A2A {VERSION}: {data[:80]!r}")
+        return event
+
+    async def _ask(self, call: _Call) -> Json:
+        request = self._request(call, stream=False)
+        with reaching(str(request.url)):
+            return self._result(await self._http.send(request))
+
+    def _result(self, response: httpx2.Response) -> Json:
+        """Raises: Refused, NotA2A."""
+        body = read_json(response)
+        self._raise_error(response, body)
+        result = at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        if response.status_code >= 300:
+            raise refusal(response, body)
+        if not isinstance(result, dict):
+            kind = response.headers.get("content-type", "no content type")
+            raise NotA2A(f"{response.request.url} does not answer as A2A {VERSION} does: {kind}")
+        return result
+
+    def _raise_error(self, response: httpx2.Response, body: Json) -> None:
+        if isinstance(at(body, "error"), dict):
+            raise refusal(response, body)
+
+    def _request(self, call: _Call, *, stream: bool) -> httpx2.Request:
+        tenant = self.endpoint.tenant
+        headers = {"Accept": "text/event-stream" if stream else "application/json", **call.headers}
+        url, method = self.endpoint.url, "POST"
+        body: Json = None
+        if self.endpoint.binding is Binding.JSONRPC:
+            params = {"tenant": tenant, **call.params} if tenant else call.params
+            body = {"jsonrpc": "2.0", "id": 1, "method": call.method, "params": params}
+        else:
+            method, path = call.rest
+            url = url.rstrip("/") + (f"/{quote(tenant, safe='')}" if tenant else "") + path
+            # What the path says is not said again.
+            body = {name: value for name, value in call.params.items() if name != "id"} if method == "POST" else None
+        content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        timeout = httpx2.Timeout(CONNECT, read=_SILENCE if stream else None)
+        with reaching(url):
+            return self._http.build_request(method, url, content=content, headers=headers, timeout=timeout)
+
+
+def _subscribe(task: str, last_id: str | None) -> _Call:
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    return _Call(_SUBSCRIBE, {"id": task}, ("GET", f"/tasks/{quote(task, safe='')}:subscribe"), headers)
+
+
+def _idempotency(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Idempotency-Key": key}
+
+
+def _query(where: dict[str, Json]) -> str:
+    """Parameters of a URL, as ProtoJSON writes them."""
+    return urlencode({name: json.dumps(value) if isinstance(value, bool) else value for name, value in where.items()})

@@ -1,0 +1,185 @@
+"""What every call of the client rests on: connections, errors in plain words, and JSON of strangers.
+
+Law: nothing of the HTTP library leaves the client's modules, and nothing that arrives is trusted to have a shape.
+"""
+
+import json
+import math
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from gateway.foundation.addresses import is_loopback
+from gateway.foundation.limits import OPENED_SECONDS
+
+Json = Any
+
+VERSION = "1.0"
+CONNECT = 10.0
+"""Seconds to find the host and connect."""
+
+
+# --- what can go wrong ------------------------------------------------------------------------------------------------
+
+
+class ClientError(Exception):
+    """Base of all of them; the text is for a person."""
+
+
+class Unreachable(ClientError):
+    """Nobody answers there, or stops in the middle of it."""
+
+
+class NotA2A(ClientError):
+    """What answers does not speak A2A 1.0, or not in a way that both sides know."""
+
+
+class StreamLost(ClientError):
+    """The stream broke off and cannot be taken up again."""
+
+
+class Refused(ClientError):
+    """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC.
+
+    `task` is the one that stands in the way, where the agent names it. `mute`: the answer says nothing about why.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: int | None = None,
+        reason: str | None = None,
+        retry_after: float | None = None,
+        task: str | None = None,
+        mute: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.reason = reason
+        self.retry_after = retry_after
+        self.task = task
+        self.mute = mute
+
+    @property
+    def temporary(self) -> bool:
+        return self.status in {429, 502, 503, 504}
+
+
+@contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Source: nothing of httpx2 leaves this module."""
+    try:
+        yield
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise Unreachable(f"{url} is no address that can be called: {error}") from error
+    except httpx2.RequestError as error:
+        raise Unreachable(f"{url} cannot be reached: {_why(error)}") from error
+
+
+def _why(error: httpx2.RequestError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"no connection within {CONNECT:g} s"
+        case httpx2.TimeoutException():
+            return "it went silent"
+        case httpx2.RemoteProtocolError() | httpx2.ReadError():
+            return "it closed the connection before its answer was complete"
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ConnectionRefusedError():
+                return "connection refused"
+            case socket.gaierror():
+                return "there is no such host"
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not trusted: {cause.verify_message}"
+            case ssl.SSLError():
+                return "it does not speak TLS as this does; does its address begin with http:// and not with https://?"
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def open_http(url: str, headers: Mapping[str, str] | None = None) -> httpx2.AsyncClient:
+    """A connection pool for one agent. A proxy of the environment is not asked for this machine's own addresses."""
+    return httpx2.AsyncClient(
+        headers={"A2A-Version": VERSION, **(headers or {})},
+        timeout=httpx2.Timeout(CONNECT, read=None),
+        limits=httpx2.Limits(keepalive_expiry=OPENED_SECONDS),
+        trust_env=not _stays_here(url),
+    )
+
+
+def _stays_here(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+
+
+# --- JSON of strangers ------------------------------------------------------------------------------------------------
+
+
+def at(value: Json, *path: str) -> Json:
+    """What stands at a path of object keys, None where nothing does."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def text_at(value: Json, *path: str) -> str | None:
+    """The text at a path of object keys, None where something else stands or nothing."""
+    found = at(value, *path)
+    return found if isinstance(found, str) and found else None
+
+
+def objects(value: Json, key: str) -> list[dict[str, Json]]:
+    """The objects in a list of objects that may not be one."""
+    found = at(value, key)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def decode(text: str | bytes) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_json(response: httpx2.Response) -> Json:
+    return decode(response.content)
+
+
+def refusal(response: httpx2.Response, body: Json) -> Refused:
+    error = at(body, "error")
+    details: Sequence[Json] = [*objects(error, "data"), *objects(error, "details")]
+    code, message = at(error, "code"), at(error, "message")
+    retry_after = response.headers.get("retry-after", "")
+    location = response.headers.get("location")
+    said = message if isinstance(message, str) and message else None
+    return Refused(
+        said or _http_error(response, location),
+        status=response.status_code,
+        code=code if isinstance(code, int) and code < 0 else None,
+        reason=next((str(detail["reason"]) for detail in details if "reason" in detail), None),
+        retry_after=float(math.ceil(float(retry_after))) if retry_after.isdecimal() else None,
+        task=next((task for detail in details if (task := text_at(detail, "metadata", "taskId"))), None),
+        mute=said is None,
+    )
+
+
+def _http_error(response: httpx2.Response, location: str | None) -> str:
+    said = f"{response.request.url} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    return f"{said} and points to {location}; use that address" if location else said

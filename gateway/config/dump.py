@@ -1,0 +1,92 @@
+"""A configuration as the text of a gateway.yaml: everything in force, defaults marked. Law: no secret is ever in it."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+from gateway.config.agents import AgentConfig, ToolConfig
+from gateway.config.gateway import GatewayConfig
+from gateway.config.problems import without_credentials
+from gateway.config.yaml import typed
+
+MASK = "***"
+
+_PLAIN = re.compile(r"[A-Za-z./][A-Za-z0-9_./:+-]*[A-Za-z0-9_/]|[A-Za-z]|[0-9]+[A-Za-z]+")
+_SECRET = re.compile(r"authorization|headers?$|token$|secret|password|credential|api[-_]?key", re.IGNORECASE)
+_DEFAULT = "  # default"
+
+
+def written(value: object) -> str:
+    """A scalar, a list or a mapping on one line; text in quotes where YAML would read something else."""
+    match value:
+        case str() if isinstance(typed(value), str) and _PLAIN.fullmatch(value):
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def literal(text: str) -> str:
+    """The same text where `${` begins a reference."""
+    return text.replace("${", "$${")
+
+
+def printed(config: GatewayConfig) -> str:
+    """The whole file. It loads again to the same configuration, but for what is masked."""
+    sections = [name for name in type(config).model_fields if name not in {"tools", "agents"}]
+    lines = [*_fields(config, sections, ""), "tools:" if config.tools else "tools: {}" + _DEFAULT]
+    for name, source in config.tools.items():
+        lines += [f"  {written(name)}:", *_entry(source, "    ")]
+    lines.append("agents:")
+    for name, agent in config.agents.items():
+        lines += [f"  {written(name)}:", *_entry(agent, "    ")]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(entry: AgentConfig | ToolConfig, indent: str) -> Iterator[str]:
+    common = [name for name in type(entry).model_fields if name not in {"name", "settings"}]
+    yield from _fields(entry, common, indent)
+    own = type(entry.settings).model_fields
+    yield from _fields(entry.settings, [name for name in own if (own[name].alias or name) not in common], indent)
+
+
+def _fields(model: BaseModel, names: Iterable[str], indent: str) -> Iterator[str]:
+    dumped = model.model_dump(mode="json")
+    for name in names:
+        value = getattr(model, name)
+        key = type(model).model_fields[name].alias or name
+        if isinstance(value, BaseModel):
+            yield f"{indent}{key}:"
+            yield from _fields(value, type(value).model_fields, f"{indent}  ")
+        else:
+            is_default = name not in model.model_fields_set or value == type(model).model_fields[name].default
+            mark = _DEFAULT if is_default else ""
+            yield f"{indent}{key}: {written(_shown(value, dumped[name]))}{mark}"
+
+
+def _shown(value: object, dumped: Any) -> Any:
+    """The JSON of a value without secrets; `dumped` is the same value as pydantic writes it."""
+    match value:
+        case SecretStr() | SecretBytes():
+            return MASK
+        case BaseModel():
+            return {key: _shown(getattr(value, key), below) for key, below in dumped.items() if below not in (None, [])}
+        case Mapping():
+            return {str(key): _masked(str(key), _shown(value[key], dumped[key])) for key in value}
+        case list() | tuple():
+            return [_shown(below, text) for below, text in zip(value, dumped, strict=True)]
+        case _:
+            return literal(without_credentials(dumped)) if isinstance(dumped, str) else dumped
+
+
+def _masked(key: str, value: Any) -> Any:
+    """Settings that are free JSON, as a tool's, hold secrets under their usual names."""
+    match value:
+        case str() if value and _SECRET.search(key):
+            return MASK
+        case dict() if _SECRET.search(key):
+            return {below: _masked(key, under) for below, under in value.items()}
+        case _:
+            return value

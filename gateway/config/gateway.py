@@ -1,0 +1,241 @@
+"""gateway.yaml as frozen values: the whole file, and the sections of the gateway itself. Law: only what is honoured is here;
+every default and unit stands at its key."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from gateway.config.agents import AgentConfig, CardsConfig, ToolConfig
+from gateway.config.problems import Problem
+from gateway.config.settings import (
+    Count,
+    Duration,
+    LongKey,
+    Network,
+    Settings,
+    Size,
+    Text,
+    WebUrl,
+    base_dir,
+    duration,
+    size,
+)
+from gateway.foundation.addresses import is_loopback
+from gateway.ledger.leases import LONGEST_LEASE
+
+_SQLITE = "sqlite:///"
+
+
+def _public_address(data: dict[str, Any]) -> str:
+    host = data["host"]
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104  # 'everywhere' is no address that a client can call
+        host = "localhost"
+    return f"http://{f'[{host}]' if ':' in host else host}:{data['port']}"
+
+
+def _base_url(value: str) -> str:
+    if "?" in value or "#" in value:
+        raise ValueError("must not have a query or a fragment: paths are put behind it")
+    return value.rstrip("/")
+
+
+def _sqlite_url(value: str, info: ValidationInfo) -> str:
+    path = value.removeprefix(_SQLITE)
+    if path == value:
+        raise ValueError("must start with sqlite:/// (the only storage there is): sqlite:///./data/gateway.db")
+    if path in {"", ":memory:"} or "?" in path:
+        raise ValueError("must name a file and nothing else: sqlite:///./data/gateway.db")
+    return f"{_SQLITE}{base_dir(info) / Path(path)}"
+
+
+class ServerConfig(Settings):
+    """Where the gateway listens, and under which address clients reach it."""
+
+    host: Text = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 lets the system choose one.")
+    public_url: Annotated[WebUrl, AfterValidator(_base_url)] = Field(
+        default_factory=_public_address,
+        description="Address that clients use, as the cards say it; derived from host and port when not given.",
+    )
+    shutdown_grace: Duration = Field(
+        duration("30s"), description="How long running turns may take to end after SIGTERM."
+    )
+
+    def bound_to(self, port: int) -> "ServerConfig":
+        """The same settings once the system has chosen the port; a `public_url` that was given stays."""
+        update: dict[str, Any] = {"port": port}
+        if "public_url" not in self.model_fields_set:
+            update["public_url"] = _public_address({"host": self.host, "port": port})
+        return self.model_copy(update=update)
+
+
+class StorageConfig(Settings):
+    """Where contexts, tasks and events are kept."""
+
+    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
+        "sqlite:///./data/gateway.db",
+        validate_default=True,
+        description="sqlite:///PATH of the database file, relative to the folder of this file.",
+    )
+    auto_migrate: bool = Field(True, description="Bring the database to the current schema at start.")
+    lease_timeout: Duration = Field(
+        duration("5s"),
+        gt=0,
+        le=LONGEST_LEASE / 1000,
+        description="Silence after which a process that shares the database counts as dead and others take its turns.",
+    )
+
+
+class ApiKeysConfig(Settings):
+    """Keys that `a2a-gateway keys create` makes."""
+
+    enabled: bool = Field(False, description="An API key is a way to say who calls.")
+
+
+class AuthConfig(Settings):
+    """Who may call."""
+
+    mode: Literal["none", "any_of"] = Field(
+        "none",
+        description="`none`: everybody who can reach the gateway may use it, as one and the same caller. `any_of`: only who "
+        "says who they are, in one of the ways that are enabled here.",
+    )
+    api_keys: ApiKeysConfig = Field(ApiKeysConfig(), description="Keys that `a2a-gateway keys create` makes.")
+
+    @model_validator(mode="after")
+    def _says_what_it_does(self) -> Self:
+        if self.mode == "none" and self.api_keys.enabled:
+            raise ValueError("api_keys are enabled, but nobody is asked for one: set `mode: any_of`")
+        if self.mode == "any_of" and not self.api_keys.enabled:
+            raise ValueError("mode: any_of needs a way to say who calls: set `api_keys: {enabled: true}`")
+        return self
+
+
+class LimitsConfig(Settings):
+    """What one caller may ask for. Over a limit is an error for the caller, never a crash."""
+
+    request_body: Size = Field(size("8MiB"), gt=0, description="Largest request body, files included.")
+    json_depth: Count = Field(100, description="Deepest nesting of JSON in a request.")
+    parts: Count = Field(1000, description="Most parts in a message.")
+    reference_ids: Count = Field(100, description="Most referenceTaskIds in a message.")
+    extensions: Count = Field(50, description="Most extensions in a request.")
+    metadata: Size = Field(size("64KiB"), gt=0, description="Largest metadata, as JSON.")
+    id_length: Count = Field(256, description="Longest id, in characters.")
+    turn_timeout: Duration = Field(
+        duration("15m"), gt=0, description="Longest time that a turn may take; then it fails."
+    )
+    queued_turns_per_context: int = Field(
+        8, ge=0, description="Turns that may wait behind the running one of a context."
+    )
+    tool_rounds: Count = Field(20, description="Rounds of tools that a turn may have.")
+    parallel_tools: Count = Field(8, description="Tools of one round that may run at once.")
+    requests_per_minute: int = Field(
+        0,
+        ge=0,
+        description="Requests that one principal may make in a minute; so many may come at once. 0: no limit. With "
+        "`auth.mode: none` all callers are one principal.",
+    )
+    runs_per_principal: int = Field(
+        0, ge=0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
+    )
+    streams_per_principal: int | None = Field(
+        None,
+        ge=0,
+        description="Open streams of one principal, in this process. 0: no limit. Not given: 100, or no limit with "
+        "`auth.mode: none`.",
+    )
+    streams: Count = Field(2000, description="Open streams of the whole process.")
+    stream_buffer_events: Count = Field(1000, description="Events that may wait for a slow reader of a stream.")
+    stream_buffer_bytes: Size = Field(
+        size("1MiB"), gt=0, description="Bytes that may wait for a slow reader of a stream."
+    )
+    stream_blocked: Duration = Field(
+        duration("30s"),
+        gt=0,
+        description="A connection whose reader takes nothing for so long is closed; its stream can be resumed.",
+    )
+    stream_keepalive: Duration = Field(
+        duration("15s"), gt=0, description="Silence after which a stream gets a comment."
+    )
+
+
+class RetentionConfig(Settings):
+    """How long things are kept. What is over its time goes within the hour."""
+
+    events: Duration = Field(
+        duration("7d"),
+        gt=0,
+        description="The event log of a task, from its end: so long can its stream be resumed from any event.",
+    )
+    tasks: Duration = Field(
+        duration("30d"),
+        ge=duration("1d"),
+        description="A task as GetTask and ListTasks tell it, and its idempotency keys, from its end. "
+        "The conversation that it belongs to remembers it all the same.",
+    )
+    contexts_idle: Duration = Field(
+        duration("90d"),
+        ge=duration("1d"),
+        description="A conversation with all that was said in it, from its last message. Its id is never used again.",
+    )
+
+
+class PushConfig(Settings):
+    """Push notifications: what happens to a task is posted to where its caller wants it."""
+
+    enabled: bool = Field(
+        True, description="Offer them. Without them nothing is delivered, what was promised included."
+    )
+    allow_private_networks: tuple[Network, ...] = Field(
+        (), description="Networks, as 10.1.0.0/16, that may be reached although they are not public."
+    )
+    allow_http: bool = Field(False, description="Also post to http:// addresses.")
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (443, 8443), description="Ports that may be posted to; any when the list is empty."
+    )
+    timeout: Duration = Field(duration("15s"), gt=0, le=duration("5m"), description="Longest time of one post.")
+    max_attempts: Count = Field(
+        10, description="Attempts to deliver an event, over 75 hours; then its configuration is stopped."
+    )
+    encryption_key: LongKey | None = Field(
+        None,
+        description="Encrypts tokens and credentials in the database; a key in the database itself when not given.",
+    )
+    signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
+
+
+class GatewaySections(Settings):
+    """Everything but the agents and the tools."""
+
+    version: Literal[1] = Field(description="Version of this file's format: 1.")
+    server: ServerConfig = Field(ServerConfig(), description="Where the gateway listens.")
+    storage: StorageConfig = Field(StorageConfig(), description="Where state is kept.")
+    auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
+    limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
+    retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
+    push: PushConfig = Field(PushConfig(), description="Push notifications.")
+    cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
+
+
+class GatewayConfig(GatewaySections):
+    """The configuration of a gateway: where it listens, where it keeps state, and its agents."""
+
+    tools: Mapping[str, ToolConfig] = Field({}, description="Sources of tools, by the name that agents use.")
+    agents: Mapping[str, AgentConfig] = Field(
+        min_length=1, description="The agents, by the name that their URLs carry."
+    )
+
+
+def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:
+    """Why the gateway must not listen: other machines could reach it, and nobody is asked who they are."""
+    host = config.server.host
+    if insecure or is_loopback(host) or config.auth.mode != "none":
+        return None
+    message = (
+        f"{host!r} can be reached from other machines and auth.mode is none, so anyone could use the agents; "
+        "ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), listen on 127.0.0.1, or start with --insecure if "
+        "that is what you want"
+    )
+    return Problem(file=None, line=None, column=None, path="server.host", message=message)

@@ -1,0 +1,156 @@
+"""The JSON Schema (draft 2020-12) of gateway.yaml, for editors. `${...}` may stand for every scalar."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from gateway.config.explain import AGENTS, SECTIONS, Section, SettingsResolver
+from gateway.config.gateway import GatewayConfig, GatewaySections
+from gateway.config.settings import NAME
+
+Schema = dict[str, Any]
+
+_REFERENCE = {"type": "string", "pattern": r"\$\{.+\}"}
+_CONSTRAINTS = {"pattern", "maxLength", "enum", "const"}
+_NOTES = ("title", "description", "default", "examples", "deprecated")
+_DEFS = "#/$defs/"
+
+
+def schema(resolver: SettingsResolver) -> Schema:
+    """The file's schema, with one alternative per type of agent and of tools."""
+    models = {(section.key, name): model for section in SECTIONS.values() for name, model in _models(section, resolver)}
+    common = [section.common for section in SECTIONS.values()]
+    wanted: tuple[type[BaseModel], ...] = (GatewaySections, *common, *dict.fromkeys(models.values()))
+    references, whole = models_json_schema([(model, "validation") for model in wanted], schema_generator=_Generator)
+    definitions: Schema = whole["$defs"]
+
+    def definition(model: type[BaseModel]) -> Schema:
+        found: Schema = definitions[references[(model, "validation")]["$ref"].removeprefix(_DEFS)]
+        return found
+
+    root = definition(GatewaySections)
+    entries = {
+        entry_name(key, name): _entry(SECTIONS[key], name, definition(SECTIONS[key].common), definition(model))
+        for (key, name), model in models.items()
+    }
+    maps = {
+        key: _map(key, [entry_name(key, name) for other, name in models if other == key], required=key == AGENTS.key)
+        for key in reversed(SECTIONS)
+    }
+    root = root | {
+        "title": "gateway.yaml",
+        "description": GatewayConfig.__doc__,
+        "properties": root["properties"] | maps,
+        "required": [*root["required"], AGENTS.key],
+    }
+    definitions = {name: _with_references(body) for name, body in (definitions | entries).items()}
+    root = _with_references(root)
+    used = sorted(_reachable(root, definitions))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **root,
+        "$defs": {name: definitions[name] for name in used},
+    }
+
+
+def entry_name(key: str, kind: str) -> str:
+    """The definition of an entry of this type in `agents` or `tools`."""
+    return f"{key.removesuffix('s')}:{kind}"
+
+
+def _models(section: Section, resolver: SettingsResolver) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name in section.known(resolver):
+        model = section.model(resolver, name)
+        if model is not None:
+            yield name, model
+
+
+class _Generator(GenerateJsonSchema):
+    """Defaults as the file writes them, and no titles made of names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # the same for every field
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        found = super().default_schema(schema)
+        inner: Any = schema["schema"]
+        while "serialization" not in inner and "schema" in inner:
+            inner = inner["schema"]
+        written = inner.get("serialization", {})
+        if found.get("default") is not None and written.get("type") == "function-plain":
+            found["default"] = written["function"](found["default"])
+        if isinstance(found.get("default"), dict):  # the defaults of a section stand at its own keys
+            del found["default"]
+        return found
+
+
+def _entry(section: Section, kind: str, common: Schema, settings: Schema) -> Schema:
+    type_key = common["properties"]["type"] | {"const": kind}
+    required = [*common.get("required", ()), *settings.get("required", ())]
+    return {
+        "type": "object",
+        "description": settings.get("description", f"{section.noun.capitalize()} of type {kind}."),
+        "properties": settings.get("properties", {}) | common["properties"] | {"type": type_key},
+        "required": list(dict.fromkeys(required)),
+        "additionalProperties": settings.get("additionalProperties", True),
+    }
+
+
+def _map(key: str, entries: Iterable[str], *, required: bool) -> Schema:
+    return {
+        "type": "object",
+        "description": GatewayConfig.model_fields[key].description,
+        **({"minProperties": 1} if required else {}),
+        "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+        "additionalProperties": {"oneOf": [{"$ref": _DEFS + name} for name in entries]},
+    }
+
+
+def _with_references(node: Schema) -> Schema:
+    """The schema with `${...}` allowed for every scalar that is not free text."""
+    changed = dict(node)
+    for keyword in ("properties", "$defs"):
+        if keyword in node:
+            changed[keyword] = {
+                name: below
+                if keyword == "properties" and name == "type" and "const" in below
+                else _with_references(below)
+                for name, below in node[keyword].items()
+            }
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(node.get(keyword), dict):
+            changed[keyword] = _with_references(node[keyword])
+    for keyword in ("anyOf", "prefixItems"):
+        if keyword in node:
+            changed[keyword] = [_with_references(below) for below in node[keyword]]
+    kind = node.get("type")
+    if kind in {"integer", "number", "boolean"} or (kind in {"string", None} and _CONSTRAINTS & node.keys()):
+        notes = {keyword: changed.pop(keyword) for keyword in _NOTES if keyword in changed}
+        return {"anyOf": [changed, _REFERENCE], **notes}
+    return changed
+
+
+def _reachable(root: Schema, definitions: Schema) -> set[str]:
+    found: set[str] = set()
+    waiting = list(_references(root))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(_references(definitions[name]))
+    return found
+
+
+def _references(node: object) -> Iterator[str]:
+    match node:
+        case dict():
+            if isinstance(node.get("$ref"), str):
+                yield node["$ref"].removeprefix(_DEFS)
+            for below in node.values():
+                yield from _references(below)
+        case list():
+            for below in node:
+                yield from _references(below)

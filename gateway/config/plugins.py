@@ -1,0 +1,133 @@
+"""Plug-ins by their entry-point names: adapters by the `type` of an agent, sources of tools by theirs, ledgers by the
+scheme of a storage URL."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
+
+from gateway.ledger.port import LedgerFactory
+from gateway.ports.adapter import Adapter, AdapterFactory, AnyAdapterFactory
+from gateway.ports.tools import AnyToolFactory, ToolFactory, ToolSource
+
+ADAPTERS = "a2a_gateway.adapters"
+TOOLS = "a2a_gateway.tools"
+LEDGERS = "a2a_gateway.ledgers"
+
+F = TypeVar("F")
+
+
+class Registry:
+    """Loads a plug-in when it is first asked for, so that one that is not used costs nothing."""
+
+    def known_types(self) -> tuple[str, ...]:
+        return tuple(sorted(_entries(ADAPTERS)))
+
+    def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
+        """The pydantic model of the type's own keys, None for an unknown type.
+
+        For a plug-in that cannot be used it is one that no agent fits: what is wrong is told at the agent's `type`,
+        beside all other problems of the file.
+        """
+        return _model(ADAPTERS, adapter_type, self.factory)
+
+    def factory(self, adapter_type: str) -> AnyAdapterFactory:
+        """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
+        return _plug_in(ADAPTERS, adapter_type, AdapterFactory)
+
+    def adapter(self, adapter_type: str, settings: BaseModel) -> Adapter:
+        """Raises: ValueError for settings that cannot work."""
+        return self.factory(adapter_type).build(settings)
+
+    def takes_tools(self, adapter_type: str) -> bool:
+        """What its factory says; True also for a plug-in that cannot be used, about which enough is said elsewhere."""
+        try:
+            return self.factory(adapter_type).tools
+        except ValueError:
+            return True
+
+    def known_tools(self) -> tuple[str, ...]:
+        return tuple(sorted(_entries(TOOLS)))
+
+    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
+        """As `settings_model`, of a source of tools."""
+        return _model(TOOLS, tool_type, self.tool_factory)
+
+    def tool_factory(self, tool_type: str) -> AnyToolFactory:
+        """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
+        return _plug_in(TOOLS, tool_type, ToolFactory)
+
+    def tool_source(self, tool_type: str, settings: BaseModel) -> ToolSource:
+        """Raises: ValueError for settings that cannot work."""
+        return self.tool_factory(tool_type).build(settings)
+
+    def ledger(self, url: str) -> LedgerFactory:
+        """Raises: ValueError for a URL that no plug-in serves."""
+        return _plug_in(LEDGERS, url.partition(":")[0], LedgerFactory)
+
+
+@cache
+def _installed() -> EntryPoints:
+    """Asked for once: it opens a file of every installed package."""
+    return entry_points()
+
+
+@cache
+def _entries(group: str) -> dict[str, tuple[EntryPoint, ...]]:
+    found = _installed().select(group=group)
+    return {name: tuple(found.select(name=name)) for name in found.names}
+
+
+def _model(
+    group: str, name: str, factory: Callable[[str], AnyAdapterFactory | AnyToolFactory]
+) -> type[BaseModel] | None:
+    if name not in _entries(group):
+        return None
+    try:
+        model: type[BaseModel] = factory(name).settings
+    except ValueError as error:
+        return _refusing(str(error))
+    return model
+
+
+def _plug_in(group: str, name: str, kind: type[F]) -> F:
+    """Raises: ValueError for a name that nobody brings, or two packages, or whose plug-in cannot be used."""
+    installed = _entries(group)
+    match installed.get(name, ()):
+        case ():
+            raise ValueError(f"there is no {name!r} in {group}; installed are {', '.join(sorted(installed)) or 'none'}")
+        case (entry,):
+            loaded = _load(entry)
+        case several:
+            packages = ", ".join(sorted(map(_package, several)))
+            raise ValueError(f"several packages bring a plug-in {name!r}: {packages}; keep one of them")
+    if isinstance(loaded, kind):
+        return loaded
+    where = f"the plug-in {name!r} (entry point {entry.value} of {_package(entry)})"
+    if isinstance(loaded, Exception):
+        told = " ".join(str(loaded).split())
+        raise ValueError(f"{where} cannot be loaded: {type(loaded).__name__}: {told}") from loaded
+    raise ValueError(f"{where} is no {kind.__name__} but of the type {type(loaded).__name__}")
+
+
+@cache
+def _load(entry: EntryPoint) -> object:
+    """What the entry point names, or the exception that its import ends with: a second try would tell another one."""
+    try:
+        return entry.load()
+    except Exception as error:  # noqa: BLE001  # a stranger's module may raise anything
+        return error
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
+
+
+def _refusing(why: str) -> type[BaseModel]:
+    def refuse(_: object) -> NoReturn:
+        raise ValueError(why)
+
+    refused: Any = Annotated[Any, BeforeValidator(refuse)]
+    return create_model("Unusable", __config__=ConfigDict(extra="allow"), type=(refused, ...))

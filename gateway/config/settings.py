@@ -1,0 +1,232 @@
+"""Values that gateway.yaml writes as text: durations, sizes, addresses, files. An error says how to write them.
+
+What settings are made of: the model that all derive from, and the forms of their texts. Adapters use it, too.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+# The type of an error whose text is followed by ", not <the value>".
+EXPECTED = "expected_form"
+
+_KEY_LENGTH = 32
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = {"B": 1, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
+_SIZE = re.compile(r"([0-9]{1,9})(B|kB|KB|MB|GB|KiB|MiB|GiB)")
+
+
+def duration(text: str) -> float:
+    """Seconds of a text such as 500ms, 30s, 15m, 1h or 7d. Raises: ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("must be a duration such as 500ms, 30s, 15m, 1h or 7d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def duration_text(seconds: float) -> str:
+    for unit in ("d", "h", "m", "s"):
+        if seconds % _SECONDS[unit] == 0 and (seconds or unit == "s"):
+            return f"{int(seconds / _SECONDS[unit])}{unit}"
+    return f"{seconds * 1000:g}ms"
+
+
+def size(text: str) -> int:
+    """Bytes of a text such as 64KiB (1024 each) or 8MB (1000 times 1000). Raises: ValueError."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError("must be a size such as 512B, 64KiB, 8MiB or 10MB")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+def size_text(count: int) -> str:
+    for unit in ("GiB", "MiB", "KiB", "GB", "MB", "kB"):
+        if count and count % _BYTES[unit] == 0:
+            return f"{count // _BYTES[unit]}{unit}"
+    return f"{count}B"
+
+
+def _expected(message: str) -> PydanticCustomError:
+    return PydanticCustomError(EXPECTED, message)
+
+
+def matching(pattern: re.Pattern[str], requirement: str) -> Callable[[str], str]:
+    """A validator that takes only what the pattern matches as a whole."""
+
+    def check(value: str) -> str:
+        if pattern.fullmatch(value) is None:
+            raise _expected(requirement)
+        return value
+
+    return check
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _read_duration(value: object) -> float:
+    if _is_number(value):
+        raise _expected(f"must have a unit: write {value}s, {value}m or {value}h")
+    try:
+        return duration(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise _expected(str(error)) from error
+
+
+def _read_size(value: object) -> int:
+    if _is_number(value):
+        raise _expected(f"must have a unit: write {value}B, {value}KiB or {value}MiB")
+    try:
+        return size(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise _expected(str(error)) from error
+
+
+def base_dir(info: ValidationInfo) -> Path:
+    """The folder against which relative paths of the file resolve: the one that holds the file."""
+    context = info.context
+    return Path(context["base_dir"]) if isinstance(context, dict) else Path()
+
+
+def _resolve(path: Path, info: ValidationInfo) -> Path:
+    return base_dir(info) / path
+
+
+def read_text(path: Path) -> str:
+    """Raises: ValueError that says in plain words why the file cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the file {path} is not UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a usable path"
+        raise ValueError(f"the file {path} cannot be read: {reason.lower()}") from error
+
+
+def _read_text_or_file(value: object, info: ValidationInfo) -> object:
+    match value:
+        case {"file": str() as name, **others} if not others:
+            return read_text(base_dir(info) / name)
+        case dict() | list():
+            raise _expected("must be text, or a mapping with the one key `file` (a path)")
+        case _:
+            return value
+
+
+def _check_web_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"[\s\\]", value):
+        raise _expected("must be an address that starts with http:// or https:// and a host")
+    return value
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_read_duration),
+    PlainSerializer(duration_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
+]
+"""Seconds; in the file `500ms`, `30s`, `15m`, `1h`, `7d`."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_read_size),
+    PlainSerializer(size_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"}),
+]
+"""Bytes; in the file `512B`, `64KiB`, `8MiB`, `10MB`."""
+
+LocalPath = Annotated[Path, AfterValidator(_resolve), WithJsonSchema({"type": "string"})]
+"""A path, relative to the folder of the file."""
+
+TextOrFile = Annotated[
+    str,
+    BeforeValidator(_read_text_or_file),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"file": {"type": "string", "description": "A UTF-8 text file."}},
+                    "required": ["file"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""The text itself, or `{file: path}`: the content of that file."""
+
+
+def _check_network(value: str) -> str:
+    try:
+        ip_network(value)
+    except ValueError as error:
+        raise _expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
+    return value
+
+
+def _check_long_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value().strip()
+    if len(key) < _KEY_LENGTH:
+        raise ValueError(f"must have at least {_KEY_LENGTH} characters")
+    return SecretStr(key)
+
+
+Network = Annotated[str, AfterValidator(_check_network)]
+"""Addresses that begin alike, as 10.1.0.0/16."""
+
+LongKey = Annotated[SecretStr, AfterValidator(_check_long_key)]
+"""A secret that nobody guesses."""
+
+WebUrl = Annotated[str, AfterValidator(_check_web_url)]
+"""An http:// or https:// address."""
+
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[
+    str,
+    AfterValidator(matching(NAME, "must have 1 to 63 of a-z, 0-9 and -, and not begin with -")),
+    WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+]
+_MediaType = Annotated[
+    str,
+    AfterValidator(matching(_MEDIA_TYPE, "must be a media type such as text/plain")),
+    WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
+]
+MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """One mapping of the file: frozen, unknown keys are errors. Adapters derive their own settings from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -1,0 +1,277 @@
+"""YAML 1.2 text as plain data that knows its places, with `${...}` filled in. Law: no objects, no unbounded growth."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import yaml
+
+from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
+from gateway.config.settings import read_text
+
+_DEPTH = 100
+_VALUES = 100_000
+_DIGITS = 100
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULL = {"", "~", "null", "Null", "NULL"}
+
+# `$${` is a literal `${`; the last alternative is one that never closes.
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?", re.DOTALL)
+
+_PLAIN, _QUOTED = "?", "!"
+_ALLOWED_TAGS = {_PLAIN, _QUOTED, "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+_SYNTAX = (
+    (
+        "cannot start any token",
+        "a value cannot begin with this character; indent with spaces and put the value in quotes",
+    ),
+    ("mapping values are not allowed", "there is a second `: ` on this line; put the value in quotes"),
+    ("could not find expected ':'", "a key without `:` behind it"),
+    (
+        "expected <block end>",
+        "this line is indented differently from its neighbours, or a quote or bracket is not closed",
+    ),
+    ("expected ',' or", "a comma or the closing bracket is missing; inside { } and [ ] put ${...} in quotes"),
+    ("expected the node content", "a value is missing here, or a bracket before it is not closed"),
+    ("found unexpected end of stream", "a quote is not closed before the end of the file"),
+    ("but found another document", "a second document begins here; the file must hold only one"),
+)
+
+
+def typed(text: str) -> object:
+    """What an unquoted scalar is in YAML 1.2's core schema: `on`, `yes` and `1:30` are text, 010 is ten."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if len(text) <= _DIGITS:
+        if _INT.fullmatch(text):
+            return int(text)
+        if _BASED.fullmatch(text):
+            return int(text, 0)
+        if _FLOAT.fullmatch(text):
+            return float(re.sub(r"\.(?=[a-zA-Z])", "", text))
+    return text
+
+
+def is_well_formed(text: str) -> bool:
+    """False for half of a surrogate pair: an escape in YAML can write one, a variable that is not UTF-8 holds some."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+@dataclass(slots=True)
+class Document:
+    """The values, where each was given, what is wrong, and for which paths that leaves the value unknown."""
+
+    source: str
+    data: object = None
+    places: dict[KeyPath, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    unknown: dict[KeyPath, tuple[Problem, ...]] = field(default_factory=dict)
+
+    def complain(self, mark: tuple[int, int], path: KeyPath, message: str) -> None:
+        self.problems.append(Problem(self.source, *mark, path_text(path), message))
+
+    def give_up(self, mark: tuple[int, int], path: KeyPath, messages: tuple[str, ...]) -> None:
+        """The value cannot be told; only another value for the path makes these problems go away."""
+        self.unknown[path] = tuple(Problem(self.source, *mark, path_text(path), message) for message in messages)
+
+    def all_problems(self) -> tuple[Problem, ...]:
+        return (*self.problems, *(problem for problems in self.unknown.values() for problem in problems))
+
+
+class Substitution(Protocol):
+    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+        """The text with its references replaced; the reference that it wholly was; what could not be replaced."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Fills `${VAR}`, `${VAR:-default}` and `${file:path}` in."""
+
+    env: Mapping[str, str]
+    base_dir: Path
+
+    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+        failures: list[str] = []
+
+        def replace(match: re.Match[str]) -> str:
+            if match[0] == "$${":
+                return "${"
+            try:
+                return self._value(match[1])
+            except ValueError as error:
+                failures.append(str(error))
+                return ""
+
+        whole = _REFERENCE.fullmatch(text)
+        reference = f"${{{whole[1].partition(':-')[0]}}}" if whole and whole[1] else None
+        return _REFERENCE.sub(replace, text), reference, tuple(failures)
+
+    def _value(self, body: str | None) -> str:
+        if body is None:
+            raise ValueError("`${` is never closed with `}`; write $${ for the two characters themselves")
+        if "${" in body:
+            raise ValueError("`${` inside `${...}` is not possible; a default is plain text")
+        if body.startswith("file:"):
+            return read_text(self.base_dir / body.removeprefix("file:")).rstrip("\r\n")
+        match = _VARIABLE.fullmatch(body)
+        if match is None:
+            raise ValueError("`${...}` must be ${NAME}, ${NAME:-default} or ${file:path}; write $${ for a literal ${")
+        name, has_default, default = match.groups()
+        value = self.env.get(name)
+        if has_default:
+            return value or default
+        if value is None:
+            raise ValueError(f"the environment variable {name} is not set; set it, or give a default: ${{{name}:-...}}")
+        return value
+
+
+class Literally:
+    """Leaves the text as it is: what comes from the environment is not read a second time."""
+
+    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+        return text, None, ()
+
+
+def read(text: str, source: str, substitution: Substitution) -> Document:
+    """Raises: ConfigInvalid when the text is not YAML at all."""
+    document = Document(source)
+    node = _compose(text, source)
+    if node is not None:
+        document.data = _Reading(document, substitution).value(node, ())
+    return document
+
+
+class _Composer(yaml.SafeLoader):
+    """Nodes only. Tags become `?` for what had none, `!` for what was in quotes: the types are given by `typed`."""
+
+    depth = 0
+
+    def resolve(self, kind: type[yaml.Node], value: object, implicit: object) -> str:  # PyYAML's signature
+        return _QUOTED if kind is yaml.ScalarNode and implicit == (False, True) else _PLAIN
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > _DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=_too_deep(), problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _too_deep() -> str:
+    return f"values are nested deeper than {_DEPTH} levels"
+
+
+def _compose(text: str, source: str) -> yaml.Node | None:
+    try:
+        composer = _Composer(text)
+        return composer.get_single_node()
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        mark = (before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1)
+        message = f"the character U+{ord(text[error.position]):04X} is not allowed in a YAML file"
+        _refuse(source, mark, message, error)
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        _refuse(source, (at.line + 1, at.column + 1) if at else None, _plain_words(error), error)
+
+
+def _refuse(source: str, mark: tuple[int, int] | None, message: str, cause: Exception) -> NoReturn:
+    line, column = mark or (None, None)
+    raise ConfigInvalid([Problem(source, line, column, "", message)]) from cause
+
+
+def _plain_words(error: yaml.MarkedYAMLError) -> str:
+    said = f"{error.problem or ''} {error.context or ''}"
+    for fragment, words in _SYNTAX:
+        if fragment in said:
+            return f"not valid YAML: {words}"
+    return f"not valid YAML: {error.problem or error.context}"
+
+
+class _Reading:
+    """One walk over the nodes. An alias is walked again at each use, so the number of values is what is bounded."""
+
+    def __init__(self, document: Document, substitution: Substitution) -> None:
+        self._document = document
+        self._substitution = substitution
+        self._count = 0
+        self._open: set[int] = set()
+
+    def value(self, node: yaml.Node, path: KeyPath, key: tuple[int, int] | None = None) -> object:
+        mark = (node.start_mark.line + 1, node.start_mark.column + 1)
+        self._count += 1
+        if self._count > _VALUES:
+            message = f"the file grows to more than {_VALUES} values through its aliases (*name)"
+            raise ConfigInvalid([Problem(self._document.source, *mark, "", message)])
+        if len(path) > _DEPTH:
+            raise ConfigInvalid([Problem(self._document.source, *mark, "", _too_deep())])
+        self._document.places[path] = Place(self._document.source, key, mark)
+        if id(node) in self._open:
+            self._document.give_up(mark, path, ("the alias stands inside of what it names",))
+            return None
+        if node.tag not in _ALLOWED_TAGS:
+            name = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+            self._document.give_up(mark, path, (f"the tag {name} is not supported; write the value without a tag",))
+            return None
+        self._open.add(id(node))
+        try:
+            match node:
+                case yaml.MappingNode():
+                    return self._mapping(node, path)
+                case yaml.SequenceNode():
+                    return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+                case _:
+                    return self._scalar(node, path, mark, key)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        values: dict[str, object] = {}
+        first: dict[str, tuple[int, int]] = {}
+        for key_node, value_node in node.value:
+            mark = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            if not isinstance(key_node, yaml.ScalarNode) or not is_well_formed(str(key_node.value)):
+                self._document.complain(mark, path, "a key must be plain text")
+                continue
+            key = str(key_node.value)
+            if key in first:
+                line, column = first[key]
+                message = f"the key is given twice, first at {line}:{column}; remove one of them"
+                self._document.complain(mark, (*path, key), message)
+                continue
+            first[key] = mark
+            if key == "<<":
+                message = "merge keys (<<) are not part of YAML 1.2; write the keys out"
+                self._document.complain(mark, (*path, key), message)
+                continue
+            values[key] = self.value(value_node, (*path, key), mark)
+        return values
+
+    def _scalar(self, node: yaml.Node, path: KeyPath, mark: tuple[int, int], key: tuple[int, int] | None) -> object:
+        text, reference, failures = self._substitution.fill(str(node.value))
+        if failures:
+            self._document.give_up(mark, path, failures)
+            return None
+        if not is_well_formed(text):
+            self._document.give_up(mark, path, ("the text holds half of a surrogate pair, which is no character",))
+            return None
+        plain = node.tag == _PLAIN
+        self._document.places[path] = Place(
+            self._document.source, key, mark, text=text, quoted=not plain, reference=reference
+        )
+        if not plain or (text != node.value and reference is None):
+            return text
+        return typed(text)

@@ -1,0 +1,136 @@
+"""An agent as a caller sees it: a card, a backend and policies; and which agent a path or tenant means."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from gateway.a2a.errors import NotFound, echo, invalid
+from gateway.a2a.model import AgentCard
+from gateway.a2a.tool_calls import Showing
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.core.tools.toolset import Toolset
+from gateway.ports.adapter import Adapter
+from gateway.ports.capabilities import Backend
+from gateway.ports.tools import ToolDeclaration
+
+_RESERVED = "tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPolicies:
+    """What the operator decided for one agent. `turn_timeout` is in seconds.
+
+    `history_messages` and `history_tokens`: the most that goes out of a history that the gateway keeps; None: all of it.
+    """
+
+    client_context_ids_allowed: bool = True
+    busy_context: Literal["queue", "reject", "interrupt", "rollback"] = "queue"
+    idempotency: Literal["negotiated", "message_id", "off"] = "negotiated"
+    direct_replies: bool = False
+    on_missing_handle: Literal["fail", "tolerate"] = "fail"
+    on_lost_handle: Literal["fail", "rebuild"] = "fail"
+    on_owner_conflict: Literal["fail", "warn", "adopt"] = "fail"
+    shadow_history: Literal["items", "text", "none"] = "items"
+    persistence: Literal["per_service_call", "per_turn"] = "per_service_call"
+    queued_turns: int = 8
+    turn_timeout: float = 900.0
+    history_messages: int | None = None
+    history_tokens: int | None = None
+    uncited_sources: Literal["keep", "drop"] = "keep"
+    tool_rounds: int = 20
+    parallel_tools: int = 8
+    unknown_tool: Literal["error_result", "fail"] = "error_result"
+    round_limit_action: Literal["final_call_without_tools", "fail"] = "final_call_without_tools"
+    mixed_batch: Literal["eager", "hold"] = "eager"
+    new_task_while_waiting: Literal["reject", "supersede"] = "reject"
+    approval_timeout: float = 86400.0
+    standing_approvals: Literal["refuse", "allow"] = "refuse"
+    approvals: tuple[ApprovalRule, ...] = ()
+    client_tools: tuple[ToolDeclaration, ...] = ()
+    tool_calls: Showing = field(default_factory=Showing)
+    repeat_answer: Literal["auto", "always", "never"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`name` is the slug in the URL, `tenant` the word in `tenant` fields that means this agent beside its name. `backend` is
+    the one that the adapter asks, where it names one."""
+
+    name: str
+    card: AgentCard
+    adapter: Adapter
+    tenant: str | None = None
+    input_modes: tuple[str, ...] = ("text/plain", "application/json")
+    output_modes: tuple[str, ...] = ("text/plain", "application/json")
+    policies: AgentPolicies = field(default_factory=AgentPolicies)
+    toolset: Toolset | None = None
+    backend: Backend | None = None
+
+
+class Agents:
+    """The agents of one gateway, in the order of the configuration."""
+
+    def __init__(self, agents: tuple[Agent, ...], default: str | None = None) -> None:
+        """`default` names the agent that an unnamed request means; a single agent needs no naming.
+
+        Raises: ValueError when two agents answer to one name or tenant, when one has a name that is a part of other
+        addresses, or when there is no agent called `default`.
+        """
+        by_name = {agent.name: agent for agent in agents}
+        by_tenant = dict(by_name)
+        if len(by_name) != len(agents):
+            raise ValueError("two agents have the same name")
+        for agent in agents:
+            if agent.tenant and by_tenant.setdefault(agent.tenant, agent) is not agent:
+                raise ValueError(f"tenant {agent.tenant!r} means two agents")
+        if _RESERVED in by_tenant:
+            raise ValueError(f"an agent cannot be called {_RESERVED!r}: /a2a/{_RESERVED} is the list of tasks")
+        if default is not None and default not in by_name:
+            raise ValueError(f"no agent is called {default!r}")
+        self._by_name: Mapping[str, Agent] = MappingProxyType(by_name)
+        self._by_tenant: Mapping[str, Agent] = MappingProxyType(by_tenant)
+        only = agents[0] if len(agents) == 1 else None
+        self._default = by_name[default] if default is not None else only
+
+    @property
+    def by_name(self) -> Mapping[str, Agent]:
+        return self._by_name
+
+    @property
+    def default(self) -> Agent | None:
+        """The agent that an unnamed request means, None where several have equal rights."""
+        return self._default
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def resolve(self, path_name: str | None, tenant: str | None) -> Agent:
+        """The agent that is meant. An agent's tenant does for its name in a path; an empty tenant counts as none.
+
+        Raises: NotFound without such a path, InvalidParams (field `tenant`) for a tenant that does not fit the path.
+        """
+        if path_name is not None:
+            return self._at_path(path_name, tenant or None)
+        if tenant:
+            agent = self._by_tenant.get(tenant)
+            if agent is None:
+                raise invalid("tenant", f"no agent is called {echo(tenant)}; there are {self._listing()}")
+            return agent
+        if self._default is None:
+            raise invalid("tenant", f"this address needs the name of an agent; there are {self._listing()}")
+        return self._default
+
+    def _at_path(self, path_name: str, tenant: str | None) -> Agent:
+        agent = self._by_tenant.get(path_name)
+        if agent is None:
+            raise NotFound(f"no agent is called {echo(path_name)}")
+        if tenant is not None and tenant not in (agent.name, agent.tenant):
+            raise invalid("tenant", f"{echo(tenant)} is not a tenant of the agent {agent.name!r}")
+        return agent
+
+    def _listing(self) -> str:
+        return ", ".join(sorted(self._by_name)) or "none"

@@ -1,0 +1,113 @@
+"""What a caller is told when a turn fails. Law: one table from the failure to a safe text, never a backend's words.
+
+Whether a service call that failed is made again, and after which wait. Law: only where owner, phase and error class say
+that it is safe; the same request on the same handle, never after output, never past the turn's deadline.
+
+Source: state-model, section 10; reliability, sections 2a and 4.
+"""
+
+from enum import StrEnum
+
+from gateway.ports.adapter import ErrorClass
+from gateway.ports.conversation import Ownership, StorageOwner
+
+RESTARTED = "gateway-restarted"
+TURN_TIMEOUT = "turn-timeout"
+INTERNAL = "internal"
+HANDLE_MISSING = "backend-state-lost"
+UNKNOWN_TOOL = "unknown-tool"
+OWNER_CONFLICT = "owner-conflict"
+ROUND_LIMIT = "tool-round-limit"
+TOOLS_FAILING = "tools-failing"
+TOOLS_UNAVAILABLE = "tools-unavailable"
+TOOL_OUTCOME_UNKNOWN = "tool-outcome-unknown"
+CONTEXT_STUCK = "context-stuck"
+
+_TEXTS: dict[str, str] = {
+    ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
+    ErrorClass.REJECTED: "The agent's backend refused the request.",
+    ErrorClass.RATE_LIMITED: "The agent's backend is at its rate limit; try again later.",
+    ErrorClass.LOCKED: "The conversation is in use at the agent's backend; try again in a few seconds.",
+    ErrorClass.UNAUTHORISED: "The gateway is not authorised at the agent's backend.",
+    ErrorClass.HANDLE_NOT_FOUND: "The agent's backend no longer knows this conversation; start a new context.",
+    ErrorClass.HANDLE_EXPIRED: "The conversation has expired at the agent's backend; start a new context.",
+    ErrorClass.STORAGE_DISABLED: "The agent's backend does not keep conversations for this account.",
+    ErrorClass.OVERFLOW: "The conversation is too long for the agent's backend.",
+    ErrorClass.TIMED_OUT: "The agent's backend did not answer in time.",
+    ErrorClass.INTERRUPTED: "The agent's backend ended its answer before it was complete.",
+    ErrorClass.BACKEND_FAILED: "The agent's backend failed.",
+    ErrorClass.CONTRACT_BROKEN: "The agent's backend gave an answer that cannot be used.",
+    ErrorClass.UNKNOWN: "The agent's backend failed for a reason that is not known.",
+    RESTARTED: "The gateway stopped, or could not store what came, while this was running; send the message again.",
+    TURN_TIMEOUT: "The turn took longer than it may.",
+    INTERNAL: "The gateway failed to finish this.",
+    HANDLE_MISSING: "The agent's backend answered but did not say how to continue the conversation.",
+    OWNER_CONFLICT: "The agent's backend kept a conversation that is not its to keep; the agent's settings need a look.",
+    ROUND_LIMIT: "The agent called tools more often than it may.",
+    TOOLS_FAILING: "All tools that the agent called failed, several times in a row.",
+    TOOLS_UNAVAILABLE: "The agent's tools could not be reached.",
+    TOOL_OUTCOME_UNKNOWN: "The gateway stopped while a tool ran; whether the tool did its work is not known.",
+    CONTEXT_STUCK: "An earlier message of this context cannot be brought to an end; start a new context.",
+    UNKNOWN_TOOL: "The agent asked for a tool that is not attached to it.",
+}
+
+
+def safe_text(failure: str, correlation_id: str, retry_after: int | None = None) -> str:
+    """`retry_after`: seconds for which the backend is left alone."""
+    later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
+    return f"{_TEXTS[failure]}{later} (correlation id {correlation_id})"
+
+
+_TRIES = 3
+_LOCKED_WAITS = (1.0, 2.0, 4.0)
+_FIRST_WAIT = 0.5
+_NOT_FOUND_WAIT = 1.0
+_LONGEST_RETRY_AFTER = 60.0
+"""Seconds. A backend that wants more is not waited for: the caller is told, and may come back."""
+
+_NOT_PROCESSED = frozenset({ErrorClass.UNREACHABLE, ErrorClass.RATE_LIMITED, ErrorClass.LOCKED})
+"""The backend did nothing, and may do it later. What it refuses for good is not asked again."""
+
+_OUTCOME_UNKNOWN = frozenset(
+    {ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.BACKEND_FAILED, ErrorClass.UNKNOWN}
+)
+
+
+class Phase(StrEnum):
+    """How far a service call came: nothing came back, the backend has taken it, some of its answer is there."""
+
+    SENT = "sent"
+    STARTED = "started"
+    EMITTED = "emitted"
+
+
+def may_repeat(ownership: Ownership, phase: Phase, kind: ErrorClass, *, continues: bool) -> bool:
+    """The table. `continues`: the request went on from a handle."""
+    if phase is Phase.EMITTED:
+        return False
+    if phase is Phase.STARTED:
+        return ownership.may_repeat and kind in _NOT_PROCESSED | _OUTCOME_UNKNOWN
+    if kind is ErrorClass.HANDLE_NOT_FOUND:
+        # A backend may need a moment until it finds what it has just stored.
+        return ownership.owner is StorageOwner.BACKEND and continues
+    return kind in _NOT_PROCESSED or (ownership.may_repeat and kind in _OUTCOME_UNKNOWN)
+
+
+def wait_before(
+    kind: ErrorClass, tries: int, *, retry_after: float | None, remaining: float, jitter: float
+) -> float | None:
+    """Seconds until the next try after `tries` that failed; None: there is none.
+
+    `remaining` are the seconds that the turn has left. `jitter` is from 0 to 1, so that not all come at once.
+    """
+    match kind:
+        case ErrorClass.LOCKED:
+            wait = _LOCKED_WAITS[tries - 1] if tries <= len(_LOCKED_WAITS) else None
+        case ErrorClass.HANDLE_NOT_FOUND:
+            wait = _NOT_FOUND_WAIT if tries == 1 else None
+        case _:
+            wait = _FIRST_WAIT * 2 ** (tries - 1) * (1 + jitter) / 2 if tries < _TRIES else None
+    if wait is None or (retry_after is not None and retry_after > _LONGEST_RETRY_AFTER):
+        return None
+    wait += retry_after or 0.0
+    return wait if wait < remaining else None

@@ -1,0 +1,252 @@
+"""How much of a conversation goes out where the gateway keeps it. Law: pure; turns go whole, the oldest first, and the one
+that runs never; the ledger keeps them all.
+
+A weight is bytes that a model reads. Tokens are not counted but estimated from it: what the backend says that its last
+requests used tells how many bytes make one.
+
+Ledger to view: what the next service call sends. Law: a pure function of the stored items; the view never holds a
+call without its output, an output without its call, or half of what belongs to a call.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+from msgspec import UNSET
+
+from gateway.a2a.model import Json, Part
+from gateway.core.citations import NO_SOURCE
+from gateway.ledger.calls import MeasuredCall
+from gateway.ports.conversation import (
+    AssistantItem,
+    CallItem,
+    HistoryRecord,
+    Item,
+    OpaqueItem,
+    OutputItem,
+    Ownership,
+    ReasoningItem,
+    StorageOwner,
+    UserItem,
+)
+
+_FRAME = 16
+"""Of every item: role, ids, punctuation."""
+
+_FILE = 4000
+"""A picture or a sound: what a model makes of it does not follow from its bytes."""
+
+_DOCUMENT_SHARE = 10
+"""Of a document's bytes one in so many is text."""
+
+_BYTES_PER_TOKEN = 3.0
+"""Where nothing is known. English has 4 or more, code and other languages fewer: rather too little is sent."""
+
+_LEAST, _MOST = 1.0, 8.0
+"""What instructions, tools and pictures make of the figure while little was said is no property of the text."""
+
+_INPUT_TOKENS = ("input_tokens", "prompt_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The most of a conversation to send; None: no limit. Messages are the caller's and the agent's."""
+
+    messages: int | None
+    weight: int | None
+
+
+def newest(records: Sequence[HistoryRecord], window: Window) -> Sequence[HistoryRecord]:
+    """The latest turns that fit together, and the last one in any case. `records` are in order of turns."""
+    turns = [tuple(turn) for _, turn in groupby(records, lambda record: record.turn)]
+    messages = size = kept = 0
+    for turn in reversed(turns):
+        messages += sum(isinstance(record.item, UserItem | AssistantItem) for record in turn)
+        size += weigh(record.item for record in turn)
+        if kept and (_over(messages, window.messages) or _over(size, window.weight)):
+            break
+        kept += len(turn)
+    return records[len(records) - kept :]
+
+
+def _over(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit
+
+
+# --- weights
+
+
+def weigh(items: Iterable[Item]) -> int:
+    return sum(map(weight, items))
+
+
+def weight(item: Item) -> int:
+    """0 for an answer of nothing, which is never sent."""
+    match item:
+        case UserItem(message=message):
+            return _FRAME + sum(map(_part, message.parts))
+        case AssistantItem(parts=parts) if all(part.text == "" for part in parts):
+            return 0
+        case AssistantItem(parts=parts):
+            return _FRAME + sum(_FRAME if _is_file(part) else _part(part) for part in parts)
+        case CallItem(name=name, arguments=arguments):
+            return _FRAME + _text(name) + _text(arguments)
+        case OutputItem(output=output):
+            return _FRAME + (_text(output) if isinstance(output, str) else _json(output))
+        case ReasoningItem(text=text, opaque=opaque):
+            return _FRAME + (_text(text) if opaque is None else _json(opaque))
+        case OpaqueItem(payload=payload):
+            return _FRAME + _json(payload)
+
+
+def _is_file(part: Part) -> bool:
+    return part.raw is not None or part.url is not None
+
+
+def _part(part: Part) -> int:
+    if part.text is not None:
+        return _text(part.text)
+    if not _is_file(part):
+        return 0 if part.data is UNSET else _json(part.data)
+    kind = (part.media_type or "").partition("/")[0]
+    size = len(part.raw or "") * 3 // 4
+    if kind == "text":
+        return size or _FILE
+    return _FILE if kind in {"image", "audio", "video"} else max(_FILE, size // _DOCUMENT_SHARE)
+
+
+def _text(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _json(value: Json) -> int:
+    return len(msgspec.json.encode(value))
+
+
+# --- tokens
+
+
+def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
+    """The weight that so many tokens have on this thread. `measured`: its completed calls, the last one first."""
+    for call in measured:
+        used = _input_tokens(call.usage)
+        if call.weight and used:
+            return int(tokens * min(max(call.weight / used, _LEAST), _MOST))
+    return int(tokens * _BYTES_PER_TOKEN)
+
+
+def _input_tokens(usage: Json) -> int | None:
+    """As the OpenAI wires name them, which most others copy."""
+    values = [usage.get(name) for name in _INPUT_TOKENS] if isinstance(usage, dict) else []
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+class View(msgspec.Struct, frozen=True):
+    """`positions` are those of the items that the backend's chain did not hold before this call: for owner BACKEND those
+    of all items, in their order. `last_source`: the highest number of a source in what it was made from, where that is
+    looked for."""
+
+    items: tuple[Item, ...]
+    positions: tuple[int, ...]
+    last_source: int = NO_SOURCE
+
+
+def project(
+    ownership: Ownership,
+    records: Sequence[HistoryRecord],
+    turn_id: str,
+    window: Window | None = None,
+    *,
+    anew: bool = False,
+    whole_turns: bool = False,
+) -> View:
+    """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
+
+    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY, and a chain that begins `anew`
+    behind a lost one: the conversation, whole or as much of it as the window takes. A turn that was displaced is left out with
+    all that it brought; `whole_turns`: so is one that failed.
+    """
+    number = max(r.turn for r in records if r.turn_id == turn_id)
+    due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
+    if anew or ownership.owner is StorageOwner.GATEWAY:
+        said = _whole(ownership, _behind_boundary(due) if ownership.opaque_replay else due)
+        sent = said if window is None else newest(said, window)
+        first = sent[0].turn
+        return View(
+            tuple(r.item for r in sent), tuple(r.position for r in due if r.sent_in is None and r.turn >= first)
+        )
+    unsent = [r for r in due if r.sent_in is None]
+    answers = [r for r in unsent if isinstance(r.item, OutputItem)]
+    outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))
+    told = [*outputs, *(r for r in unsent if isinstance(r.item, UserItem))]
+    return View(tuple(r.item for r in told), tuple(r.position for r in told))
+
+
+def _behind_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
+    """From the latest item on that holds for its backend all that was said before it."""
+    for index in reversed(range(len(records))):
+        item = records[index].item
+        if isinstance(item, OpaqueItem) and item.boundary:
+            return records[index:]
+    return records
+
+
+def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[HistoryRecord, ...]:
+    """Built from its end: whether reasoning stays depends on what follows it."""
+    answered = _answered_calls(records)
+    kept: list[HistoryRecord] = []
+    leads = False
+    in_calls = False
+    for index in reversed(range(len(records))):
+        item = records[index].item
+        match item:
+            case CallItem():
+                stays = index in answered
+                leads = stays or (in_calls and leads)
+            case OutputItem():
+                stays, leads = index in answered, False
+            case ReasoningItem():
+                stays = ownership.opaque_replay and leads
+            case OpaqueItem():
+                stays = leads = ownership.opaque_replay
+            case AssistantItem(parts=parts):
+                stays = leads = any(part.text != "" for part in parts)
+            case _:
+                stays, leads = True, False
+        in_calls = isinstance(item, CallItem)
+        if stays:
+            kept.append(records[index])
+    return tuple(_outputs_in_order(kept[::-1]))
+
+
+def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
+    """Outputs are stored as they come; the model gets those of one round in the order of their calls, and what a caller
+    said while the round waited for it behind them.
+
+    Source: state-model, scenarios 90 and 120.
+    """
+    ordered: list[HistoryRecord] = []
+    for (_, answer_calls), run in groupby(records, lambda r: (r.turn, isinstance(r.item, OutputItem | UserItem))):
+        together = list(run)
+        ordered += sorted(together, key=_behind_calls) if answer_calls else together
+    return ordered
+
+
+def _behind_calls(record: HistoryRecord) -> tuple[bool, int]:
+    return isinstance(record.item, UserItem), record.sequence or 0
+
+
+def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:
+    """Indices of calls and outputs that form pairs: an output closes the latest open call of its id in its turn."""
+    open_calls: dict[tuple[int, str], int] = {}
+    paired: set[int] = set()
+    for index, record in enumerate(records):
+        match record.item:
+            case CallItem(call_id=call_id):
+                open_calls[record.turn, call_id] = index
+            case OutputItem(call_id=call_id) if (record.turn, call_id) in open_calls:
+                paired |= {open_calls.pop((record.turn, call_id)), index}
+            case _:
+                pass
+    return frozenset(paired)

@@ -1,0 +1,195 @@
+"""What an adapter may say of a static handle. Law: it is named once, by the call that makes the conversation, and never
+changes again.
+
+Who keeps a thread's conversation, and what becomes of it when that goes wrong: a lost handle, a backend that keeps what
+it should not. Law: one owner per epoch; another owner, or another chain, is another epoch.
+
+What an adapter remembers of a thread, as the adapter that runs now understands it. Law: an older state is read through the
+adapter, a newer one is left untouched.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gateway.a2a.model import Json
+from gateway.core.agents import AgentPolicies
+from gateway.ledger.calls import Complete
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.threads import BeginEpoch, Lose, Orphan, Rewind, Synced, TakeBack, ThreadRecord, Unsync
+from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
+from gateway.ports.capabilities import StateReading
+from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
+
+
+def is_static(thread: ThreadRecord) -> bool:
+    return thread.handle_kind is HandleKind.STATIC
+
+
+def in_conversation(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
+    """The event as the turn takes it, on a thread with a static handle: a known one is not pending once more, and need not
+    be confirmed by name. Raises: AdapterError (CONTRACT_BROKEN) for another one."""
+    if thread.handle is None or not isinstance(event, CallStarted | CallCompleted):
+        return event
+    if event.handle not in (None, thread.handle):
+        what = f"the static handle {thread.handle!r} became {event.handle!r}"
+        raise AdapterError(ErrorClass.CONTRACT_BROKEN, what)
+    return replace(event, handle=None if isinstance(event, CallStarted) else thread.handle)
+
+
+LOST = frozenset({ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED})
+
+
+def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
+    """What holds for this epoch: what the adapter declares, unless the thread began under another owner."""
+    if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
+        return declared
+    return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
+
+
+def serves(declared: Ownership, thread: ThreadRecord) -> bool:
+    """May a thread that began under these settings or others go on with this adapter?"""
+    if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
+        return True
+    return declared.either and HandleKind.STATIC not in (declared.handle, thread.handle_kind)
+
+
+def begins_anew(thread: ThreadRecord) -> bool:
+    """The chain has still to be begun, and there was another one before: it needs all that was said."""
+    return thread.owner is StorageOwner.BACKEND and thread.handle is None and thread.epoch > 1
+
+
+def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolicies) -> str | None:
+    """Why these settings of an agent cannot go together, naming both; None when they can.
+
+    `wanted`: `history.owner`. Source: state-model, scenarios 19, 20, 30.
+    """
+    if wanted is not None and wanted != declared.owner:
+        return (
+            f"history.owner: {wanted} is asked for, but with this type and its other settings the conversation is kept "
+            f"by the {declared.owner}; remove one of them"
+        )
+    if policies.persistence == "per_turn" and declared.handle is HandleKind.STATIC:
+        return (
+            "history.persistence: per_turn cannot be had with a conversation that the backend keeps under one id "
+            "(handle kind static): nothing can be taken back from it; use per_service_call, or another history.owner"
+        )
+    if policies.busy_context == "rollback" and declared.handle is HandleKind.STATIC:
+        return (
+            "busy_context: rollback cannot be had with a conversation that the backend keeps under one id (handle kind "
+            "static): nothing can be taken back from it; use interrupt, or another history.owner"
+        )
+    if policies.on_owner_conflict == "adopt" and not declared.either:
+        return (
+            "on_owner_conflict: adopt needs a type that can go on from a handle although history.owner says gateway; "
+            "this one cannot: use fail or warn"
+        )
+    return None
+
+
+# --- epochs -----------------------------------------------------------------------------------------------------------
+
+
+def successor(kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies) -> Ownership | None:
+    """Whose the epoch is with which the thread goes on after this error; None: it does not.
+
+    Source: state-model, scenarios 28, 40, 41.
+    """
+    if policies.on_lost_handle != "rebuild" or thread.owner is not StorageOwner.BACKEND or thread.handle is None:
+        return None
+    if kind in LOST:
+        return Ownership(thread.owner, thread.handle_kind)
+    if kind is ErrorClass.STORAGE_DISABLED and declared.either:
+        return Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+    return None
+
+
+def is_complete(records: Sequence[HistoryRecord]) -> bool:
+    """Does the shadow hold an answer to everything that the lost chain was told?"""
+    counting = [r for r in records if not r.displaced]
+    told = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
+    answered = {r.sent_in for r in counting if not isinstance(r.item, UserItem)}
+    return told <= answered
+
+
+def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> BeginEpoch:
+    return BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
+
+
+def goes_back(thread: ThreadRecord, status: str, policies: AgentPolicies) -> bool:
+    """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
+    failed = status == "failed" and policies.persistence == "per_turn"
+    return failed and thread.handle_kind is HandleKind.ROTATING
+
+
+def taken_back(thread: ThreadRecord, turn: str, status: str, now: int) -> tuple[TakeBack, ...]:
+    """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
+    unfinished = status in ("failed", "cancelled")
+    return (TakeBack(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
+
+
+# --- what commit points do to a thread --------------------------------------------------------------------------------
+
+
+def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
+    """The thread's row as the point leaves it."""
+    match point:
+        case Complete(handle_out=handle, state=state):
+            moved = replace(thread, handle=handle, generation=thread.generation + 1)
+            if state is None:
+                return moved
+            return replace(moved, adapter_state=state, state_version=point.state_version)
+        case Rewind(handle=handle) if handle != thread.handle:
+            return replace(thread, handle=handle, generation=thread.generation + 1)
+        case BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
+            following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
+            following = replace(following, state_version=1, unsynced=False)
+            return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
+        case Lose():
+            return replace(thread, lost=True, unsynced=False)
+        case Unsync() | Synced():
+            return replace(thread, unsynced=isinstance(point, Unsync))
+        case _:
+            return thread
+
+
+def behind_all(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadRecord:
+    for point in points:
+        thread = behind(thread, point)
+    return thread
+
+
+def orphan(thread: ThreadRecord, pending: str | None) -> str | None:
+    """What of a call that failed is nobody's: its response, but never a conversation that others may go on with."""
+    return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None
+
+
+def led_to(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
+    """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
+    handles = {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
+    handles |= {orphan(thread, p.handle_out) for p in points if isinstance(p, Complete)}
+    return sorted(handle for handle in handles if handle is not None)
+
+
+def is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:
+    """Whether a newer version of the adapter has written it. Source: state-model, scenario 128."""
+    return thread.adapter_state is not None and thread.state_version > adapter.ownership.state_version
+
+
+def state_of(adapter: Adapter, thread: ThreadRecord) -> Json:
+    """Raises: AdapterError for a state that this adapter cannot read."""
+    state, version = thread.adapter_state, thread.state_version
+    if state is None or version == adapter.ownership.state_version:
+        return state
+    if is_newer(adapter, thread):
+        raise _unreadable(f"is of version {version}, newer than the adapter's {adapter.ownership.state_version}")
+    if not isinstance(adapter, StateReading):
+        return state
+    try:
+        return adapter.read_state(state, version)
+    except ValueError as error:
+        raise _unreadable(f"of version {version} cannot be read: {error}") from error
+
+
+def _unreadable(why: str) -> AdapterError:
+    return AdapterError(ErrorClass.CONTRACT_BROKEN, f"the state of the thread {why}")

@@ -1,0 +1,213 @@
+"""The public record of a task, folded from its updates. Law: the same fold serves the running task, the stored one and
+the one that is rebuilt from its event log, so that all three agree.
+
+An answer once more, whole, when it is complete. Law: it replaces what was streamed of it and adds nothing.
+
+Google ADK takes what comes in pieces for a preview: its session remembers only an artifact that comes whole with `lastChunk`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from gateway.a2a.model import (
+    INTERRUPTED,
+    Artifact,
+    Message,
+    Part,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from gateway.a2a.tool_calls import URI
+from gateway.a2a.wire.v1_0 import encode
+from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.tasks import StoredArtifact, TurnRecord
+
+Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+_encoder = msgspec.json.Encoder()
+_events = msgspec.json.Decoder(StreamResponse)
+
+
+def entry(update: Update) -> bytes:
+    """The event of the log that tells the update."""
+    if isinstance(update, TaskArtifactUpdateEvent):
+        return encode(StreamResponse(artifact_update=update))
+    return encode(StreamResponse(status_update=update))
+
+
+def logged(payload: bytes) -> Update:
+    """The update that an event of the log is. Raises: CorruptRecord."""
+    try:
+        event = _events.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptRecord(f"an event cannot be read: {error}") from error
+    update = event.status_update or event.artifact_update
+    if update is None:
+        raise CorruptRecord("an event is no update")
+    return update
+
+
+class _Growing:
+    """An artifact under way. Neighbouring plain texts become one part."""
+
+    __slots__ = ("append", "finished", "head", "parts", "texts")
+
+    def __init__(self, head: Artifact, append: bool) -> None:
+        self.head = head
+        self.append = append
+        self.finished = False
+        self.parts: list[Part] = []
+        self.texts: list[str] = []
+
+    def extend(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            text = part.text
+            if text is not None and part.metadata is None and part.filename is None and part.media_type is None:
+                self.texts.append(text)
+            else:
+                self._close_text()
+                self.parts.append(part)
+
+    def _close_text(self) -> None:
+        if self.texts:
+            self.parts.append(Part(text="".join(self.texts)))
+            self.texts.clear()
+
+    def whole(self) -> Artifact:
+        text = (Part(text="".join(self.texts)),) if self.texts else ()
+        return msgspec.structs.replace(self.head, parts=(*self.parts, *text))
+
+
+class TurnOutput:
+    """What one turn has shown so far: the message that opened it, what was said since by both, the artifacts."""
+
+    __slots__ = ("artifacts", "message", "messages")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.messages: list[Message] = []
+        self.artifacts: dict[str, _Growing] = {}
+
+    @classmethod
+    def stored(cls, record: TurnRecord) -> "TurnOutput":
+        output = cls(record.message)
+        output.messages.extend(record.messages or ())
+        for entry in record.artifacts or ():
+            growing = _Growing(entry.artifact, entry.append)
+            growing.extend(entry.artifact.parts)
+            output.artifacts[entry.artifact.artifact_id] = growing
+        return output
+
+    def say(self, message: Message) -> None:
+        """A further message of the caller's, while the turn waited."""
+        self.messages.append(message)
+
+    def apply(self, update: Update) -> None:
+        if isinstance(update, TaskStatusUpdateEvent):
+            if update.status.message is not None:
+                self.messages.append(update.status.message)
+            return
+        artifact = update.artifact
+        growing = self.artifacts.get(artifact.artifact_id)
+        if growing is None or not update.append:
+            growing = self.artifacts[artifact.artifact_id] = _Growing(artifact, update.append)
+        growing.extend(artifact.parts)
+        growing.finished = update.last_chunk
+
+    def unfinished(self) -> tuple[Artifact, ...]:
+        """The artifacts that this turn began and no update has closed."""
+        return tuple(g.whole() for g in self.artifacts.values() if not g.finished and not g.append)
+
+    def artifacts_json(self) -> bytes:
+        return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])
+
+    def messages_json(self, last: Message | None) -> bytes:
+        """With the message of the status that ends the turn, which has not happened yet."""
+        return _encoder.encode(self.messages if last is None else [*self.messages, last])
+
+
+def replay(output: TurnOutput, turn: TurnRecord, events: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Update]]:
+    """What the log shows of a turn that has not ended, applied to its output event by event, with its further messages in
+    their places. Raises: CorruptRecord."""
+    answers = list(turn.answers)
+    for number, payload in events:
+        while answers and answers[0][0] <= number:
+            output.say(answers.pop(0)[1])
+        update = logged(payload)
+        output.apply(update)
+        yield number, update
+    for _, message in answers:
+        output.say(message)
+
+
+def pauses(update: Update) -> bool:
+    """Whether the turn waits from this event on, instead of having ended with it."""
+    if not isinstance(update, TaskStatusUpdateEvent) or update.status.state not in INTERRUPTED:
+        return False
+    message = update.status.message
+    return message is not None and URI in (message.metadata or {})
+
+
+def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
+    if len(outputs) == 1:
+        return tuple([growing.whole() for growing in outputs[0].artifacts.values()])
+    merged: dict[str, _Growing] = {}
+    for output in outputs:
+        for key, growing in output.artifacts.items():
+            before = merged.get(key)
+            if before is None or not growing.append:
+                before = merged[key] = _Growing(growing.head, append=False)
+            before.extend(growing.whole().parts)
+    return tuple(growing.whole() for growing in merged.values())
+
+
+def assemble(
+    task_id: str,
+    context_id: str,
+    status: TaskStatus,
+    outputs: Sequence[TurnOutput],
+    *,
+    history_length: int | None = None,
+    artifacts: bool = True,
+) -> Task:
+    """The task as a caller sees it. A status message is not repeated in the history.
+
+    `history_length` as in section 3.2.4 of the specification: None is all, 0 is none, n the n latest.
+    """
+    current = status.message.message_id if status.message else None
+    history: list[Message] = []
+    if history_length != 0:
+        for output in outputs:
+            history.append(output.message)
+            history += [m for m in output.messages if m.message_id != current]
+        if history_length is not None:
+            history = history[-history_length:]
+    return Task(
+        id=task_id,
+        context_id=context_id,
+        status=status,
+        artifacts=(_merged(outputs) or None) if artifacts else None,
+        history=tuple(history) or None,
+    )
+
+
+ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"
+
+Repeat = Literal["auto", "always", "never"]
+
+
+def repeats(setting: Repeat, named: frozenset[str]) -> bool:
+    """Does the client that asks for these extensions get its answers whole at the end?"""
+    return setting == "always" or (setting == "auto" and ADK in named)
+
+
+def whole(output: TurnOutput, task_id: str, context_id: str) -> Iterator[TaskArtifactUpdateEvent]:
+    """The artifacts of this turn that no update has closed. What goes on with an earlier turn's is left as it is."""
+    for artifact in output.unfinished():
+        yield TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True)

@@ -1,0 +1,304 @@
+"""What a caller's message answers to a turn that waits: approvals, and results of the tools that the client runs.
+
+Law: pure; only data that says so is an answer, words never are; whoever is not understood is told which field it is.
+The dialects: ours and kagent's list, kagent's `decision_type`, Google ADK's and kagenti's; results as function_response
+parts or as ag2 sends them.
+
+What a caller's answers mean to the calls of its task. Law: pure; a decision is for a call that was asked about, once; an
+equal one changes nothing, another one is an error.
+
+Source: state-model, scenarios 113 to 115 and 119.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.a2a.errors import InvalidParams, echo, invalid
+from gateway.a2a.model import Json, Message, Part
+from gateway.a2a.redaction import JsonPath, redacted_member
+from gateway.a2a.tool_calls import URI
+from gateway.core.tools.tool_call import OPEN, parsed
+from gateway.ledger.tool_calls import AskedCall
+
+ADK_CONFIRMATION = "adk_request_confirmation"
+"""The name of the call by which Google ADK asks for a yes."""
+
+AG2_RESULTS = "application/vnd.ag2.tool-result+json"
+
+_CONFIRMS = "confirm_"
+_TYPES = ("adk_type", "type", "kagent_type")
+_RESPONSE = frozenset({"id", "name", "response"})
+_WORDS = {"approve": True, "reject": False}
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A yes or no. `call` None: to every call that is asked about. `field` is where it stands in the request.
+
+    `args`, where they are given: the arguments that it is about. `always`: the yes is for every later call of the tool, too.
+    """
+
+    field: str
+    call: str | None
+    approved: bool
+    reason: str | None = None
+    args: Json | UnsetType = UNSET
+    always: bool = False
+
+
+class ClientResult(msgspec.Struct, frozen=True):
+    """What came of a call that the client ran."""
+
+    field: str
+    call: str
+    output: Json
+    error: bool = False
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """`rest`: the parts of the message that are no answers."""
+
+    decisions: tuple[Decision, ...]
+    results: tuple[ClientResult, ...]
+    rest: tuple[Part, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.decisions or self.results)
+
+
+def confirmation_of(call: str) -> str:
+    """The id of the call that asks whether this one may run."""
+    return f"{_CONFIRMS}{call}"
+
+
+def answers(message: Message) -> Answers:
+    """Raises: InvalidParams for what begins as an answer and is none."""
+    decisions: list[Decision] = []
+    results: list[ClientResult] = []
+    rest: list[Part] = []
+    ours = (message.metadata or {}).get(URI)
+    if isinstance(ours, dict) and "approvals" in ours:
+        decisions += _listed(f"message.metadata[{URI!r}].approvals", ours["approvals"])
+    for index, part in enumerate(message.parts):
+        field = f"message.parts[{index}].data"
+        data = part.data
+        if not isinstance(data, dict):
+            rest.append(part)
+        elif part.media_type == AG2_RESULTS:
+            results += _ag2(field, data)
+        elif "approvals" in data:
+            decisions += _listed(f"{field}.approvals", data["approvals"])
+        elif "decision_type" in data:
+            decisions += _typed(field, data)
+        elif "decision" in data:
+            decisions.append(_word(f"{field}.decision", data["decision"], None, data.get("reason")))
+        elif not _is_response(part, data):
+            rest.append(part)
+        elif data.get("name") == ADK_CONFIRMATION:
+            decisions.append(_confirmation(field, data))
+        else:
+            output, error = _outcome(data["response"])
+            results.append(ClientResult(f"{field}.id", data["id"], output, error))
+    return Answers(tuple(decisions), tuple(results), tuple(rest))
+
+
+def _listed(field: str, entries: Json) -> Iterator[Decision]:
+    if not isinstance(entries, list) or not entries:
+        raise invalid(field, "must be a list with an entry for each call that is decided")
+    for index, entry in enumerate(entries):
+        at = f"{field}[{index}]"
+        if not isinstance(entry, dict):
+            raise invalid(at, f"must be an object with id and approved, not {echo(entry)}")
+        yield Decision(
+            f"{at}.id",
+            _text(f"{at}.id", entry.get("id")),
+            _boolean(f"{at}.approved", entry.get("approved")),
+            _reason(f"{at}.reason", entry.get("reason")),
+            entry.get("args", UNSET),
+            _boolean(f"{at}.always", entry.get("always", False)),
+        )
+
+
+def _typed(field: str, data: dict[str, Json]) -> Iterator[Decision]:
+    if data["decision_type"] != "batch":
+        yield _word(f"{field}.decision_type", data["decision_type"], None, data.get("rejection_reason"))
+        return
+    decisions, reasons = data.get("decisions"), data.get("rejection_reasons")
+    if not isinstance(decisions, dict) or not decisions:
+        raise invalid(f"{field}.decisions", "must be an object from the ids of calls to approve or reject")
+    for call, word in decisions.items():
+        reason = reasons.get(call) if isinstance(reasons, dict) else None
+        yield _word(f"{field}.decisions[{echo(call)}]", word, call, reason)
+
+
+def _word(field: str, word: Json, call: str | None, reason: Json) -> Decision:
+    approved = _WORDS.get(word) if isinstance(word, str) else None
+    if approved is None:
+        raise invalid(field, f"must be approve or reject, not {echo(word)}")
+    return Decision(field, call, approved, _reason(field, reason))
+
+
+def _confirmation(field: str, data: dict[str, Json]) -> Decision:
+    """Source: google-adk 2.13, ToolConfirmation: plain, or as JSON under `response`."""
+    response = data["response"]
+    if isinstance(response, dict) and response.keys() == {"response"} and isinstance(response["response"], str):
+        try:
+            response = msgspec.json.decode(response["response"])
+        except msgspec.DecodeError:
+            raise invalid(f"{field}.response.response", "must be JSON") from None
+    if not isinstance(response, dict):
+        raise invalid(f"{field}.response", f"must be an object with confirmed, not {echo(response)}")
+    approved = _boolean(f"{field}.response.confirmed", response.get("confirmed"))
+    return Decision(f"{field}.id", data["id"].removeprefix(_CONFIRMS), approved)
+
+
+def _is_response(part: Part, data: dict[str, Json]) -> bool:
+    """By its mark, or by its very shape where nothing says that it is something else."""
+    shaped = data.keys() >= {"id", "response"} and isinstance(data["id"], str)
+    marks = [part.metadata[name] for name in _TYPES if name in part.metadata] if part.metadata else []
+    if marks:
+        return shaped and "function_response" in marks
+    return shaped and data.keys() <= _RESPONSE
+
+
+def _outcome(response: Json) -> tuple[Json, bool]:
+    """The client's result as a tool would have given it: wrappers that the wire asks for are taken off."""
+    if isinstance(response, dict) and len(response) == 1:
+        [(key, value)] = response.items()
+        if key == "error":
+            return value, True
+        if key == "result":
+            return value, False
+    return response, False
+
+
+def _ag2(field: str, data: dict[str, Json]) -> Iterator[ClientResult]:
+    entries = data.get("results")
+    if not isinstance(entries, list) or not entries:
+        raise invalid(f"{field}.results", "must be a list with an entry for each call")
+    for index, entry in enumerate(entries):
+        at = f"{field}.results[{index}]"
+        if not isinstance(entry, dict):
+            raise invalid(at, f"must be an object with id and content, not {echo(entry)}")
+        call, error = _text(f"{at}.id", entry.get("id")), entry.get("error")
+        yield ClientResult(f"{at}.id", call, error or entry.get("content"), bool(error))
+
+
+def _text(field: str, value: Json) -> str:
+    if not isinstance(value, str) or not value:
+        raise invalid(field, f"must be the id of a call, not {echo(value)}")
+    return value
+
+
+def _boolean(field: str, value: Json) -> bool:
+    if not isinstance(value, bool):
+        raise invalid(field, f"must be true or false, not {echo(value)}")
+    return value
+
+
+def _reason(field: str, value: Json) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise invalid(field, f"must be text, not {echo(value)}")
+    return value or None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What is new of the answers, by the id of the call."""
+
+    decisions: dict[str, Decision]
+    results: dict[str, ClientResult]
+
+    def __bool__(self) -> bool:
+        return bool(self.decisions or self.results)
+
+
+def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> Resolution:
+    """`calls` are those of the waiting round, and others of the task that its caller had to do with. `redact`: what of their
+    arguments its caller was not shown, and so cannot repeat.
+
+    Raises: InvalidParams.
+    """
+    known = {asked.call.id: asked for asked in calls}
+    decisions: dict[str, Decision] = {}
+    for decision in given.decisions:
+        for asked in _meant(decision, known):
+            earlier = decisions.get(asked.call.id)
+            if earlier is not None and earlier.approved != decision.approved:
+                raise invalid(decision.field, f"{echo(asked.call.id)} is approved and rejected in one message")
+            if _is_new(decision, asked, now, redact):
+                decisions[asked.call.id] = decision
+    results: dict[str, ClientResult] = {}
+    for result in given.results:
+        asked = _known(result.field, result.call, known)
+        if asked.call.executor != "client":
+            raise invalid(result.field, f"{echo(result.call)} is not a call that its caller runs")
+        before = results.get(result.call)
+        if before is not None and (before.output, before.error) != (result.output, result.error):
+            raise invalid(result.field, f"{echo(result.call)} has two results in one message")
+        if asked.call.status in OPEN:
+            results[result.call] = result
+        elif asked.outcome != result.output:
+            raise invalid(result.field, f"{echo(result.call)} has ended already ({asked.call.status})")
+    return Resolution(decisions, results)
+
+
+def refuse_always(given: Answers) -> None:
+    """Raises: InvalidParams for a yes to more than the call that was asked about."""
+    for decision in given.decisions:
+        if decision.always:
+            raise invalid(decision.field, "this agent asks about every call: leave out `always`")
+
+
+def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
+    """Whether all of it was answered before, in the same way."""
+    if any(decision.call is None for decision in given.decisions):
+        return False
+    try:
+        return not resolve(given, calls, now, redact)
+    except InvalidParams:
+        return False
+
+
+def _meant(decision: Decision, known: dict[str, AskedCall]) -> list[AskedCall]:
+    if decision.call is not None:
+        return [_known(decision.field, decision.call, known)]
+    open_ones = [asked for asked in known.values() if asked.call.status == "pending_approval"]
+    meant = open_ones or [asked for asked in known.values() if asked.decision is not None]
+    if not meant:
+        raise invalid(decision.field, "no call waits for a decision")
+    return meant
+
+
+def _known(field: str, call: str, known: dict[str, AskedCall]) -> AskedCall:
+    asked = known.get(call)
+    if asked is None:
+        raise invalid(field, f"{echo(call)} is no call that this task asks about")
+    return asked
+
+
+def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPath, ...]) -> bool:
+    call = asked.call
+    if decision.args is not UNSET and not _are_meant(decision.args, call.arguments, redact):
+        raise invalid(decision.field, f"{echo(call.id)} was asked about with other arguments")
+    if decision.always and not (decision.approved and call.executor == "gateway"):
+        raise invalid(
+            decision.field, f"only a yes to a tool of the gateway can be for always, not that to {echo(call.id)}"
+        )
+    if asked.decision is not None:
+        if (asked.decision == "approved") != decision.approved:
+            raise invalid(decision.field, f"{echo(call.id)} is decided already ({asked.decision})")
+        return False
+    if call.status != "pending_approval":
+        raise invalid(decision.field, f"{echo(call.id)} needs no decision ({call.status})")
+    if asked.expires_at is not None and asked.expires_at <= now:
+        raise invalid(decision.field, f"the time to decide {echo(call.id)} is over")
+    return True
+
+
+def _are_meant(args: Json, arguments: str, redact: tuple[JsonPath, ...]) -> bool:
+    """The arguments themselves, or as they were shown: what is allowed is in either case the call that was asked about."""
+    whole = parsed(arguments)
+    return args == whole or (whole is not None and args == redacted_member("args", whole, redact)[0])

@@ -1,0 +1,134 @@
+"""What models call the tools of several sources. Law: pure; the same tools have the same names, in any order.
+
+What a tool gave back, made fit to be kept and sent. Law: pure; what comes out is JSON, and never larger than asked for.
+
+The tools of one agent: from several sources, under names that its model can tell apart. Law: what may be called is
+what was offered; arguments are checked before a tool sees them.
+"""
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from gateway.a2a.model import Json
+from gateway.ports.tools import ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
+
+_LONGEST = 64
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def offered_names(tools: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """One name of 1 to 64 of a-z, A-Z, 0-9, _ and - for each (source, own name), no two the same.
+
+    It is the tool's own name, and `source_tool` for every party of a collision.
+    """
+    candidates = [_candidates(source, own) for source, own in tools]
+    steps = [0] * len(tools)
+    while True:
+        names = [each[step] for each, step in zip(candidates, steps, strict=True)]
+        taken = Counter(names)
+        # Of those that share a name, the ones that still have their plainest give way.
+        lowest = {name: min(step for other, step in zip(names, steps, strict=True) if other == name) for name in taken}
+        moving = [
+            index
+            for index, name in enumerate(names)
+            if taken[name] > 1 and steps[index] == lowest[name] and steps[index] + 1 < len(candidates[index])
+        ]
+        if not moving:
+            return tuple(names)
+        for index in moving:
+            steps[index] += 1
+
+
+def _candidates(source: str, own: str) -> tuple[str, str, str]:
+    mark = hashlib.sha256(f"{source}.{own}".encode(errors="replace")).hexdigest()[:8]
+    both = f"{source}_{own}"
+    return _valid(own or source, mark), _valid(both, mark), f"{_valid(both, mark)[: _LONGEST - 9]}_{mark}"
+
+
+def _valid(name: str, mark: str) -> str:
+    name = _FOREIGN.sub("_", name)
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}_{mark}"
+
+
+_DEPTH = 100
+_DIGITS = 20
+
+
+def bounded(output: ToolOutput, limit: int) -> ToolOutput:
+    """At most `limit` bytes of it, with a word where something was cut off. Raises: ToolError when it is no JSON."""
+    value = _json(output.output, 0)
+    if isinstance(value, str):
+        # Each character is one to four bytes, so most texts need no copy to be measured.
+        if len(value) * 4 > limit and (size := len(data := value.encode())) > limit:
+            value = f"{_beginning(data, limit)}\n[truncated: {limit} of {size} bytes]"
+    elif (size := len(data := msgspec.json.encode(value))) > limit:
+        value = {"truncated": True, "bytes": size, "beginning": _beginning(data, limit)}
+    return ToolOutput(value, output.error)
+
+
+def _beginning(data: bytes, limit: int) -> str:
+    return data[:limit].decode(errors="ignore")
+
+
+def _json(value: object, depth: int) -> Json:
+    """A copy with what JSON does not have told as it can be; files hold NUL and halves of characters."""
+    if depth > _DEPTH:
+        raise ToolError(f"the result is nested more than {_DEPTH} deep")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _text(value)
+        case int():
+            return int(value) if abs(value) < 10**_DIGITS else str(value)
+        case float():
+            return float(value) if math.isfinite(value) else str(value)
+        case list() | tuple():
+            return [_json(each, depth + 1) for each in value]
+        case dict():
+            return {_text(str(key)): _json(each, depth + 1) for key, each in value.items()}
+        case _:
+            raise ToolError(f"the result holds a {type(value).__name__}, which JSON does not have")
+
+
+def _text(value: str) -> str:
+    if "\0" in value:
+        value = value.replace("\0", "\ufffd")
+    if value.isascii():
+        return value
+    return value.encode(errors="surrogatepass").decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as one agent's model may call it. `identity` is `source.tool`, as rules name it; `server` as callers see it.
+
+    `timeout` is in seconds, `max_result` in bytes. `complaint` says what is wrong with arguments, None when they fit.
+    """
+
+    declaration: ToolDeclaration
+    identity: str
+    server: str
+    own_name: str
+    source: ToolSource
+    timeout: float
+    complaint: Callable[[dict[str, Json]], str | None]
+    idempotent: bool = False
+    max_result: int = 65536
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        """Raises: ToolError."""
+        return bounded(await self.source.run(run), self.max_result)
+
+
+class Toolset(Protocol):
+    async def offered(self) -> Mapping[str, OfferedTool]:
+        """By the name that the model uses, in a stable order. Raises: ToolError when a source cannot say what it has."""
+        ...

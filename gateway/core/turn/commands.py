@@ -1,0 +1,119 @@
+"""What a turn asks of whoever carries it out, in the order in which it is asked."""
+
+import msgspec
+
+from gateway.a2a.model import Json, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from gateway.ledger.calls import NewItem, NewToolCall
+
+
+class Publish(msgspec.Struct, frozen=True, gc=False):
+    """An update for the task's log and its streams."""
+
+    update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+class NotePending(msgspec.Struct, frozen=True):
+    """The handle that the running call may lead to; to be stored before anything later is shown."""
+
+    handle: str
+
+
+class CloseCall(msgspec.Struct, frozen=True):
+    """The service call counts: items and handle belong to one commit. `handle` None leaves the thread's as it is."""
+
+    handle: str | None
+    state: Json
+    usage: Json
+    items: tuple[NewItem, ...]
+    tool_calls: tuple[NewToolCall, ...]
+
+
+class DropCall(msgspec.Struct, frozen=True):
+    """The service call does not count; what was said is kept but never shown to the model again."""
+
+    status: str
+    error_class: str
+    items: tuple[NewItem, ...]
+
+
+class Conflicting(msgspec.Struct, frozen=True):
+    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread goes on from its handle."""
+
+    handle: str | None
+    adopts: bool
+
+
+class StrayResult(msgspec.Struct, frozen=True):
+    """The backend gave the result of a call that nobody made: the operator may want to know."""
+
+    call_id: str
+
+
+class GoOn(msgspec.Struct, frozen=True):
+    """The service call is closed and the turn goes on: with its tool calls first, then with another service call."""
+
+
+class StartTool(msgspec.Struct, frozen=True):
+    """C4: the tool call of this id is about to run."""
+
+    id: str
+
+
+class EndTool(msgspec.Struct, frozen=True):
+    """C5: the tool call of this id has its outcome, and `item` tells it to the model."""
+
+    id: str
+    status: str
+    outcome: Json
+    item: NewItem
+
+
+class PauseTool(msgspec.Struct, frozen=True):
+    """The tool call of this id did nothing, and may be made again when its user has consented, until `expires_at`."""
+
+    id: str
+    expires_at: int
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The turn goes on when its caller has answered what `message` asks."""
+
+    state: TaskState
+    message: Message
+    metadata: dict[str, Json] | None = None
+
+
+class EndTurn(msgspec.Struct, frozen=True):
+    """`state` is the task's; `message` goes with it. `metadata` is the final event's.
+
+    `failure` with a turn that did not fail is its gap: why the backend does not know what was said in it.
+    """
+
+    status: str
+    state: TaskState
+    message: Message | None = None
+    failure: str | None = None
+    metadata: dict[str, Json] | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer is this message, without a task."""
+
+    message: Message
+
+
+Command = (
+    Publish
+    | NotePending
+    | CloseCall
+    | DropCall
+    | Conflicting
+    | StrayResult
+    | GoOn
+    | StartTool
+    | EndTool
+    | PauseTool
+    | Wait
+    | EndTurn
+    | Reply
+)

@@ -1,0 +1,390 @@
+"""One turn, sans IO: adapter events in, commands out. Law: nothing here waits, stores or sends; the runner does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gateway.a2a import tool_calls
+from gateway.a2a.errors import echo
+from gateway.a2a.model import Json, Message, Part, TaskState
+from gateway.a2a.tool_calls import Phase
+from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
+from gateway.core.tools import consent, tool_call
+from gateway.core.tools.consent import ConsentLink
+from gateway.core.tools.prompts import question
+from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
+from gateway.core.turn.call_tracker import ToldCalls, output_item
+from gateway.core.turn.commands import (
+    CloseCall,
+    Command,
+    Conflicting,
+    DropCall,
+    EndTool,
+    EndTurn,
+    GoOn,
+    NotePending,
+    PauseTool,
+    Publish,
+    Reply,
+    StartTool,
+    Wait,
+)
+from gateway.core.turn.output import ASIDE, Telling
+from gateway.foundation.clock import Clock, timestamp
+from gateway.ledger.calls import NewItem
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    ArtifactReady,
+    CallCompleted,
+    CallStarted,
+    ConsentAsked,
+    DirectReply,
+    Ending,
+    ErrorClass,
+    ItemReady,
+    PartReady,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+)
+from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
+from gateway.ports.tools import ConsentPage
+
+_REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
+
+_ENDINGS = {
+    Ending.COMPLETED: TaskState.COMPLETED,
+    Ending.INPUT_REQUIRED: TaskState.INPUT_REQUIRED,
+    Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
+    Ending.REJECTED: TaskState.REJECTED,
+}
+
+
+class TurnFacts(msgspec.Struct, frozen=True):
+    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message.
+
+    `rendering`: what the caller sees of tool calls; the ledger keeps all of them.
+    """
+
+    task_id: str
+    context_id: str
+    ownership: Ownership
+    direct_replies: bool = False
+    tolerate_missing_handle: bool = False
+    shadow: str = "items"
+    on_owner_conflict: str = "fail"
+    tools: ToolPolicy = msgspec.field(default_factory=ToolPolicy)
+    rendering: tool_calls.Rendering = tool_calls.EVERYTHING
+
+
+@dataclass(slots=True)
+class Turn:
+    """Feed it every event of the adapter. Behind GoOn its tool calls are started and settled, then `next_call` begins the
+    next service call. `fail` or `cancel` may come at any time, once. It ends with an EndTurn.
+
+    `round` is the number of the service call. `calls` are the tool calls of the last one that was complete.
+    """
+
+    facts: TurnFacts
+    clock: Clock
+    _telling: Telling = field(init=False)
+    _told: ToldCalls = field(init=False)
+    _shown: bool = False
+    _consents: dict[str, ConsentLink] = field(default_factory=dict)
+    round: int = 0
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    between_calls: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self._telling = Telling(self.facts.task_id, self.facts.context_id, self.clock)
+        self._told = ToldCalls(self._telling, self.facts.rendering)
+
+    def receive(self, event: AdapterEvent) -> list[Command]:
+        """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
+        if self.ended or self.between_calls:
+            raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
+        telling = self._telling
+        out = telling.begin()
+        match event:
+            case TextDelta(text=text):
+                telling.text(text)
+            case ReasoningDelta(text=text):
+                telling.thought(text)
+            case CallStarted(handle=handle):
+                out += [] if handle is None else [NotePending(handle)]
+            case PartReady(part=part):
+                telling.part(part)
+            case ArtifactReady():
+                telling.artifact(event)
+            case Progress(text=text):
+                telling.aside(text)
+            case ItemReady():
+                telling.item(event)
+            case ConsentAsked():
+                self._ask_consent(event)
+            case CallCompleted():
+                self._complete(event)
+            case DirectReply(parts=parts, state=state):
+                self._reply(parts, state)
+            case _:
+                self._told.receive(event, self.facts.tools, self.round)
+        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
+        return out
+
+    def fail(self, failure: str, correlation_id: str, retry_after: int | None = None) -> list[Command]:
+        """The service call failed (or could not be made): FAILED with a text from the table.
+
+        `retry_after`: seconds for which another message would fail as well.
+        """
+        out = self._interrupt()
+        drop = DropCall("failed", failure, self._telling.unreplayable())
+        return [*out, drop, self._failed(failure, correlation_id, retry_after)]
+
+    def rebuilt(self, kind: str) -> list[Command]:
+        """The backend has lost the conversation and gets it whole once more: its caller is told."""
+        out = self._telling.begin()
+        self._telling.aside(_REBUILT, {"contextRebuilt": kind})
+        self._shown = True
+        return out
+
+    def cancel(self) -> list[Command]:
+        out = self._interrupt()
+        drop = DropCall("failed", "cancelled", self._telling.unreplayable())
+        return [*out, drop, EndTurn("cancelled", TaskState.CANCELED)]
+
+    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
+        metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
+        if retry_after is not None:
+            metadata["retryAfter"] = retry_after
+        message = self._telling.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
+        return EndTurn("failed", TaskState.FAILED, message, failure)
+
+    def _interrupt(self) -> list[Command]:
+        """Ends the turn before its end: a tool call that nobody answered is shown as interrupted, and one of a completed
+        service call gets its outcome."""
+        before, out = self._telling.out, self._telling.begin()
+        self.ended = True
+        self._telling.flush()
+        self._told.interrupt()
+        for call in self.calls.values():
+            if call.is_open:
+                self._end_tool(call, tool_call.unfinished(call.status))
+        self._telling.out = before
+        return out
+
+    # --- the tool calls of a service call that is complete
+
+    def start_tool(self, call: ToolCall) -> list[Command]:
+        again, call.cut, call.status = call.cut, False, "running"
+        out = self._telling.begin()
+        out.append(StartTool(call.facts.id))
+        if not again:
+            self._told.show(call, Phase.EXECUTING)
+        return out
+
+    def progress(self, call: ToolCall, text: str) -> list[Command]:
+        out = self._telling.begin()
+        self._told.show(call, Phase.PROGRESS, text)
+        return out
+
+    def settle_tool(self, call: ToolCall, settled: Settled) -> list[Command]:
+        out = self._telling.begin()
+        self._end_tool(call, settled)
+        return out
+
+    def pause_tool(self, call: ToolCall, pages: Sequence[ConsentPage]) -> list[Command]:
+        """It did nothing: its user has to consent to something first."""
+        server = call.facts.server or ""
+        new_id, call.status = self.clock.new_id, "pending_consent"
+        call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
+        call.expires_at = self.clock.now() + self.facts.tools.patience
+        return [PauseTool(call.facts.id, call.expires_at)]
+
+    @property
+    def answer(self) -> str:
+        """The id of the artifact with the answer; empty while there is none."""
+        return self._telling.answer
+
+    @property
+    def waiting(self) -> bool:
+        """Some of the calls need their caller: a decision, a consent, or a result."""
+        return any(call.waits for call in self.calls.values())
+
+    def wait(self) -> list[Command]:
+        """The turn has to be told something about its open calls before it can go on."""
+        out = self._telling.begin()
+        waiting = [call for call in self.calls.values() if call.waits]
+        for call in waiting:
+            call.shown = True
+        expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
+        parts, metadata = question(
+            waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
+        )
+        elsewhere = all(call.status == "pending_consent" for call in waiting)
+        state = TaskState.AUTH_REQUIRED if elsewhere else TaskState.INPUT_REQUIRED
+        out.append(Wait(state, self._telling.message(parts, metadata)))
+        return out
+
+    def go_on(self, calls: tuple[ToolCall, ...]) -> None:
+        """The turn waited, and these calls of its last service call are still open."""
+        self.calls = {call.facts.id: call for call in calls}
+        for call in calls:
+            # Of the backend's own calls only its questions are ever left open.
+            call.question = call.executor == "backend"
+        self.round = calls[0].facts.round
+        self.between_calls = True
+
+    def begin_again(self, answer: str, calls: Sequence[str]) -> None:
+        """The service call is told once more: its answer is this artifact, its first tool calls have these public ids."""
+        self._consents.clear()
+        self._telling.begin_again(answer)
+        self._told.begin_again(calls)
+        self._shown = self._shown or bool(answer or calls)
+
+    def next_call(self) -> None:
+        self.round += 1
+        self.between_calls = False
+        self.calls = {}
+
+    def _end_tool(self, call: ToolCall, settled: Settled) -> None:
+        # What never ran need not be told where the model can be shown a conversation without the call.
+        never_ran = settled.status == "cancelled" and call.status != "running"
+        gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
+        call.status, call.outcome = settled.status, settled.output
+        item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
+        self._telling.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
+        self._told.show_answer(call, settled.output)
+
+    # --- the end
+
+    def _ask_consent(self, event: ConsentAsked) -> None:
+        try:
+            consent.check_all([*self._consents, event.url])
+        except ValueError as error:
+            raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"consent was asked for, but {error}") from error
+        link = ConsentLink(f"consent_{self.clock.new_id()}", event.url, event.server, event.text)
+        self._consents.setdefault(event.url, link)
+
+    def _complete(self, event: CallCompleted) -> None:
+        facts, telling, told = self.facts, self._telling, self._told
+        ending = Ending.AUTH_REQUIRED if self._consents and event.ending is Ending.COMPLETED else event.ending
+        out = telling.out
+        backend = facts.ownership.owner is StorageOwner.BACKEND
+        telling.flush()
+        missing = backend and event.handle is None
+        if missing and not facts.tolerate_missing_handle:
+            out.extend(self.fail(HANDLE_MISSING, self.clock.correlation_id()))
+            return
+        conflict = self._conflict(event)
+        if conflict is not None and facts.on_owner_conflict != "warn" and not conflict.adopts:
+            out.extend([conflict, *self.fail(OWNER_CONFLICT, self.clock.correlation_id())])
+            return
+        unanswered = told.unanswered
+        on_chain = event.handle is not None and (backend or (conflict is not None and conflict.adopts))
+        goes_on = ending is Ending.COMPLETED and (on_chain or not backend)
+        for call in unanswered:
+            self._decide(call, goes_on=goes_on, on_chain=on_chain)
+        told.keep_strays()
+        handle = event.handle if backend else None
+        out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), told.rows()))
+        if conflict is not None:
+            out.append(conflict)
+        asked = [call for call in unanswered if call.executor != "backend" or call.question]
+        if asked and goes_on:
+            out.extend(self._behind(asked))
+            return
+        self.ended = True
+        why: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
+        said = self._last_words(event, why)
+        metadata = why | {"contextGap": HANDLE_MISSING} if missing else why
+        status = "rejected" if event.ending is Ending.REJECTED else "completed"
+        gap = HANDLE_MISSING if missing else None
+        out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
+
+    def _last_words(self, event: CallCompleted, why: dict[str, Json]) -> Message | None:
+        """Of the status that ends the turn, which is what a caller sees who did not follow it."""
+        if event.message:
+            return self._telling.message(event.message, why or None)
+        if self._consents:
+            links = tuple(self._consents.values())
+            parts, ours = consent.question(links, f"request_{self.clock.new_id()}")
+            return self._telling.message(parts, {tool_calls.URI: {"consent": ours}})
+        if why:
+            words = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=ASIDE)
+            return self._telling.message((words,), why)
+        return None
+
+    def _conflict(self, event: CallCompleted) -> Conflicting | None:
+        """Source: state-model, scenarios 21 to 23. Only a handle can be adopted."""
+        if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
+            return None
+        return Conflicting(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
+
+    def _decide(self, call: ToolCall, *, goes_on: bool, on_chain: bool) -> None:
+        """A call that nobody answered when its service call was complete: what becomes of it is decided here, once."""
+        if call.arguments is None:
+            call.status, call.outcome = "cancelled", None
+            return
+        if call.handled:
+            call.status, call.outcome = "external", None
+            self._told.show_answer(call, tool_call.OUTCOME_UNKNOWN)
+            return
+        settled = tool_call.decide(call, self.facts.tools)
+        call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
+        if settled is None and not goes_on:
+            settled = Settled("cancelled", tool_call.NOT_RUN)
+        if settled is not None:
+            self._told.answer(call, settled, unsent=on_chain)
+
+    def _behind(self, asked: list[ToolCall]) -> list[Command]:
+        """What follows a complete service call that asked for tools."""
+        policy = self.facts.tools
+        self.calls = {call.facts.id: call for call in asked}
+        self._telling.items = []
+        self._told.begin_again()
+        if policy.exhausted:
+            return self._broken_off(ROUND_LIMIT)
+        if policy.unknown_fails and any(call.status == "not_found" for call in asked):
+            return self._broken_off(UNKNOWN_TOOL)
+        self.between_calls = True
+        # The question comes when nothing of the round runs any more; that there will be one is told at once.
+        for call in asked:
+            if call.status == "pending_approval":
+                self._told.show(call, Phase.AWAITING_APPROVAL)
+        return [GoOn()]
+
+    def _broken_off(self, failure: str) -> list[Command]:
+        """The service call counts, and the turn fails behind it: calls that were to run are closed."""
+        return [*self._interrupt(), self._failed(failure, self.clock.correlation_id())]
+
+    def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
+        if self._shown or self._telling.items or not self.facts.direct_replies:
+            raise AdapterError(
+                ErrorClass.CONTRACT_BROKEN, "a direct reply must be the first and only answer, if allowed"
+            )
+        self.ended = True
+        message = self._telling.message(parts, task=False)
+        self._telling.out += [
+            CloseCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
+            Reply(message),
+            EndTurn("completed", TaskState.COMPLETED, message),
+        ]
+
+    def _shadowed(self) -> list[NewItem]:
+        """What the ledger keeps of it: all of it, unless the backend owns the conversation and less was asked for.
+
+        An output that the backend waits for is kept whatever the setting: the next request has to carry it.
+        """
+        items = self._telling.items
+        if self.facts.ownership.owner is StorageOwner.GATEWAY or self.facts.shadow == "items":
+            return items
+        due = self._told.due
+        kept = AssistantItem if self.facts.shadow == "text" else ()
+        return [
+            new
+            for new in items
+            if isinstance(new.item, kept) or (isinstance(new.item, CallItem | OutputItem) and new.item.call_id in due)
+        ]

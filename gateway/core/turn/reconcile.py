@@ -1,0 +1,176 @@
+"""What a service call leads to whose end nobody heard. Law: pure; what a backend shows to be done counts, everything else is
+given up explicitly, and nothing that it holds is said to it twice.
+
+Source: state-model, section 8 (step 2) and scenario 51.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+from msgspec.structs import replace
+
+from gateway.core import ownership
+from gateway.core.agents import Agent, AgentPolicies
+from gateway.core.history import View
+from gateway.core.tools import tool_call
+from gateway.core.tools.tool_call import ToolPolicy
+from gateway.core.turn.commands import CloseCall
+from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.foundation.clock import Clock
+from gateway.ledger.calls import Complete, Fail, UnheardCall
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.threads import Keep, Orphan, Synced, ThreadRecord
+from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass
+from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+log = structlog.get_logger("gateway.core.turn.reconcile")
+
+_NOT_PROCESSED = frozenset(
+    {
+        ErrorClass.UNREACHABLE,
+        ErrorClass.REJECTED,
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.LOCKED,
+        ErrorClass.UNAUTHORISED,
+        ErrorClass.HANDLE_NOT_FOUND,
+        ErrorClass.HANDLE_EXPIRED,
+        ErrorClass.STORAGE_DISABLED,
+        ErrorClass.OVERFLOW,
+    }
+)
+"""The backend has nothing of such a request."""
+
+_NOT_HEARD = frozenset({ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN})
+"""The backend may have gone on to the end."""
+
+
+def is_unheard(
+    adapter: Adapter, policies: AgentPolicies, thread: ThreadRecord, error_class: str, pending: str | None
+) -> bool:
+    """Has a call that failed so to be looked up before the next request? Only where the adapter can.
+
+    In a static conversation also what was cancelled may have landed. A chain simply goes on from before the call, so that
+    there it is worth asking only where the backend may have an answer that its caller still wants.
+    """
+    if thread.owner is not StorageOwner.BACKEND or thread.lost:
+        return False
+    if thread.handle_kind is HandleKind.STATIC:
+        known = thread.handle is not None or pending is not None
+        return known and isinstance(adapter, TailListing) and error_class not in _NOT_PROCESSED
+    if pending is None or policies.persistence == "per_turn":
+        return False
+    return isinstance(adapter, Fetching) and error_class in _NOT_HEARD
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A service call whose end nobody heard, on its thread. `view` is what it carried."""
+
+    agent: Agent
+    thread: ThreadRecord
+    call: UnheardCall
+    owned: Ownership
+    view: View
+
+
+def fetched(unheard: Unheard, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
+    """Of a rotating handle: the response is the turn's, or it is nobody's and left for deletion."""
+    if found.fate is not Fate.COMPLETED:
+        return given_up(unheard, found.fate, clock)
+    if unheard.agent.policies.persistence == "per_turn" or unheard.call.handle_in != unheard.thread.handle:
+        # A turn that failed has not been, or the conversation went on without it.
+        return given_up(unheard, "left-out", clock)
+    closed = _closed(unheard, found.events, clock)
+    if closed is None or closed.handle is None:
+        return given_up(unheard, "unusable", clock)
+    return _completed(unheard, closed, unheard.view.positions, clock)
+
+
+def not_told(unheard: Unheard, clock: Clock) -> tuple[CommitPoint, ...]:
+    """The backend cannot tell: what the call may have made there is nobody's."""
+    thread = unheard.thread
+    left = ownership.orphan(thread, unheard.call.pending)
+    orphans = () if left is None else (Orphan(thread.id, unheard.agent.name, left, clock.now()),)
+    return (Synced(thread.id, thread.generation), *orphans)
+
+
+def given_up(unheard: Unheard, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
+    """The call counts as one that failed."""
+    thread, call = unheard.thread, unheard.call
+    fail = Fail(
+        thread=thread.id,
+        generation=thread.generation,
+        turn=call.turn,
+        service_call=call.id,
+        status="failed",
+        error_class=why,
+        items=(),
+        now=clock.now(),
+    )
+    return (*not_told(unheard, clock), fail)
+
+
+def listed(unheard: Unheard, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
+    """Of a static handle: the conversation holds the first so many items of the call, and what follows them.
+
+    Where it holds nothing the call stays unknown: a response that still runs may yet land there.
+    """
+    thread, call = unheard.thread, unheard.call
+    held = tail.held if tail is not None else 0
+    handle = thread.handle or call.pending
+    if not held and thread.handle is not None:
+        return (Synced(thread.id, thread.generation),)
+    closed = _closed(unheard, tail.answer, clock) if tail is not None and tail.answer else None
+    if closed is None:
+        # That the conversation was made, or took what was said, is all that is known to be done.
+        closed = CloseCall(handle, None, None, (), ())
+    return _completed(unheard, replace(closed, handle=handle), unheard.view.positions[:held], clock)
+
+
+def _completed(unheard: Unheard, closed: CloseCall, sent: tuple[int, ...], clock: Clock) -> tuple[CommitPoint, ...]:
+    thread, call = unheard.thread, unheard.call
+    complete = Complete(
+        thread=thread.id,
+        generation=thread.generation,
+        turn=call.turn,
+        service_call=call.id,
+        handle_in=thread.handle,
+        handle_out=closed.handle,
+        state=closed.state,
+        usage=closed.usage,
+        items=closed.items,
+        tool_calls=closed.tool_calls,
+        sent=sent,
+        now=clock.now(),
+        state_version=unheard.agent.adapter.ownership.state_version,
+    )
+    kept = () if closed.handle is None else (Keep(thread.id, closed.handle),)
+    return (Synced(thread.id, thread.generation), complete, *kept)
+
+
+def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) -> CloseCall | None:
+    """The call's end, as its turn would have taken it; None for one that it could not have taken.
+
+    The turn has ended: tool calls that nobody answered were not run, and their model is told so.
+    """
+    facts = TurnFacts(
+        task_id="",
+        context_id="",
+        ownership=unheard.owned,
+        shadow=unheard.agent.policies.shadow_history,
+        tools=ToolPolicy(exhausted=True, why_not=tool_call.NOT_RUN),
+    )
+    machine = Turn(facts, clock, round=unheard.call.round)
+    thread = unheard.thread
+    try:
+        for event in events:
+            taken = ownership.in_conversation(thread, event) if ownership.is_static(thread) else event
+            for command in machine.receive(taken):
+                if isinstance(command, CloseCall):
+                    # A question of the backend's can only be answered in a turn that goes on.
+                    asks = any(call.status in tool_call.OPEN for call in command.tool_calls)
+                    return None if asks else command
+    except AdapterError as error:
+        log.warning("call.not-adopted", agent=unheard.agent.name, thread=thread.id, detail=error.detail)
+    return None

@@ -1,0 +1,227 @@
+"""Ordered delivery of one task's events to many streams. Law: every stream sees the same numbers in the same order; one
+that does not read is dropped, never waited for.
+
+Windows on a task: the Task first, then what follows it. Law: numbers rise by one, none is given twice.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gateway.a2a.errors import Busy
+from gateway.a2a.model import Message, StreamResponse, Task
+from gateway.a2a.wire.v1_0 import encode
+
+Frame = tuple[int | None, bytes]
+"""An event's number (None: it has none) and its A2A 1.0 StreamResponse as one line of JSON, safe in an SSE field."""
+
+
+class Subscription:
+    """A bounded window on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
+
+    __slots__ = ("_bytes", "_channel", "_frames", "_limits", "_nudged", "_wake", "dropped", "ended")
+
+    def __init__(self, channel: "Channel", limits: "StreamLimits") -> None:
+        self._channel = channel
+        self._limits = limits
+        self._frames: list[Frame] = []
+        self._bytes = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._nudged = False
+        self.ended = False
+        self.dropped = False
+
+    def push(self, frames: Sequence[Frame], size: int) -> None:
+        if self.ended:
+            return
+        if self._frames and self._overflows(len(frames), size):
+            self.dropped = True
+            self.end()
+            self._channel.leave(self)
+            return
+        self._frames.extend(frames)
+        self._bytes += size
+        self._awake()
+
+    def _overflows(self, events: int, size: int) -> bool:
+        return len(self._frames) + events > self._limits.events or self._bytes + size > self._limits.bytes
+
+    def nudge(self) -> None:
+        """The reader gets a batch, an empty one if there is nothing."""
+        self._nudged = True
+        self._awake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._awake()
+
+    def _awake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> list[Frame]:
+        while True:
+            if self._frames and not self.dropped:
+                batch, self._frames, self._bytes = self._frames, [], 0
+                return batch
+            if self.ended:
+                raise StopAsyncIteration
+            if self._nudged:
+                self._nudged = False
+                return []
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    def close(self) -> None:
+        self.end()
+        self._channel.leave(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """What one stream may leave unread before it is dropped, and how many may be open in this process."""
+
+    events: int = 1000
+    bytes: int = 1024 * 1024
+    streams: int = 2000
+
+
+class _Gauge:
+    """How many streams are open."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Channel:
+    """The streams of one task."""
+
+    __slots__ = ("_gauge", "_idle", "_limits", "_subscriptions", "closed")
+
+    def __init__(self, limits: StreamLimits, gauge: _Gauge, idle: Callable[[], None]) -> None:
+        self._limits = limits
+        self._gauge = gauge
+        self._subscriptions: set[Subscription] = set()
+        self._idle = idle
+        self.closed = False
+
+    def subscribe(self) -> Subscription:
+        subscription = Subscription(self, self._limits)
+        self._subscriptions.add(subscription)
+        self._gauge.value += 1
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            self._gauge.value -= 1
+        if not self._subscriptions:
+            self._idle()
+
+    def publish(self, first: int, payloads: Sequence[bytes]) -> None:
+        if not self._subscriptions:
+            return
+        frames = list(enumerate(payloads, first))
+        size = sum(map(len, payloads))
+        for subscription in tuple(self._subscriptions):
+            subscription.push(frames, size)
+
+    def close(self) -> None:
+        self.closed = True
+        for subscription in tuple(self._subscriptions):
+            subscription.end()
+            self.leave(subscription)
+        self._idle()
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._subscriptions)
+
+
+class Fanout:
+    """The channels of the tasks that run here or are watched here."""
+
+    def __init__(self, limits: StreamLimits) -> None:
+        self._limits = limits
+        self._channels: dict[str, Channel] = {}
+        self._holds: Counter[str] = Counter()
+        self._gauge = _Gauge()
+
+    def limit(self, limits: StreamLimits) -> None:
+        """For channels that are opened from now on."""
+        self._limits = limits
+
+    def hold(self, task: str) -> Channel:
+        """The task's channel, kept until as many `release`."""
+        self._holds[task] += 1
+        return self.open(task)
+
+    def open(self, task: str) -> Channel:
+        """The task's channel, kept as long as it is held or watched."""
+        channel = self._channels.get(task)
+        if channel is None or channel.closed:
+            channel = self._channels[task] = Channel(self._limits, self._gauge, lambda: self._forget(task))
+        return channel
+
+    def check_room(self) -> None:
+        """Raises: Busy when as many streams are open as may be."""
+        if self._gauge.value >= self._limits.streams:
+            raise Busy("Too many streams are open; try again later.", retry_after=5)
+
+    def close(self, task: str) -> None:
+        """The task has ended: its streams end behind its last event."""
+        channel = self._channels.get(task)
+        if channel is not None:
+            channel.close()
+
+    def release(self, task: str) -> None:
+        self._holds[task] -= 1
+        if self._holds[task] <= 0:
+            del self._holds[task]
+        self._forget(task)
+
+    def _forget(self, task: str) -> None:
+        channel = self._channels.get(task)
+        if channel is not None and task not in self._holds and not channel.watched:
+            del self._channels[task]
+
+
+class TaskStream:
+    """Frames that are there already, then those of a subscription that are newer than `number`."""
+
+    def __init__(self, ready: Sequence[Frame], number: int, subscription: Subscription | None) -> None:
+        self._ready: list[Frame] | None = list(ready)
+        self._number = number
+        self._subscription = subscription
+
+    def __aiter__(self) -> "TaskStream":
+        return self
+
+    async def __anext__(self) -> list[Frame]:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            return ready
+        if self._subscription is None:
+            raise StopAsyncIteration
+        while True:
+            batch = await anext(self._subscription)
+            if fresh := [frame for frame in batch if frame[0] is None or frame[0] > self._number]:
+                return fresh
+
+    async def aclose(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+
+
+def task_frame(task: Task, number: int | None) -> Frame:
+    return number, encode(StreamResponse(task=task))
+
+
+def message_stream(reply: Message) -> TaskStream:
+    return TaskStream([(None, encode(StreamResponse(message=reply)))], 0, None)

@@ -1,0 +1,180 @@
+"""The log of one running task. Law: a number is given when an event happens, and nothing is shown before it is stored.
+
+Events that come while a group is being stored wait and go together; a state change takes them along at once.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.engine.fanout import Channel
+from gateway.ledger.errors import Conflict
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import Append, EventRow
+
+
+def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
+    """The events of a unit that nothing else takes along."""
+    return () if row is None else (Append(row),)
+
+
+class _Commit:
+    """One that is under way. Who waits for it waits to its end even when cancelled meanwhile; then the cancellation goes on."""
+
+    __slots__ = ("_error", "_loop", "_over", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiter: asyncio.Future[None] = loop.create_future()
+        self._over = False
+        self._error: Exception | None = None
+
+    def end(self, error: Exception | None = None) -> None:
+        self._over, self._error = True, error
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Raises: what it failed with."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self._over:
+            try:
+                await self._waiter
+            except asyncio.CancelledError as error:
+                cancelled, self._waiter = error, self._loop.create_future()
+        if self._error is not None:
+            raise self._error
+        if cancelled is not None:
+            raise cancelled
+
+
+class Journal:
+    """`number` is that of the latest event that happened: one that is added has, a final one has when it is stored."""
+
+    __slots__ = (
+        "_channel",
+        "_failed",
+        "_flying",
+        "_ledger",
+        "_loop",
+        "_pending",
+        "_points",
+        "_stored",
+        "_task",
+        "number",
+    )
+
+    def __init__(self, ledger: Ledger, channel: Channel, task: str, number: int) -> None:
+        self._ledger = ledger
+        self._channel = channel
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[bytes] = []
+        self._points: list[CommitPoint] = []
+        self._flying = False
+        self._failed: Exception | None = None
+        self._stored = number
+        self.number = number
+
+    def add(self, payload: bytes) -> None:
+        """An event that changes nothing but the record. Raises: what an earlier group failed with."""
+        if self._failed is not None:
+            raise self._failed
+        self.number += 1
+        self._pending.append(payload)
+        if not self._flying:
+            self._schedule()
+
+    def note(self, point: CommitPoint) -> None:
+        """A commit point that has to precede the events after it; it goes with the next group."""
+        self._points.append(point)
+        if not self._flying:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._flying = True
+        self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        payloads, points = self._take()
+        row = self._row(payloads, self.number)
+        if row is not None:
+            points.append(Append(row))
+        if not points:
+            self._flying = False
+            return
+        self._ledger.submit(tuple(points), lambda error: self._flushed(error, row, payloads))
+
+    def _flushed(self, error: Exception | None, row: EventRow | None, payloads: list[bytes]) -> None:
+        if error is not None:
+            self._failed = error
+        else:
+            self._show(row, payloads)
+        self._flying = False
+        if (self._pending or self._points) and self._failed is None:
+            self._flying = True
+            self._flush()
+
+    def _take(self) -> tuple[list[bytes], list[CommitPoint]]:
+        payloads, points = self._pending, self._points
+        self._pending, self._points = [], []
+        return payloads, points
+
+    def _row(self, payloads: list[bytes], last: int) -> EventRow | None:
+        if not payloads:
+            return None
+        return EventRow(self._task, last - len(payloads) + 1, last, b"\n".join(payloads))
+
+    def _show(self, row: EventRow | None, payloads: list[bytes]) -> None:
+        if row is not None:
+            self._stored = row.last
+            self._channel.publish(row.first, payloads)
+
+    async def commit(
+        self,
+        points: Callable[[EventRow | None], tuple[CommitPoint, ...]],
+        final: bytes | None = None,
+        stored: Callable[[], None] | None = None,
+    ) -> None:
+        """One unit: what waits, `final` as the latest event, and the points made for their row.
+
+        `stored` is called as soon as it is durable, also when the caller has been cancelled meanwhile; what it changes
+        is seen together with the event. Raises: Conflict, LedgerUnavailable; then nothing was stored or shown.
+        """
+        if self._failed is not None:
+            raise self._failed
+        waiting, noted = self._take()
+        lost = bool(waiting or noted)
+        payloads = waiting if final is None else [*waiting, final]
+        last = self.number + (final is not None)
+        row = self._row(payloads, last)
+        commit = _Commit(self._loop)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                # A lost compare-and-swap alone has changed nothing: it may be tried again.
+                if self._failed is None and (lost or not isinstance(error, Conflict)):
+                    self._failed = error
+                commit.end(self._failed or error)
+                return
+            # Who waits goes on in the next step, before all that `stored` sets going.
+            commit.end()
+            if final is not None:
+                self.number = last
+            self._show(row, payloads)
+            if stored is not None:
+                stored()
+
+        try:
+            self._ledger.submit((*noted, *points(row)), done)
+        except BaseException:
+            self._pending, self._points = waiting + self._pending, noted + self._points
+            raise
+        await commit.wait()
+
+    async def durable(self) -> None:
+        """Returns when everything that happened so far is stored and shown. Raises: Conflict, LedgerUnavailable."""
+        if self._stored < self.number:
+            await self.commit(appended)
+        if self._failed is not None:
+            raise self._failed

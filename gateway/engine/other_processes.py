@@ -1,0 +1,186 @@
+"""Streams of tasks that do not run here. Law: what they show is the log, as whoever runs the task commits it; nobody is
+asked anything while nobody watches.
+
+The log is looked at when the database has changed, and at once when the task goes on in this process.
+
+What is asked of the other processes on the same database. Law: asking is a mark in a row, which survives everybody; an
+answer is what the row says afterwards.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import structlog
+
+from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
+from gateway.core.task_record import logged
+from gateway.engine.fanout import Frame, Subscription
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from gateway.ledger.leases import AskCancel
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import OpenTurn
+
+log = structlog.get_logger("gateway.engine.other_processes")
+
+INTERVAL = 0.05
+"""Seconds between two looks at a number of the database that costs microseconds."""
+
+_OVER = frozenset(TERMINAL)
+_WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
+
+
+class Watch:
+    """Tells streams that their task's log has grown. `run` belongs into a task group."""
+
+    def __init__(self, ledger: Ledger, interval: float = INTERVAL) -> None:
+        self._ledger = ledger
+        self._interval = interval
+        self._streams: set[FollowedStream] = set()
+        self._wanted = asyncio.Event()
+        self._seen: int | None = None
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(self._interval)
+            try:
+                await self._look()
+            except LedgerUnavailable as error:
+                log.warning("watch.skipped", error=str(error))
+
+    @property
+    def watched(self) -> bool:
+        """Somebody follows a task here that may run elsewhere."""
+        return bool(self._streams)
+
+    def add(self, stream: "FollowedStream") -> None:
+        self._streams.add(stream)
+        self._seen = None
+        self._wanted.set()
+
+    def remove(self, stream: "FollowedStream") -> None:
+        self._streams.discard(stream)
+        if not self._streams:
+            self._wanted.clear()
+
+    async def _look(self) -> None:
+        version = await self._ledger.version()
+        if version == self._seen:
+            return
+        streams = tuple(self._streams)
+        self._seen = version  # a stream that comes meanwhile takes it back
+        try:
+            latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))
+        except LedgerUnavailable:
+            self._seen = None
+            raise
+        for stream in streams:
+            stream.look(latest.get(stream.task))
+
+
+class FollowedStream:
+    """Frames that are there already, then the log behind `number`, to the end of the task or of its turn."""
+
+    def __init__(
+        self,
+        task: str,
+        ready: Sequence[Frame],
+        number: int,
+        subscription: Subscription,
+        ledger: Ledger,
+        watch: Watch,
+        *,
+        with_turn: bool = False,
+        ended: bool = False,
+    ) -> None:
+        """`ready` begins with the Task, if it is not empty; an event in it may be the last one.
+
+        `with_turn`: it ends as soon as the task waits for its caller. `ended`: nothing follows what is ready.
+        """
+        self.task = task
+        self._ready = list(ready)
+        self._number = number
+        self._subscription = subscription
+        self._ledger = ledger
+        self._watch = watch
+        self._last = _WITH_TURN if with_turn else _OVER
+        self._ended = ended or any(_state(payload) in self._last for _, payload in ready[1:])
+        if not self._ended:
+            watch.add(self)
+
+    def look(self, latest: int | None) -> None:
+        """`latest` is the number of the task's last event, None where the task is no more."""
+        if latest is None:
+            self._subscription.end()
+        elif latest > self._number:
+            self._subscription.nudge()
+
+    async def __aiter__(self) -> AsyncIterator[list[Frame]]:
+        if self._ready:
+            yield self._ready
+        if self._ended:
+            return
+        try:
+            async for batch in self._subscription:
+                fresh = self._up_to_the_end(await self._behind(batch))
+                if fresh:
+                    yield fresh
+                if self._ended:
+                    return
+            if not self._subscription.dropped:
+                # It may have ended in another process, or here with a last word that another process has stored.
+                fresh = self._up_to_the_end(await self._behind([]))
+                if fresh:
+                    yield fresh
+        except (LedgerUnavailable, CorruptRecord) as error:
+            log.warning("watch.ended", task=self.task, error=str(error))
+        finally:
+            self._watch.remove(self)
+
+    async def _behind(self, batch: list[Frame]) -> list[Frame]:
+        """What is new: the batch itself where the task runs here and nothing is missing before it, else the log's."""
+        fresh = [frame for frame in batch if frame[0] is not None and frame[0] > self._number]
+        if fresh and fresh[0][0] == self._number + 1:
+            return fresh
+        return list(await self._ledger.events(self.task, self._number))
+
+    def _up_to_the_end(self, frames: list[Frame]) -> list[Frame]:
+        for index, (number, payload) in enumerate(frames):
+            self._number = number or self._number
+            if _state(payload) in self._last:
+                self._ended = True
+                return frames[: index + 1]
+        return frames
+
+    async def aclose(self) -> None:
+        self._watch.remove(self)
+        self._subscription.close()
+
+
+def _state(payload: bytes) -> TaskState | None:
+    update = logged(payload)
+    return update.status.state if isinstance(update, TaskStatusUpdateEvent) else None
+
+
+class Elsewhere:
+    """`patience`: seconds in which a process that lives answers, and one that does not is found dead."""
+
+    def __init__(self, ledger: Ledger, patience: float) -> None:
+        self._ledger = ledger
+        self._patience = patience
+
+    async def cancel(self, context: str, chosen: Callable[[OpenTurn], bool]) -> bool:
+        """Asks for the end of the chosen turns of a context (its row); True when they have ended, one way or another."""
+        turns = {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}
+        if not turns:
+            return True
+        await self._ledger.commit(AskCancel(tuple(sorted(turns))))
+        try:
+            async with asyncio.timeout(self._patience):
+                # There is no event: who ends them is another process.
+                while turns & {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
+                    await asyncio.sleep(INTERVAL)
+        except TimeoutError:
+            return False
+        return True

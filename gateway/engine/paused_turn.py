@@ -1,0 +1,260 @@
+"""A turn that waits for its caller, as it is taken up again: answered, closed, or given up. Law: what it was is read from the
+ledger alone; every change is one unit that finds it still waiting.
+
+Source: state-model, scenarios 110 to 120.
+"""
+
+from collections.abc import Callable, Iterable
+
+from gateway.a2a.model import Message, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.a2a.tool_calls import CallFacts, Rendering
+from gateway.core import ownership
+from gateway.core.task_record import TurnOutput, entry, replay
+from gateway.core.tools import consent, tool_call
+from gateway.core.tools.answers import Resolution
+from gateway.core.tools.consent import ConsentLink
+from gateway.core.tools.tool_call import Settled, ToolCall
+from gateway.core.turn.commands import Command, EndTool, Publish, Wait
+from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.engine.journal import Journal, appended
+from gateway.engine.work import status
+from gateway.foundation.clock import Clock, onwards, timestamp
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import EventRow, Finish, TaskRecord
+from gateway.ledger.threads import Caller, Displace, ThreadRecord
+from gateway.ledger.tool_calls import AskedCall, ToolEnds
+from gateway.ledger.turns import Decide, GivenAnswer, Verdict, WaitingTurn
+from gateway.ports.conversation import Ownership
+
+REJECTED = "The user rejected this call."
+EXPIRED = "Nobody allowed this call in time."
+NO_CONSENT = "The user did not consent to what this call needs in time; it was not run."
+NO_RESULT = "The client gave no result in time."
+
+
+class Suspended:
+    """`outputs` are what the turns of the task have shown, the last of them is that of this one; `number` is that of the
+    task's latest event. `events` and `points` collect what a change brings about."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        task: TaskRecord,
+        turn: WaitingTurn,
+        thread: ThreadRecord,
+        outputs: list[TurnOutput],
+        number: int,
+        clock: Clock,
+        rendering: Rendering,
+    ) -> None:
+        self.caller = caller
+        self.task = task
+        self.turn = turn
+        self.thread = thread
+        self.outputs = outputs
+        self.number = number
+        self.events: list[bytes] = []
+        self._clock = clock = onwards(clock, task.status_at)
+        self._points: list[CommitPoint] = []
+        self._verdicts: list[Verdict] = []
+        self._retries: list[str] = []
+        owned = Ownership(thread.owner, thread.handle_kind)
+        facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
+        self.machine = Turn(facts, clock)
+        links = tuple(consent.named(task.status_message))
+        self.machine.go_on(tuple(_call(asked, links) for asked in turn.calls))
+        self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
+
+    @property
+    def message(self) -> Message:
+        """The one that opened the turn."""
+        return self.outputs[-1].message
+
+    @property
+    def goes_on(self) -> bool:
+        """It was told all that it waited for before, and only has to be taken up."""
+        changed = self._verdicts or self._points or self._retries
+        return self.task.state is TaskState.WORKING and not (changed or self.machine.waiting)
+
+    @property
+    def takes_words(self) -> bool:
+        """It waits for nothing but what is done elsewhere: then any message goes on."""
+        waiting = [call.status for call in self.machine.calls.values() if call.waits]
+        return bool(waiting) and set(waiting) == {"pending_consent"}
+
+    # --- changes
+
+    def answer(self, resolution: Resolution, principal: str) -> None:
+        """The caller's decisions and results. What waits for a consent is made again, for whatever its caller says."""
+        for call in self.machine.calls.values():
+            if call.status == "pending_consent":
+                self._retries.append(call.facts.id)
+                call.status = "approved"
+        for call_id, decision in resolution.decisions.items():
+            call = self.machine.calls[call_id]
+            decided = "approved" if decision.approved else "rejected"
+            self._verdicts.append(Verdict(call_id, call.digest, decided, principal, decision.always))
+            if decision.approved:
+                call.status = "approved"
+            else:
+                why = f"{REJECTED} Reason: {decision.reason}" if decision.reason else REJECTED
+                self._collect(self.machine.settle_tool(call, Settled("rejected", why)))
+        for call_id, result in resolution.results.items():
+            settled = Settled("failed" if result.error else "completed", result.output)
+            self._collect(self.machine.settle_tool(self.machine.calls[call_id], settled))
+
+    def expire(self, now: int) -> None:
+        """What nobody answered in time."""
+        for call in self.machine.calls.values():
+            if not call.waits or call.expires_at is None or call.expires_at > now:
+                continue
+            if call.status == "pending_approval":
+                self._verdicts.append(Verdict(call.facts.id, call.digest, "expired", None))
+                settled = Settled("rejected", EXPIRED)
+            elif call.status == "pending_consent":
+                settled = Settled("rejected", NO_CONSENT)
+            else:
+                settled = Settled("cancelled", NO_RESULT)
+            self._collect(self.machine.settle_tool(call, settled))
+
+    def close(self) -> None:
+        """Nobody is going to answer: every open call is cancelled."""
+        self._collect(self.machine.cancel())
+
+    def _collect(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Publish(update=update):
+                    self.outputs[-1].apply(update)
+                    self.events.append(entry(update))
+                case EndTool():
+                    self._points.append(
+                        ToolEnds(
+                            thread=self.thread.id,
+                            generation=self.thread.generation,
+                            turn=self.turn.turn,
+                            service_call=self._services[command.id],
+                            tool_call=command.id,
+                            status=command.status,
+                            outcome=command.outcome,
+                            item=command.item,
+                        )
+                    )
+                case _:
+                    pass
+
+    # --- what they are to the ledger
+
+    def ending(
+        self, last_event: int, state: TaskState | None, events: EventRow | None, now: int, *, displaced: bool = False
+    ) -> tuple[CommitPoint, ...]:
+        """The turn is over with all that was collected. `state` None: the task goes on with its next turn. `displaced`: by a
+        message that is no answer to it."""
+        output = self.outputs[-1]
+        finish = Finish(
+            task=self.task.id,
+            turn=self.turn.turn,
+            thread=self.thread.id,
+            status="cancelled",
+            failure_class=None,
+            state=state,
+            message=None,
+            events=events,
+            last_event=last_event,
+            artifacts=output.artifacts_json(),
+            messages=output.messages_json(None),
+            visible=True,
+            now=now,
+        )
+        mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
+        back = ownership.taken_back(self.thread, self.turn.turn, finish.status, now)
+        return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
+
+    async def store(
+        self,
+        journal: Journal,
+        answer: GivenAnswer | None,
+        stored: Callable[[TaskStatus], None] = lambda _: None,
+        besides: tuple[CommitPoint, ...] = (),
+    ) -> None:
+        """The turn waits on, for the rest, or has nothing left to wait for; `stored` gets the status of its task.
+
+        Raises: Conflict, LedgerUnavailable; then nothing has changed.
+        """
+        goes_on, now = not self.machine.waiting, self._clock.now()
+        following = status(TaskState.WORKING, timestamp(now))
+        for command in () if goes_on else self.machine.wait():
+            if isinstance(command, Wait):
+                following = status(command.state, timestamp(now), command.message)
+        update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)
+        decide = self._decide(answer, following, now, goes_on=goes_on)
+
+        def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
+            return (decide, *self._points, *besides, *appended(row))
+
+        def done() -> None:
+            self.outputs[-1].apply(update)
+            stored(following)
+
+        for payload in self.events:
+            journal.add(payload)
+        await journal.commit(points, entry(update), done)
+
+    def _decide(self, answer: GivenAnswer | None, asks: TaskStatus | None, now: int, *, goes_on: bool) -> Decide:
+        return Decide(
+            caller=self.caller,
+            agent=self.task.agent,
+            context=self.task.context,
+            thread=self.thread.id,
+            generation=self.thread.generation,
+            task=self.task.id,
+            turn=self.turn.turn,
+            answer=answer,
+            verdicts=tuple(self._verdicts),
+            question=asks.message if asks else None,
+            goes_on=goes_on,
+            now=now,
+            retries=tuple(self._retries),
+            state=asks.state if asks else TaskState.INPUT_REQUIRED,
+        )
+
+
+async def load(
+    ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord, rendering: Rendering
+) -> Suspended | None:
+    """The waiting turn of this task; None where there is none (any more). `rendering`: what of tool calls is shown.
+
+    Raises: LedgerUnavailable, CorruptRecord.
+    """
+    turn = await ledger.waiting_turn(task.id)
+    thread = await ledger.thread(turn.thread) if turn is not None else None
+    if turn is None or thread is None:
+        return None
+    turns = (await ledger.turns((task.id,), artifacts=True))[task.id]
+    outputs, number = [TurnOutput.stored(one) for one in turns], task.last_event
+    if turns[-1].ended:
+        return None
+    for number, _ in replay(outputs[-1], turns[-1], await ledger.events(task.id, task.last_event)):  # noqa: B007
+        pass
+    return Suspended(caller, task, turn, thread, outputs, number, clock, rendering)
+
+
+def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
+    call = asked.call
+    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
+    return ToolCall(
+        facts,
+        call.external_id,
+        arguments=call.arguments,
+        status=call.status,
+        outcome=asked.outcome,
+        executor=call.executor,
+        inputs=tool_call.parsed(call.arguments) or {},
+        asked=asked.digest is not None,
+        digest=asked.digest,
+        expires_at=asked.expires_at,
+        shown=True,
+        cut=call.status == "running",
+        pages=tuple(link for link in links if link.call == call.id),
+    )

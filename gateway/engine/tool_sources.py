@@ -1,0 +1,149 @@
+"""The toolset of an agent: what its sources have now, as its model may call it. Law: what was worked out for a list of tools
+holds as long as the source gives the same list."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+import structlog
+
+from gateway.a2a.model import Json
+from gateway.core.tools.toolset import OfferedTool, offered_names
+from gateway.foundation.limits import Rest
+from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSource
+
+log = structlog.get_logger("gateway.engine.tool_sources")
+
+_Listing = tuple[SourceTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds.
+
+    `rest`: where it is not required, no turn waits for it that has just been found gone.
+    """
+
+    name: str
+    kind: str
+    source: ToolSource
+    allow: tuple[str, ...] | None = None
+    timeout: float = 60.0
+    required: bool = True
+    max_result: int = 65536
+    rest: Rest = field(default_factory=Rest, compare=False)
+
+    def allows(self, tool: str) -> bool:
+        return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+
+    async def tools(self) -> _Listing:
+        """Raises: ToolError, also when it takes too long."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self.source.tools()
+        except TimeoutError as error:
+            raise ToolError(f"it did not say within {self.timeout:g} s which tools it has") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Usable:
+    attached: Attached
+    tool: SourceTool
+    complaint: Callable[[dict[str, Json]], str | None]
+
+
+class AttachedTools:
+    """A Toolset of these sources, in this order."""
+
+    def __init__(self, sources: Sequence[Attached]) -> None:
+        self._sources = tuple(sources)
+        self._listed: tuple[_Listing | None, ...] | None = None
+        self._offered: Mapping[str, OfferedTool] = MappingProxyType({})
+        self._checking = asyncio.Lock()
+
+    async def offered(self) -> Mapping[str, OfferedTool]:
+        listed = await self._listings()
+        async with self._checking:
+            if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
+                # Many schemas take their time to be checked, and so does loading what checks the first one.
+                self._offered = await asyncio.to_thread(_offer, self._sources, listed)
+                self._listed = listed
+            return self._offered
+
+    async def _listings(self) -> tuple[_Listing | None, ...]:
+        """None for a source that cannot be reached and need not be. Raises: ToolError for one that must."""
+        if len(self._sources) == 1:
+            answers: list[_Listing | ToolError | None] = [await _asked(self._sources[0])]
+        else:
+            answers = await asyncio.gather(*map(_asked, self._sources))
+        listed: list[_Listing | None] = []
+        for attached, answer in zip(self._sources, answers, strict=True):
+            if isinstance(answer, ToolError):
+                raise ToolError(f"tools.{attached.name}: {answer.detail}") from answer
+            listed.append(answer)
+        return tuple(listed)
+
+
+async def _asked(attached: Attached) -> _Listing | ToolError | None:
+    """None for one that can be done without, and cannot be reached."""
+    if attached.required:
+        try:
+            return await attached.tools()
+        except ToolError as error:
+            return error
+    if attached.rest.holds():
+        return None
+    try:
+        listed = await attached.tools()
+    except ToolError as error:
+        log.warning("tools.unreachable", source=attached.name, reason=error.detail, retry_in=attached.rest.begin())
+        return None
+    if attached.rest.end():
+        log.info("tools.reachable", source=attached.name)
+    return listed
+
+
+def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
+    usable = [
+        each
+        for attached, tools in zip(sources, listed, strict=True)
+        if tools is not None
+        for each in _usable(attached, tools)
+    ]
+    names = offered_names([(each.attached.name, each.tool.name) for each in usable])
+    return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, usable, strict=True)})
+
+
+def _usable(attached: Attached, tools: _Listing) -> Iterator[_Usable]:
+    """Those that the operator allows, whose arguments can be checked."""
+    from gateway.core.tools.arguments import SchemaRefused, checker
+
+    names = {tool.name for tool in tools}
+    for pattern in attached.allow or ():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            log.warning("tools.allow-fits-nothing", source=attached.name, allow=pattern, tools=sorted(names))
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name not in seen and attached.allows(tool.name):
+            seen.add(tool.name)
+            try:
+                yield _Usable(attached, tool, checker(tool.parameters))
+            except SchemaRefused as error:
+                log.error("tool.left-out", source=attached.name, tool=tool.name, reason=str(error))
+
+
+def _offered_as(name: str, usable: _Usable) -> OfferedTool:
+    attached, tool = usable.attached, usable.tool
+    return OfferedTool(
+        declaration=ToolDeclaration(name, tool.description, tool.parameters),
+        identity=f"{attached.name}.{tool.name}",
+        server=f"{attached.kind}:{attached.name}",
+        own_name=tool.name,
+        source=attached.source,
+        timeout=attached.timeout,
+        complaint=usable.complaint,
+        idempotent=tool.idempotent,
+        max_result=attached.max_result,
+    )

@@ -1,0 +1,104 @@
+"""Which IP addresses may be contacted when somebody else names the host. Law: pure, and a table of our own: what
+Python's `is_global` says changes with its version, and lets some through.
+
+Use it on every answer of one look-up, and connect to an address of that look-up: a second one may answer otherwise.
+Source: IANA special-purpose address registries; the addresses of clouds that serve only their own machines.
+
+Which hosts are this machine alone. Law: a name that is no address is foreign, but for `localhost`.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+_V4 = {
+    "0.0.0.0/8": "this network",
+    "10.0.0.0/8": "private",
+    "100.64.0.0/10": "shared by a carrier's customers",
+    "127.0.0.0/8": "this machine",
+    "168.63.129.16/32": "a cloud's own",
+    "169.254.0.0/16": "link-local",
+    "172.16.0.0/12": "private",
+    "192.0.0.0/24": "reserved",
+    "192.0.2.0/24": "for documentation",
+    "192.88.99.0/24": "a relay to IPv6",
+    "192.168.0.0/16": "private",
+    "198.18.0.0/15": "for measurements",
+    "198.51.100.0/24": "for documentation",
+    "203.0.113.0/24": "for documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+}
+
+# The first that fits tells why. Only 2000::/3 is global unicast, so what is not in it needs no row to be refused.
+_V6 = {
+    "::/128": "this machine",
+    "::1/128": "this machine",
+    "::/96": "an IPv4 address in disguise",
+    "64:ff9b::/96": "an IPv4 address in disguise",
+    "64:ff9b:1::/48": "an IPv4 address in disguise",
+    "fc00::/7": "private",
+    "fe80::/10": "link-local",
+    "fec0::/10": "private",
+    "ff00::/8": "multicast",
+    "2001::/23": "reserved",
+    "2001:db8::/32": "for documentation",
+    "2002::/16": "an IPv4 address in disguise",
+    "3fff::/20": "for documentation",
+}
+
+_REFUSED_V4: tuple[tuple[IPv4Network, str], ...] = tuple((IPv4Network(net), why) for net, why in _V4.items())
+_REFUSED_V6: tuple[tuple[IPv6Network, str], ...] = tuple((IPv6Network(net), why) for net, why in _V6.items())
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_WRAPPED_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("::ffff:0:0:0/96"))
+
+
+class AddressRefused(Exception):
+    """A host that must not be contacted; the text says why and names no more than host and address."""
+
+
+def refused(address: str) -> str | None:
+    """Why this IP address may not be contacted, None when it is a public one."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return "is no IP address"
+    match parsed:
+        case IPv4Address():
+            return _refused_v4(parsed)
+        case IPv6Address():
+            return _refused_v6(parsed)
+
+
+def checked(host: str, addresses: Iterable[str]) -> tuple[str, ...]:
+    """The addresses that one look-up of `host` gave. Raises: AddressRefused when there is none, or any is refused."""
+    found = tuple(dict.fromkeys(addresses))
+    if not found:
+        raise AddressRefused(f"the host {host!r} has no address")
+    for address in found:
+        why = refused(address)
+        if why is not None:
+            raise AddressRefused(f"the host {host!r} must not be contacted: its address {address} {why}")
+    return found
+
+
+def _refused_v4(address: IPv4Address) -> str | None:
+    return next((f"is {why}" for network, why in _REFUSED_V4 if address in network), None)
+
+
+def _refused_v6(address: IPv6Address) -> str | None:
+    if address.scope_id is not None:
+        return "is link-local"
+    if any(address in network for network in _WRAPPED_V4):
+        return _refused_v4(IPv4Address(int(address) & 0xFFFFFFFF))
+    for network, why in _REFUSED_V6:
+        if address in network:
+            return f"is {why}"
+    return None if address in _GLOBAL_V6 else "is reserved"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,177 @@
+"""Credentials to a caller. Law: a failed credential raises, it never yields a caller without a name; what was presented is
+neither logged nor kept, but for the beginning of what looks like a key, and for digests of whole keys."""
+
+import asyncio
+import hmac
+import ipaddress
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from gateway.a2a.errors import TooManyRequests, Unauthenticated
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import Buckets
+from gateway.ledger.api_keys import ApiKey, digest_of, has_form, shown
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from gateway.ledger.threads import Caller
+
+log = structlog.get_logger("gateway.http.auth")
+
+_TRUSTED_FOR = 1.0
+"""Seconds for which a key counts as it was last read: so long may one that was revoked still be taken."""
+
+_LOOKED_AFTER = _TRUSTED_FOR / 2
+"""Seconds between two looks at the keys with which something is open."""
+
+_KEPT = 4096
+_FAILURES = 20
+_FAILURES_PER_SECOND = 1 / 3
+_NETWORK = 64
+"""Bits of an IPv6 address that stand for one peer: whoever has one address has all that share them."""
+
+Headers = Iterable[tuple[bytes, bytes]]
+"""Names in lower case."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who asks. `admin`: the admin API is open to them. `key`: the digest of the key that they have presented."""
+
+    caller: Caller
+    admin: bool = False
+    key: bytes | None = None
+
+
+class Authenticator(Protocol):
+    async def authenticate(self, headers: Headers, peer: str) -> Identity:
+        """`peer` is the address that the connection comes from.
+
+        Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
+        """
+        ...
+
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block runs, `callback` is called when what was presented does not count any more."""
+        ...
+
+
+_ANYONE = Identity(Caller("anonymous"), admin=True)
+
+
+class NoAuthentication:
+    """Mode `none`: whoever reaches the gateway is the same anonymous caller."""
+
+    async def authenticate(self, headers: Headers, peer: str) -> Identity:
+        return _ANYONE
+
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class KeySource(Protocol):
+    async def api_key(self, digest: bytes) -> ApiKey | None: ...
+
+
+class KeyAuthentication:
+    """Mode `any_of` with API keys: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+
+    A key that failed is looked up like any other, so that a good one always passes, wherever bad ones came from.
+    """
+
+    def __init__(self, keys: KeySource, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
+        self._told: dict[bytes, set[Callable[[], None]]] = {}
+        self._failures = Buckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
+
+    async def authenticate(self, headers: Headers, peer: str) -> Identity:
+        presented = _presented(headers)
+        if not presented:
+            raise Unauthenticated("this needs an API key, as Authorization: Bearer KEY or as X-API-Key: KEY")
+        if len(presented) > 1:
+            raise self._failure(peer, "", "several")
+        [text] = presented
+        if not has_form(text):
+            raise self._failure(peer, "", "malformed")
+        digest = digest_of(text)
+        known = self._known.get(digest)
+        if known is None or self._clock.monotonic() - known[2] >= _TRUSTED_FOR:
+            known = await self._look_up(digest)
+        fault = "unknown" if known is None else known[0].fault(self._clock.now())
+        if known is None or fault is not None:
+            self._known.pop(digest, None)
+            raise self._failure(peer, shown(text), fault or "unknown")
+        return known[1]
+
+    @contextmanager
+    def telling(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
+        if identity.key is None:
+            yield
+            return
+        told = self._told.setdefault(identity.key, set())
+        told.add(callback)
+        try:
+            yield
+        finally:
+            told.discard(callback)
+            if not told:
+                self._told.pop(identity.key, None)
+
+    async def run(self) -> None:
+        """Never returns: tells those who are open with a key that it was revoked, or has expired."""
+        while True:
+            await asyncio.sleep(_LOOKED_AFTER)
+            for digest in tuple(self._told):
+                with suppress(LedgerUnavailable, CorruptRecord):
+                    key = await self._keys.api_key(digest)
+                    if key is None or key.fault(self._clock.now()) is not None:
+                        for callback in tuple(self._told.get(digest, ())):
+                            callback()
+
+    async def _look_up(self, digest: bytes) -> tuple[ApiKey, Identity, float] | None:
+        # Before it is read: what is revoked while the answer is on its way is not trusted for longer.
+        now = self._clock.monotonic()
+        key = await self._keys.api_key(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            return None
+        found = (key, Identity(Caller(key.principal, key.tenant), key.admin, digest), now)
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[digest] = found
+        return found
+
+    def _failure(self, peer: str, prefix: str, reason: str) -> Unauthenticated | TooManyRequests:
+        wait = self._failures.take(_network(peer))
+        if wait:
+            return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))
+        log.warning("auth.failed", peer=peer, prefix=prefix, reason=reason)
+        return Unauthenticated("the API key is not valid", presented=True)
+
+
+def _presented(headers: Headers) -> set[str]:
+    """What was given as a key, in whatever header; two that differ are two."""
+    found = set()
+    for name, value in headers:
+        if name == b"x-api-key":
+            found.add(value.strip().decode("latin-1"))
+        elif name == b"authorization":
+            scheme, _, key = value.strip().partition(b" ")
+            # Another scheme is no key, and not nothing either.
+            found.add(key.strip().decode("latin-1") if scheme.lower() == b"bearer" else "")
+    return found
+
+
+def _network(peer: str) -> str:
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address):
+        return peer
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> (128 - _NETWORK) << (128 - _NETWORK), _NETWORK)))

@@ -1,0 +1,255 @@
+"""What both HTTP bindings do with a request, in this order: who asks, which agent, body, version, params, operation.
+
+Law: `Front.invoke` is the only caller of the operations.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp, Receive, Scope
+
+from gateway.a2a import limits as checks
+from gateway.a2a.errors import (
+    A2AError,
+    Busy,
+    ExtensionSupportRequired,
+    InternalError,
+    InvalidRequest,
+    PayloadTooLarge,
+    PermissionDenied,
+)
+from gateway.a2a.model import Json
+from gateway.a2a.wire import strict_json
+from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
+from gateway.core.agents import Agent, Agents
+from gateway.foundation.clock import Clock
+from gateway.foundation.tasks import Drain
+from gateway.http.auth import Authenticator, Identity
+from gateway.http.headers import ServiceParameters, refuse_media_type
+from gateway.http.replies import Headers
+from gateway.http.sse import Counting, StreamSettings
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.threads import Caller
+from gateway.operations.api import Call, EventStream, Operations
+from gateway.operations.quotas import CountedStream, Quotas
+
+_OFF_LOOP = 1024 * 1024
+"""Bodies longer than this are read by another thread."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingSettings:
+    """Sizes in bytes, times in seconds."""
+
+    limits: checks.Limits = field(default_factory=checks.Limits)
+    body: int = 8 * 1024 * 1024
+    json_depth: int = 100
+    body_timeout: float = 30.0
+    keepalive: float = 15.0
+    send_timeout: float = 30.0
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """One request before its body. `agent` is the one that its path names, or None."""
+
+    caller: Caller
+    agent: str | None
+    parameters: ServiceParameters
+    identity: Identity
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A body and the JSON in it."""
+
+    body: bytes
+    value: Json
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What an operation gave: `result` as JSON (None: it has no result), or a stream, for as long as its caller `counts`."""
+
+    result: bytes | None
+    stream: EventStream | None
+    headers: Headers
+    counts: Counting
+
+
+class ClientGone(Exception):
+    """The client has left before its request was complete."""
+
+
+Read = Callable[[Dialect], tuple[Method, Any]]
+Open = Callable[[Call, Any], Awaitable[EventStream]]
+
+
+class Front:
+    """The gateway as the bindings see it."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        agents: Agents,
+        auth: Authenticator,
+        settings: BindingSettings,
+        clock: Clock,
+        drain: Drain,
+        quotas: Quotas,
+    ) -> None:
+        """`drain`, once set, ends every stream."""
+        self.agents = agents
+        self.settings = settings
+        self.streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
+        self._auth = auth
+        self._clock = clock
+        self._operations = operations
+        self._quotas = quotas
+
+    async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> Incoming:
+        """`admin`: only for those who may administrate.
+
+        Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
+        """
+        peer = scope.get("client")
+        identity = await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
+        if admin and not identity.admin:
+            raise PermissionDenied("the admin API needs an admin key")
+        self._quotas.request(identity.caller)
+        if agent is not None:
+            self.agents.resolve(agent, None)
+        return Incoming(identity.caller, agent, ServiceParameters.of(scope), identity)
+
+    async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
+        """The body as JSON; `empty` is what a body of no bytes means, if anything. `deeper`: levels beyond the limit.
+
+        Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest for a body that does not arrive.
+        """
+        refuse_media_type(scope)
+        body = await self._read_body(scope, receive)
+        if not body and empty is not ...:
+            return Document(body, empty)
+        depth = self.settings.json_depth + deeper
+        if len(body) > _OFF_LOOP:
+            return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
+        return Document(body, strict_json.decode(body, depth))
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self.settings.body:
+                raise self._too_large()
+        if "gateway.arrived" in scope.get("extensions", ()):
+            return await self._collect(receive)
+        try:
+            async with asyncio.timeout(self.settings.body_timeout):
+                return await self._collect(receive)
+        except TimeoutError:
+            raise InvalidRequest(f"the body did not arrive within {self.settings.body_timeout:g} s") from None
+
+    async def _collect(self, receive: Receive) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > self.settings.body:
+                raise self._too_large()
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
+
+    async def invoke(self, incoming: Incoming, read: Read, *, size: int = 0) -> Outcome:
+        """Performs one operation. `read` finds method and request in the dialect; `size` is that of the body.
+
+        Raises: A2AError.
+        """
+        dialect = negotiate(incoming.parameters.version)
+        method, request = await asyncio.to_thread(read, dialect) if size > _OFF_LOOP else read(dialect)
+        checks.check(request, self.settings.limits)
+        agent = self.agents.resolve(incoming.agent, request.tenant)
+        requested = incoming.parameters.extensions(self.settings.limits)
+        active = _activate(agent, requested, method)
+        call = Call(
+            agent=agent,
+            caller=incoming.caller,
+            extensions=frozenset(active),
+            named=frozenset(requested),
+            idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
+            last_event_id=incoming.parameters.last_event_id(),
+            version=dialect.version,
+        )
+        headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
+        perform = getattr(self._operations, method.operation)
+        counts = partial(self._auth.telling, incoming.identity)
+        if method.streaming:
+            return Outcome(None, await self._counted(incoming.caller, perform, call, request), headers, counts)
+        result = await perform(call, request)
+        return Outcome(None if result is None else dialect.encode(result), None, headers, counts)
+
+    async def _counted(self, caller: Caller, perform: Open, call: Call, request: Any) -> EventStream:
+        free = self._quotas.streams.take(caller)
+        try:
+            return CountedStream(await perform(call, request), free)
+        except BaseException:
+            free()
+            raise
+
+    async def answer(self, work: Awaitable[ASGIApp], refuse: Callable[[A2AError], ASGIApp]) -> ASGIApp:
+        """The response of `work`, or what `refuse` makes of the error that ended it. Raises: ClientGone."""
+        try:
+            return await work
+        except A2AError as error:
+            return refuse(error)
+        except LedgerUnavailable as error:
+            _log.warning("storage unavailable", error=str(error))
+            return refuse(_storage_refuses(error))
+        except ClientGone:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets an answer and none of its text
+            return refuse(self.unexpected(error))
+
+    def unexpected(self, error: Exception) -> InternalError:
+        """What the caller is told of a fault of ours; the log has the rest under the same correlation id."""
+        correlation_id = self._clock.correlation_id()
+        _log.error("request.failed", correlation_id=correlation_id, exc_info=error)
+        return InternalError(
+            f"Internal error (correlation id {correlation_id})", metadata={"correlationId": correlation_id}
+        )
+
+
+_STORAGE = {
+    "full": "The gateway's storage is full: nothing new is taken.",
+    "read-only": "The gateway's storage can only be read: nothing new is taken.",
+    "locked": "The gateway's storage is in use by another program; try again.",
+}
+
+
+def _storage_refuses(error: LedgerUnavailable) -> Busy:
+    text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
+    return Busy(text, metadata={"storage": error.trouble}, retry_after=5)
+
+
+def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple[str, ...]:
+    """The extensions that both sides name, in the order of the request. Raises: ExtensionSupportRequired."""
+    declared = agent.card.capabilities.extensions or ()
+    missing = [extension.uri for extension in declared if extension.required and extension.uri not in requested]
+    if missing and method.needs_extensions:
+        raise ExtensionSupportRequired(
+            f"this agent requires the extension {missing[0]}; name it in A2A-Extensions",
+            metadata={"extensions": ", ".join(missing)},
+        )
+    if not requested:
+        return ()
+    names = {extension.uri for extension in declared}
+    return tuple(uri for uri in requested if uri in names)

@@ -1,0 +1,119 @@
+"""The headers of a request that mean something to A2A. Law: read as they came, judged only when the operation is known."""
+
+import re
+from functools import lru_cache
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Scope
+
+from gateway.a2a.errors import UnsupportedMediaType, echo, invalid
+from gateway.a2a.limits import Limits
+from gateway.http.replies import A2A_JSON, JSON
+
+_NAMES = frozenset({b"a2a-version", b"a2a-extensions", b"idempotency-key", b"last-event-id"})
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_URI_LENGTH = 512
+_PARAMETERS = 100
+_JSON_TYPES = frozenset({JSON, A2A_JSON})
+
+
+class ServiceParameters(msgspec.Struct, frozen=True):
+    """Source: A2A 1.0, section 3.2.6. `version` is None where the request names none."""
+
+    version: str | None
+    _raw: dict[bytes, list[str]]
+
+    @classmethod
+    def of(cls, scope: Scope) -> "ServiceParameters":
+        raw: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            if name in _NAMES:
+                raw.setdefault(name, []).append(value.decode("latin-1"))
+        version = raw[b"a2a-version"][0] if b"a2a-version" in raw else _version_in_query(scope)
+        return cls(version, raw)
+
+    def extensions(self, limits: Limits) -> tuple[str, ...]:
+        """The URIs in A2A-Extensions, without repeats. Raises: InvalidParams."""
+        values = self._raw.get(b"a2a-extensions")
+        if not values:
+            return ()
+        listed = (uri.strip() for value in values for uri in value.split(","))
+        uris = tuple(dict.fromkeys(uri for uri in listed if uri))
+        if len(uris) > limits.extensions:
+            raise invalid("A2A-Extensions", f"must not name more than {limits.extensions} extensions")
+        for uri in uris:
+            if len(uri) > _URI_LENGTH or not _VISIBLE.fullmatch(uri):
+                raise invalid("A2A-Extensions", f"must hold URIs of up to {_URI_LENGTH} characters, not {echo(uri)}")
+        return uris
+
+    def idempotency_key(self, limits: Limits) -> str | None:
+        """Raises: InvalidParams."""
+        key = self._single(b"idempotency-key", "Idempotency-Key")
+        if key is not None and (len(key) > limits.id_length or not _VISIBLE.fullmatch(key)):
+            raise invalid("Idempotency-Key", f"must be 1 to {limits.id_length} visible ASCII characters")
+        return key
+
+    def last_event_id(self) -> int | None:
+        """Raises: InvalidParams."""
+        number = self._single(b"last-event-id", "Last-Event-ID")
+        # A browser that has seen no id yet sends an empty one.
+        if not number:
+            return None
+        if not _NUMBER.fullmatch(number):
+            raise invalid("Last-Event-ID", f"must be the number of an event, not {echo(number)}")
+        return int(number)
+
+    def _single(self, name: bytes, shown: str) -> str | None:
+        values = self._raw.get(name)
+        if values is None:
+            return None
+        if len(set(values)) > 1:
+            raise invalid(shown, "is given twice")
+        return values[0]
+
+
+def _version_in_query(scope: Scope) -> str | None:
+    return next((value for name, value in query(scope) if name.lower() == "a2a-version"), None)
+
+
+def query(scope: Scope) -> list[tuple[str, str]]:
+    """The parameters of the URL. Raises: InvalidParams."""
+    if not scope["query_string"]:
+        return []
+    try:
+        pairs = parse_qsl(
+            scope["query_string"].decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS
+        )
+    except ValueError:
+        raise invalid("query", f"must be at most {_PARAMETERS} parameters in UTF-8, percent-encoded") from None
+    for name, value in pairs:
+        if "\0" in value:
+            raise invalid(name, "must not contain NUL")
+    return pairs
+
+
+def refuse_media_type(scope: Scope) -> None:
+    """Raises: UnsupportedMediaType for a body that does not say that it is plain JSON in UTF-8."""
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedMediaType(f"Content-Encoding {echo(value.decode('latin-1'))} is not read; send it plain")
+        if name == b"content-type" and not _is_json(value):
+            raise UnsupportedMediaType(
+                f"Content-Type {echo(value.decode('latin-1'))} is not read; send application/json"
+            )
+
+
+@lru_cache(maxsize=64)
+def _is_json(value: bytes) -> bool:
+    kind, _, parameters = value.lower().partition(b";")
+    if kind.strip() not in _JSON_TYPES:
+        return not value.strip()
+    charset = re.search(rb'charset\s*=\s*"?([^\s";]*)', parameters)
+    return charset is None or charset[1] in (b"utf-8", b"utf8")
+
+
+def wants_a2a_json(scope: Scope) -> bool:
+    """Does the client speak `application/a2a+json`: in what it sends or in what it takes."""
+    return any(A2A_JSON in value.lower() for name, value in scope["headers"] if name in (b"content-type", b"accept"))

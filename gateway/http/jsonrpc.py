@@ -1,0 +1,102 @@
+"""JSON-RPC 2.0 over HTTP: one request in a POST, its answer as JSON or as a stream of answers.
+
+Source: A2A 1.0, section 9. Law: what is wrong with a call is told in a 200; only the transport's own errors have others.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo
+from gateway.a2a.model import Json
+from gateway.a2a.wire import strict_json
+from gateway.a2a.wire.v1_0 import Dialect, Method
+from gateway.http.front import ClientGone, Document, Front, Incoming
+from gateway.http.replies import Reply, error_headers, rest_reply, rpc_error, rpc_status
+from gateway.http.sse import Envelope, EventResponse
+
+_NOT_ALLOWED = MethodNotAllowed("JSON-RPC is spoken by POST")
+_UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+_encoder = msgspec.json.Encoder()
+
+
+class JsonRpc:
+    """The binding at the base address of every agent."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one HTTP request; `agent` is the one that its path names."""
+        if scope["method"] != "POST":
+            await rest_reply(_NOT_ALLOWED, headers=((b"allow", b"POST"),))(scope, receive, send)
+            return
+        exchange = _Exchange(self._front)
+        try:
+            response = await self._front.answer(exchange.answer(agent, scope, receive), exchange.refuse)
+        except ClientGone:
+            return
+        await response(scope, receive, send)
+
+
+class _Exchange:
+    """One request and its id, which every answer repeats: null until it is known."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._id = b"null"
+
+    def refuse(self, error: A2AError) -> Reply:
+        return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
+
+    def _error(self, error: A2AError) -> bytes:
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
+
+    async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
+        front = self._front
+        incoming: Incoming = await front.admit(scope, agent)
+        document = await front.read_json(scope, receive)
+        name, params = self._open(document)
+
+        def read(dialect: Dialect) -> tuple[Method, Any]:
+            method = dialect.method(name)
+            strict_json.check_text(document.body, params)
+            return method, dialect.decode(method.request, params)
+
+        outcome = await front.invoke(incoming, read, size=len(document.body))
+        head = b'{"jsonrpc":"2.0","id":%b,"result":' % self._id
+        if outcome.stream is None:
+            return Reply(b"%b%b}" % (head, outcome.result or b"null"), headers=outcome.headers)
+        envelope = Envelope(head, b"}", self._error)
+        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
+
+    def _open(self, document: Document) -> tuple[str, Json]:
+        """Method name and params of the envelope. Raises: InvalidRequest."""
+        envelope = document.value
+        if isinstance(envelope, list):
+            raise InvalidRequest("Invalid request: batches are not supported")
+        if not isinstance(envelope, dict):
+            raise InvalidRequest("Invalid request: a JSON-RPC request is an object")
+        self._id = self._read_id(envelope.get("id"))
+        if envelope.get("jsonrpc") != "2.0":
+            raise InvalidRequest("Invalid request: 'jsonrpc' must be '2.0'")
+        name = envelope.get("method")
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("Invalid request: 'method' must be the name of a method")
+        params = envelope.get("params")
+        return name, {} if params is None else params
+
+    def _read_id(self, value: Json) -> bytes:
+        longest = self._front.settings.limits.id_length
+        match value:
+            case bool() | list() | dict():
+                raise InvalidRequest("Invalid request: 'id' must be a string, a number or null")
+            case str() if len(value) > longest or _UNFIT.search(value):
+                raise InvalidRequest(
+                    f"Invalid request: 'id' must be up to {longest} characters of Unicode, not {echo(value)}"
+                )
+            case _:
+                return _encoder.encode(value)

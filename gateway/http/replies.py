@@ -1,0 +1,120 @@
+"""One whole HTTP response, ready to be sent: bytes and headers, nothing to compute.
+
+A2A errors as the bodies of the two HTTP bindings. Law: each error reads its own row of the specification's table 5.4.
+
+Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and only the first violations go out.
+"""
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from gateway.a2a.errors import (
+    A2AError,
+    Busy,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    PermissionDenied,
+    TooManyRequests,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+A2A_JSON = b"application/a2a+json"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An ASGI application that answers every request the same way."""
+
+    body: bytes
+    status: int = 200
+    media_type: bytes = JSON
+    headers: Headers = ()
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        kind = [(b"content-type", self.media_type)] if self.body else []
+        headers = [*kind, (b"content-length", b"%d" % len(self.body)), *self.headers]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
+
+
+DOMAIN = "a2a-protocol.org"
+
+_TYPE = "type.googleapis.com/google.rpc."
+_MESSAGE = 300
+_VIOLATIONS = 2
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+# Errors of the transport below JSON-RPC: a client, a proxy or a load balancer reads them from the HTTP status. All others
+# travel in a 200, because clients (a2a-sdk 1.3 among them) throw a JSON-RPC error's body away under any other status.
+_TRANSPORT = (
+    Busy,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    PermissionDenied,
+    TooManyRequests,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
+
+_encoder = msgspec.json.Encoder()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else text[: _MESSAGE - 1] + "…"
+
+
+def reason(error: A2AError) -> str:
+    """The reason of ErrorInfo: the error's own, else its name in UPPER_SNAKE_CASE, as clients expect it."""
+    return error.reason or _WORDS.sub("_", type(error).__name__).upper()
+
+
+def details(error: A2AError) -> list[dict[str, Any]]:
+    """The error's details as google.rpc objects."""
+    info: dict[str, Any] = {"@type": f"{_TYPE}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
+    if error.metadata:
+        info["metadata"] = {key: _cut(value) for key, value in error.metadata.items()}
+    found = [info]
+    if error.violations:
+        violations = [
+            {"field": _cut(violation.field), "description": _cut(violation.description)}
+            for violation in error.violations[:_VIOLATIONS]
+        ]
+        found.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": violations})
+    return found
+
+
+def rpc_error(error: A2AError) -> bytes:
+    """The `error` object of JSON-RPC."""
+    return _encoder.encode({"code": error.code, "message": _cut(error.message), "data": details(error)})
+
+
+def rpc_status(error: A2AError) -> int:
+    return error.http if isinstance(error, _TRANSPORT) else HTTPStatus.OK
+
+
+def rest_body(error: A2AError) -> bytes:
+    """google.rpc.Status, as an object with the one key `error`."""
+    status = {"code": error.http, "status": error.grpc, "message": _cut(error.message), "details": details(error)}
+    return _encoder.encode({"error": status})
+
+
+def rest_reply(error: A2AError, media_type: bytes = JSON, headers: Headers = ()) -> Reply:
+    return Reply(rest_body(error), error.http, media_type, (*headers, *error_headers(error)))
+
+
+def error_headers(error: A2AError) -> Headers:
+    """When to come back, and with what. Source: RFC 9110, sections 10.2.3 and 11.6.1; RFC 6750, section 3."""
+    if isinstance(error, Unauthenticated):
+        fault = b', error="invalid_token"' if error.presented else b""
+        return ((b"www-authenticate", b'Bearer realm="a2a-gateway"' + fault),)
+    return () if error.retry_after is None else ((b"retry-after", b"%d" % error.retry_after),)

@@ -1,0 +1,141 @@
+"""HTTP+JSON: every operation at an address and an HTTP method of its own.
+
+Source: A2A 1.0, sections 5.3 and 11. Law: what the path says is part of the request, and nothing may contradict it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo, invalid
+from gateway.a2a.model import Json
+from gateway.a2a.wire import strict_json
+from gateway.a2a.wire.v1_0 import Dialect, Method
+from gateway.http.front import ClientGone, Document, Front
+from gateway.http.headers import query, wants_a2a_json
+from gateway.http.replies import A2A_JSON, JSON, Reply, rest_body, rest_reply
+from gateway.http.sse import Envelope, EventResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An address below an agent: the operation behind each HTTP method, and the fields (by proto name) in the path."""
+
+    operations: Mapping[str, str]
+    fields: Mapping[str, str]
+    optional_body: bool = False
+
+
+_SEND = {"POST": "SendMessage"}
+_STREAM = {"POST": "SendStreamingMessage"}
+_CARD = {"GET": "GetExtendedAgentCard"}
+_TASKS = {"GET": "ListTasks"}
+_TASK = {"GET": "GetTask"}
+_CANCEL = {"POST": "CancelTask"}
+_SUBSCRIBE = {"GET": "SubscribeToTask", "POST": "SubscribeToTask"}
+_CONFIGS = {"GET": "ListTaskPushNotificationConfigs", "POST": "CreateTaskPushNotificationConfig"}
+_CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNotificationConfig"}
+
+
+def resource(segments: list[str]) -> Resource | None:
+    """What stands at a path below an agent, already decoded; None where nothing does. An id may hold a colon."""
+    match segments:
+        case ["message:send"]:
+            return Resource(_SEND, {})
+        case ["message:stream"]:
+            return Resource(_STREAM, {})
+        case ["extendedAgentCard"]:
+            return Resource(_CARD, {})
+        case ["tasks"]:
+            return Resource(_TASKS, {})
+        case ["tasks", task] if task:
+            return _task(task)
+        case ["tasks", task, "pushNotificationConfigs"] if task:
+            return Resource(_CONFIGS, {"task_id": task})
+        case ["tasks", task, "pushNotificationConfigs", config] if task and config:
+            return Resource(_CONFIG, {"task_id": task, "id": config})
+        case _:
+            return None
+
+
+def _task(segment: str) -> Resource:
+    task, _, verb = segment.rpartition(":")
+    if task and verb == "cancel":
+        return Resource(_CANCEL, {"id": task}, optional_body=True)
+    if task and verb == "subscribe":
+        return Resource(_SUBSCRIBE, {"id": task}, optional_body=True)
+    return Resource(_TASK, {"id": segment})
+
+
+class Rest:
+    """The binding below the base address of every agent."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def serve(
+        self, agent: str | None, tenant: str | None, found: Resource, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answers one HTTP request; `agent` and `tenant` are those that its path names."""
+        media_type = A2A_JSON if wants_a2a_json(scope) else JSON
+        fields = found.fields if tenant is None else {**found.fields, "tenant": tenant}
+        exchange = _Exchange(self._front, Resource(found.operations, fields, found.optional_body), media_type)
+        try:
+            response = await self._front.answer(exchange.answer(agent, scope, receive), exchange.refuse)
+        except ClientGone:
+            return
+        await response(scope, receive, send)
+
+
+class _Exchange:
+    def __init__(self, front: Front, found: Resource, media_type: bytes) -> None:
+        self._front = front
+        self._resource = found
+        self._media_type = media_type
+
+    def refuse(self, error: A2AError) -> Reply:
+        allowed = ", ".join(sorted(self._resource.operations)).encode()
+        headers = ((b"allow", allowed),) if isinstance(error, MethodNotAllowed) else ()
+        return rest_reply(error, self._media_type, headers)
+
+    async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
+        front = self._front
+        name = self._resource.operations.get(scope["method"])
+        if name is None:
+            raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
+        incoming = await front.admit(scope, agent)
+        document = None
+        if scope["method"] == "POST":
+            document = await front.read_json(scope, receive, empty={} if self._resource.optional_body else ...)
+
+        def read(dialect: Dialect) -> tuple[Method, Any]:
+            method = dialect.method(name)
+            if document is None:
+                return method, dialect.decode_query(method.request, query(scope), self._resource.fields)
+            return method, dialect.decode(method.request, self._params(document))
+
+        outcome = await front.invoke(incoming, read, size=len(document.body) if document else 0)
+        if outcome.stream is None:
+            return Reply(outcome.result or b"{}", media_type=self._media_type, headers=outcome.headers)
+        envelope = Envelope(b"", b"", rest_body)
+        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
+
+    def _params(self, document: Document) -> Json:
+        """The body with the fields of the path. Raises: InvalidRequest, InvalidParams where the two disagree."""
+        if not isinstance(document.value, dict):
+            raise InvalidRequest("Invalid request: the body must be an object")
+        strict_json.check_text(document.body, document.value)
+        params = dict(document.value)
+        for field, value in self._resource.fields.items():
+            for spelling in {field, _camel(field)}:
+                if params.pop(spelling, None) not in (None, "", value):
+                    raise invalid(_camel(field), f"is not the same in the body as in the path, {echo(value)}")
+            params[field] = value
+        return params
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,116 @@
+"""The HTTP server of a gateway process. Law: signals are ours: the first drains, the second is 'now', SIGHUP reloads; the
+exit is clean."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.types import ASGIApp
+from uvicorn import Config, Server
+
+from gateway.http.connection import BLOCKED_SECONDS, Connection
+
+_BACKLOG = 4096
+_UNHEARD_SECONDS = 40
+"""A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Server(Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's own handling would end the process with the signal's status."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 lets the system choose. Raises: OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    if sys.platform == "linux":
+        # Those that it accepts inherit it. Else the system goes on for a quarter of an hour.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_SECONDS * 1000)
+    return bound
+
+
+class HttpServer:
+    """Serves one application on one socket."""
+
+    def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
+        """`blocked`: seconds after which a peer that takes nothing is dropped."""
+
+        class Patient(Connection):
+            blocked_seconds = blocked
+
+        self._connection = Patient
+        self._socket = bound
+        self._server = _Server(
+            Config(
+                app,
+                http=Patient,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    async def serve(self) -> None:
+        """Returns after `stop`, when every connection is closed."""
+        await self._server.serve(sockets=[self._socket])
+
+    def leave(self) -> None:
+        """An answer is the last of its connection from now on: who keeps it would come back to a process that goes."""
+        self._connection.leaving = True
+        for connection in self._server.server_state.connections:
+            if isinstance(connection, Connection):
+                connection.part()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+class Signals:
+    """SIGTERM and SIGINT, counted, and SIGHUP. Use inside `with signals.watched()`."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self.reload = asyncio.Event()
+
+    @contextmanager
+    def watched(self, *, reloads: bool = False) -> Iterator[None]:
+        """Unless it `reloads`, SIGHUP ends the process as it does by itself."""
+        loop = asyncio.get_running_loop()
+        watched = (*_SIGNALS, signal.SIGHUP) if reloads else _SIGNALS
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._arrived)
+        if reloads:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, os.isatty(0))
+        try:
+            yield
+        finally:
+            for number in watched:
+                loop.remove_signal_handler(number)
+
+    def _hung_up(self, had_terminal: bool) -> None:
+        """A terminal that was closed sends the same signal: nobody is there any more to end the process."""
+        if had_terminal and not os.isatty(0):
+            self._arrived()
+        else:
+            self.reload.set()
+
+    def _arrived(self) -> None:
+        if self.first.is_set():
+            self.second.set()
+        self.first.set()

@@ -1,0 +1,180 @@
+"""Server-sent events from batches of encoded frames. Law: bytes are framed here and never looked into, a batch is one
+write, and however the response ends, its stream is closed.
+
+A response of our own: sse-starlette's takes four times the CPU per stream, and its watcher for the end of the process
+polls and misses servers that handle signals themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.a2a.errors import A2AError, Unauthenticated
+from gateway.engine.fanout import Frame
+from gateway.foundation.tasks import Drain, Watchdog
+from gateway.http.replies import Headers
+from gateway.operations.api import EventStream
+
+Counting = Callable[[Callable[[], None]], AbstractContextManager[None]]
+
+_HEADERS: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_KEEP_ALIVE = b": keep-alive\n\n"
+_DRAINING = b": draining\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a binding puts around an event, and how it tells an error after the first byte."""
+
+    head: bytes
+    tail: bytes
+    error: Callable[[A2AError], bytes]
+
+    def join(self, batch: list[Frame]) -> bytes:
+        head, tail = self.head, self.tail
+        return b"".join(
+            [
+                b"data: %b%b%b\n\n" % (head, event, tail)
+                if number is None
+                else b"id: %d\ndata: %b%b%b\n\n" % (number, head, event, tail)
+                for number, event in batch
+            ]
+        )
+
+    def failure(self, error: A2AError) -> bytes:
+        return b"event: error\ndata: %b\n\n" % self.error(error)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """`drain`, once set, ends every stream. `unexpected` is what the caller is told of a fault of ours. Seconds."""
+
+    drain: Drain
+    unexpected: Callable[[Exception], A2AError]
+    keepalive: float
+    send_timeout: float
+
+
+class _End(Enum):
+    STREAM = auto()  # it has given everything
+    DRAIN = auto()  # the process is about to go
+    REVOKED = auto()  # what the caller has presented does not count any more
+    CLIENT = auto()  # it left, or takes nothing any more; it may resume where it stopped
+
+
+class _Stuck(Exception):
+    """The client has taken nothing for the send timeout."""
+
+
+class EventResponse:
+    """The response of a streaming operation."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        envelope: Envelope,
+        settings: StreamSettings,
+        headers: Headers = (),
+        counts: Counting = lambda _: nullcontext(),
+    ) -> None:
+        """`counts`: while its block runs, its callback is called when the caller does not count any more."""
+        self._counts = counts
+        self._stream = stream
+        self._envelope = envelope
+        self._settings = settings
+        self._headers = [*_HEADERS, *headers]
+        self._end = _End.STREAM
+        self._reading = asyncio.timeout(None)
+        self._open = True
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self._headers})
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(self._watch(receive, send))
+                await self._pump(send)
+                watcher.cancel()
+            if self._end is not _End.CLIENT:
+                await self._send(send, {"type": "http.response.body", "body": self._last()})
+        except _Stuck:
+            pass
+        finally:
+            await self._stream.aclose()
+
+    def _last(self) -> bytes:
+        match self._end:
+            case _End.DRAIN:
+                return _DRAINING
+            case _End.REVOKED:
+                return self._envelope.failure(Unauthenticated("the API key is not valid any more", presented=True))
+            case _:
+                return b""
+
+    async def _pump(self, send: Send) -> None:
+        draining, revoked, stuck = (partial(self._stop, end) for end in (_End.DRAIN, _End.REVOKED, _End.CLIENT))
+        sending = Watchdog(self._settings.send_timeout, stuck)
+        try:
+            async with self._reading:
+                with self._settings.drain.telling(draining), self._counts(revoked):
+                    batches = aiter(self._stream)
+                    while self._open and (chunk := await self._next(batches)) is not None:
+                        if chunk:
+                            sending.begin()
+                            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                            sending.end()
+        except TimeoutError:
+            pass  # `_stop` has put it there
+        finally:
+            self._open = False
+            sending.close()
+
+    async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
+        """The next batch as it goes out, None at the end. The status is out already: an error is an event, too."""
+        try:
+            return self._envelope.join(await anext(batches))
+        except StopAsyncIteration:
+            return None
+        except A2AError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001  # nothing of it may reach the caller
+            failure = self._settings.unexpected(error)
+        self._open = False
+        return self._envelope.failure(failure)
+
+    async def _send(self, send: Send, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self._settings.send_timeout):
+                await send(message)
+        except TimeoutError:
+            raise _Stuck from None
+
+    async def _watch(self, receive: Receive, send: Send) -> None:
+        """Keeps the connection alive until the client leaves it."""
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.keepalive):
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                break
+            except TimeoutError:
+                pass
+            try:
+                await self._send(send, {"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
+            except _Stuck:
+                break
+        self._stop(_End.CLIENT)
+
+    def _stop(self, end: _End) -> None:
+        if self._open:
+            self._open = False
+            self._end = end
+            self._reading.reschedule(0)

@@ -1,0 +1,60 @@
+"""Every commit point there is.
+
+Law: a commit point is one unit, all or nothing; it says what must be true of the rows that it finds (generation, state).
+"""
+
+from gateway.ledger.api_keys import IssueKey, RevokeKey
+from gateway.ledger.calls import Complete, Fail, Pending, Prepare
+from gateway.ledger.documents import Adopt, Import
+from gateway.ledger.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
+from gateway.ledger.push import PushPoint
+from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
+from gateway.ledger.tasks import Append, Close, Finish
+from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
+from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
+from gateway.ledger.turns import Accept, Decide, Resume, Suspend
+
+CommitPoint = (
+    Accept
+    | Prepare
+    | Pending
+    | Complete
+    | Fail
+    | ToolStarts
+    | ToolWaits
+    | ToolEnds
+    | TakeOver
+    | Claim
+    | CountTries
+    | Suspend
+    | Resume
+    | Decide
+    | Finish
+    | Close
+    | Append
+    | Renew
+    | Release
+    | Lose
+    | Unsync
+    | Synced
+    | BeginEpoch
+    | Rewind
+    | Displace
+    | TakeBack
+    | Orphan
+    | Keep
+    | Fence
+    | Beat
+    | AskCancel
+    | DeleteContext
+    | ExpireContext
+    | PurgeContext
+    | ExpireTasks
+    | MoveDeletion
+    | EndDeletion
+    | Adopt
+    | Import
+    | IssueKey
+    | RevokeKey
+    | PushPoint
+)

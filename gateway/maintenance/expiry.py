@@ -1,0 +1,86 @@
+"""Turns that wait in vain: for an answer that nobody gave in time, or for nothing any more. Law: each goes on with what is
+known; whoever is faster wins, and the others change nothing."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from gateway.a2a.tool_calls import rendering
+from gateway.core.agents import Agents
+from gateway.engine import paused_turn
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import Rest
+from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import TaskOwner
+from gateway.ledger.threads import Caller
+from gateway.operations.answer import Answering
+from gateway.scheduling.runner import Runner
+
+log = structlog.get_logger("gateway.maintenance.expiry")
+
+_EVERY = 5.0
+_GRACE = 10_000
+"""Milliseconds in which a turn that has all its answers is taken up by the process that was told the last one."""
+
+_AT_ONCE = 500
+
+
+class Patience:
+    """One instance serves every agent of the gateway."""
+
+    def __init__(
+        self, ledger: Ledger, runner: Runner, answering: Answering, clock: Clock, agents: Callable[[], Agents]
+    ) -> None:
+        self._ledger = ledger
+        self._runner = runner
+        self._answering = answering
+        self._clock = clock
+        self._agents = agents
+        self._rests: dict[str, Rest] = {}
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            try:
+                await self.sweep()
+            except LedgerUnavailable as error:
+                log.warning("patience.skipped", error=str(error))
+            except Exception:  # whatever it is, the gateway goes on without
+                log.exception("patience.skipped")
+            await asyncio.sleep(_EVERY)
+
+    async def sweep(self) -> None:
+        """Takes up what is due now. Raises: LedgerUnavailable."""
+        now = self._clock.now()
+        due = await self._ledger.due_turns(now, now - _GRACE, _AT_ONCE)
+        # What is due again could not be taken up before, and is tried less and less often.
+        self._rests = {task: self._rests.get(task) or Rest(self._clock.monotonic) for _, task in due}
+        for owner, task in due:
+            if self._runner.retired:
+                return
+            if self._runner.work(task) is None and not self._rests[task].holds():
+                self._rests[task].begin()
+                try:
+                    with self._runner.arrivals.now:
+                        await self._take_up(owner, task, now)
+                except Conflict:
+                    continue
+                except CorruptRecord as error:
+                    log.error("task.unreadable", task=task, error=str(error))
+
+    async def _take_up(self, owner: TaskOwner, task: str, now: int) -> None:
+        caller, agent = Caller(owner.principal, owner.tenant), self._agents().by_name.get(owner.agent)
+        record = await self._ledger.task(caller, owner.agent, task)
+        if agent is None or record is None:
+            return
+        shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
+        waiting = await paused_turn.load(self._ledger, self._clock, caller, record, shown)
+        if waiting is not None and waiting.turn.cancel_asked:
+            log.info("turn.cancelled", agent=agent.name, task=task, turn=waiting.turn.turn)
+            await self._answering.give_up(caller, record, shown)
+        elif waiting is not None:
+            waiting.expire(now)
+            log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)
+            await self._answering.change(agent, caller, waiting, None)

@@ -1,0 +1,108 @@
+"""What is over its time goes: events, then the public record of tasks, then conversations that nobody uses. Law: only what
+has ended, in pieces so small that no turn waits for them; what goes leaves an explicit error behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.foundation.clock import Clock
+from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.port import Ledger
+from gateway.ledger.retention import ExpireTasks
+from gateway.ledger.tasks import TaskOwner
+from gateway.operations.contexts import Contexts
+
+log = structlog.get_logger("gateway.maintenance.retention")
+
+_EVERY = 3600.0
+_REVIEW = 24
+"""Sweeps from one that looks at all tasks to the next: the others pass over those that ended before the last sweep, and with
+them what was imported since, or had still to be delivered then."""
+
+_TASKS = 50
+_CONTEXTS = 500
+"""Tasks in one commit, and contexts in one read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """Seconds: from the end of a task to the loss of its events, and of its record; without a message in a context."""
+
+    events: float = 7 * 86400.0
+    tasks: float = 30 * 86400.0
+    contexts_idle: float = 90 * 86400.0
+
+
+class Retention:
+    """One instance serves the whole database."""
+
+    def __init__(self, ledger: Ledger, contexts: Contexts, clock: Clock, lifetimes: Lifetimes) -> None:
+        self._ledger = ledger
+        self._contexts = contexts
+        self._clock = clock
+        self.lifetimes = lifetimes
+        self._swept = -1
+        """Tasks that ended before had no events any more."""
+        self._sweeps = 0
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            try:
+                await self.sweep()
+            except LedgerUnavailable as error:
+                log.warning("retention.skipped", error=str(error))
+            except Exception:  # whatever it is, the gateway goes on without
+                log.exception("retention.skipped")
+            await asyncio.sleep(_EVERY)
+
+    async def sweep(self) -> None:
+        """Takes away all that is over its time now. Raises: LedgerUnavailable."""
+        now, lifetimes = self._clock.now(), self.lifetimes
+        unlogged = now - int(lifetimes.events * 1000)
+        unrecorded = now - int(lifetimes.tasks * 1000)
+        since = self._swept if self._sweeps % _REVIEW else -1
+        events = tasks = contexts = 0
+        async for owner in self._owners():
+            tasks += await self._expire(owner, -1, unrecorded, records=True)
+            events += await self._expire(owner, since, unlogged, records=False)
+        self._swept = max(self._swept, unlogged - 1)
+        self._sweeps += 1
+        contexts = await self._expire_contexts(now - int(lifetimes.contexts_idle * 1000))
+        if events or tasks or contexts:
+            log.info("retention.swept", logs=events, tasks=tasks, contexts=contexts)
+
+    async def _owners(self) -> AsyncIterator[TaskOwner]:
+        owner: TaskOwner | None = TaskOwner()
+        while owner is not None:
+            owner = await self._ledger.next_owner(owner)
+            if owner is not None:
+                yield owner
+
+    async def _expire(self, owner: TaskOwner, since: int, before: int, *, records: bool) -> int:
+        """How many tasks lost something. `since`: those that ended earlier have lost it already."""
+        after, count = (since, ""), 0
+        while found := await self._ledger.ended_tasks(owner, before, after, _TASKS):
+            after = (found[-1].status_at, found[-1].id)
+            over = tuple(task.id for task in found if records or task.logged)
+            if over:
+                await self._ledger.commit(ExpireTasks(over, records))
+                count += len(over)
+        return count
+
+    async def _expire_contexts(self, idle_before: int) -> int:
+        after, count = "", 0
+        while found := await self._ledger.aged_contexts(idle_before, after, _CONTEXTS):
+            after = found[-1].id
+            for context in found:
+                if not (context.idle or context.left):
+                    continue
+                try:
+                    count += await self._contexts.expire(context, idle_before)
+                except Conflict as error:
+                    log.error("context.not-expired", context=context.public_id, error=str(error))
+            if found[-1].created_at >= idle_before:
+                break  # those that were made later cannot have been idle for so long
+        return count

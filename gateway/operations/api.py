@@ -1,0 +1,82 @@
+"""What a binding asks of the core: the eleven operations of A2A 1.0, section 3.1. Law: no envelope, no HTTP in here."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from gateway.a2a.model import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+)
+from gateway.core.agents import Agent
+from gateway.engine.fanout import Frame
+from gateway.ledger.threads import Caller
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Who asks which agent, and in which version of A2A. `extensions` are the activated ones: asked for and declared.
+
+    `named` are all that the caller asked for: those of other vendors tell what kind of client it is.
+    """
+
+    agent: Agent
+    caller: Caller
+    extensions: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+    idempotency_key: str | None = None
+    last_event_id: int | None = None
+    version: str = "1.0"
+
+
+class EventStream(Protocol):
+    """A window on one task. Iterating gives batches of frames and ends when the stream closes."""
+
+    def __aiter__(self) -> AsyncIterator[list[Frame]]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Operations(Protocol):
+    """Every operation raises A2AError for what the caller can act on; a stream exists only after its checks."""
+
+    async def send_message(self, call: Call, request: SendMessageRequest) -> SendMessageResponse: ...
+
+    async def send_streaming_message(self, call: Call, request: SendMessageRequest) -> EventStream: ...
+
+    async def get_task(self, call: Call, request: GetTaskRequest) -> Task: ...
+
+    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse: ...
+
+    async def cancel_task(self, call: Call, request: CancelTaskRequest) -> Task: ...
+
+    async def subscribe_to_task(self, call: Call, request: SubscribeToTaskRequest) -> EventStream: ...
+
+    async def create_push_config(
+        self, call: Call, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig: ...
+
+    async def get_push_config(
+        self, call: Call, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig: ...
+
+    async def list_push_configs(
+        self, call: Call, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse: ...
+
+    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None: ...
+
+    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> AgentCard: ...

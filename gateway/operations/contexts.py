@@ -1,0 +1,236 @@
+"""The end of a context, deleted or expired. Law: what still goes on there is cancelled; afterwards nothing of it can be read,
+and what comes too late is not stored.
+
+Contexts that come from elsewhere and go there: export, import, and taking up a conversation that a backend already has.
+
+Law: whoever may do this runs the gateway; a document is validated as a whole before anything of it is stored.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from gateway.a2a.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
+from gateway.a2a.limits import Limits, check_id
+from gateway.a2a.model import Json, TaskState
+from gateway.core.agents import Agent, Agents
+from gateway.core.document_import import read
+from gateway.core.ownership import serves
+from gateway.engine.fanout import Fanout
+from gateway.engine.other_processes import Elsewhere
+from gateway.foundation.clock import Clock
+from gateway.ledger.documents import Adopt, Import, PortableThread
+from gateway.ledger.errors import Conflict, CorruptRecord
+from gateway.ledger.port import Ledger
+from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, PurgeContext
+from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.operations.target import new_thread
+from gateway.ports.capabilities import HandleChecking
+from gateway.ports.conversation import StorageOwner
+from gateway.scheduling.runner import Runner
+from gateway.scheduling.settle import close_task
+
+log = structlog.get_logger("gateway.operations.contexts")
+
+
+class Contexts:
+    """What is done to a conversation as a whole. One instance serves every agent of the gateway."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        runner: Runner,
+        fanout: Fanout,
+        clock: Clock,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`ended` is called when backends have something to forget."""
+        self._ended = ended
+        self._ledger = ledger
+        self._runner = runner
+        self._fanout = fanout
+        self._clock = clock
+        self._elsewhere = Elsewhere(ledger, runner.patience)
+
+    async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
+        """Deletes what was said in a context to every agent. With `agent`, only one in which that agent was spoken to.
+
+        Source: state-model, scenarios 139 and 140. Raises: NotFound, also for another caller's and for a deleted one.
+        """
+        context = await self._ledger.context(caller, context_id, agent.name if agent is not None else "")
+        if context is None or context.state == "deleted" or (agent is not None and context.thread is None):
+            raise _not_found(context_id, agent)
+        await self._close(caller, context_id, context.id)
+        try:
+            await self._ledger.commit(DeleteContext(caller, context.id, self._clock.now()))
+        except Conflict as error:
+            raise _not_found(context_id, agent) from error
+        # Messages that were accepted meanwhile: their turns find nothing left to write to, and need not go on.
+        await self._cancel(caller, context_id)
+        await self._purge(context.id)
+
+    async def expire(self, context: AgedContext, idle_before: int) -> bool:
+        """Ends a context that nobody used since `idle_before`, and goes on where that was broken off; False: it was used.
+
+        Source: state-model, scenario 142. Raises: Conflict, LedgerUnavailable.
+        """
+        if context.idle:
+            try:
+                await self._ledger.commit(ExpireContext(context.id, idle_before, self._clock.now()))
+            except Conflict:
+                return False
+        await self._close(context.caller, context.public_id, context.id)
+        await self._purge(context.id)
+        return True
+
+    async def _purge(self, row: str) -> None:
+        """In pieces, so that nobody's turn waits long. Retention goes on where this is broken off."""
+        while await self._ledger.left(row):
+            await self._ledger.commit(PurgeContext(row, self._clock.now()))
+        self._ended()
+
+    async def _close(self, caller: Caller, public_id: str, row: str) -> None:
+        await self._cancel(caller, public_id)
+        # No process has a turn that waits for its caller: nobody would answer for it.
+        await self._elsewhere.cancel(row, lambda turn: not turn.waits)
+        try:
+            waiting = await self._ledger.waiting(row)
+        except CorruptRecord as error:
+            # What cannot be read can still go.
+            log.error("task.unreadable", context=public_id, error=str(error))
+            return
+        for task in waiting:
+            await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+
+    async def _cancel(self, caller: Caller, context_id: str) -> None:
+        """The last one first: none of them begins because the one before it has ended."""
+        for work in reversed(self._runner.works(caller, context_id)):
+            await self._runner.cancel(work)
+
+
+def _not_found(context_id: str, agent: Agent | None) -> NotFound:
+    where = "" if agent is None else f" with the agent {agent.name!r}"
+    return NotFound(f"there is no context {echo(context_id)} of yours{where}")
+
+
+_HANDLES = Limits(id_length=4096)
+"""Those of some services are longer than any id of ours."""
+
+_OVER = frozenset({"closed", "expired", "deleted"})
+"""States of a thread that no message goes on with."""
+
+_encoder = msgspec.json.Encoder()
+
+
+class Transfer:
+    """What the admin API does with whole contexts. Every context is its caller's own."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    async def export(self, caller: Caller, context_id: str) -> bytes:
+        """The document, as JSON. Raises: NotFound, Busy while a turn waits or runs."""
+        try:
+            document = await self._ledger.export(caller, context_id)
+        except Conflict as error:
+            raise Busy("The context is at work; try again when that has ended.", retry_after=5) from error
+        if document is None:
+            raise NotFound(f"there is no context {echo(context_id)} of yours")
+        return await asyncio.to_thread(_encoder.encode, document)
+
+    async def bring(self, caller: Caller, agents: Agents, value: Json, limits: Limits) -> str:
+        """Stores the context of a document as the caller's own. Returns its id. Raises: InvalidParams naming the place."""
+        document = await asyncio.to_thread(read, value)
+        check_id("contextId", document.context_id, limits)
+        for index, thread in enumerate(document.threads):
+            _check_agent(f"threads[{index}]", thread, agents)
+        await self._refuse_known(caller, "contextId", document.context_id)
+        try:
+            await self._ledger.commit(Import(caller, document, self._clock.now()))
+        except Conflict as error:
+            raise InvalidParams(
+                "Invalid parameters: ids of this document exist here already, or contradict each other"
+            ) from error
+        return document.context_id
+
+    async def adopt(self, caller: Caller, agent: Agent, handle: str, context_id: str | None, limits: Limits) -> str:
+        """A new context that goes on where `handle` stands at the backend. Returns its id.
+
+        Raises: InvalidParams, UnsupportedOperation for an agent whose history the gateway keeps.
+        """
+        if agent.adapter.ownership.owner is not StorageOwner.BACKEND:
+            remedy = " Its settings say so: `history.owner: gateway`." if agent.adapter.ownership.either else ""
+            raise UnsupportedOperation(
+                f"The backend of the agent {agent.name!r} keeps no conversation to go on with.{remedy}"
+            )
+        if not handle.strip():
+            raise invalid("handle", "must not be empty")
+        check_id("handle", handle, _HANDLES)
+        _check_kind(agent, handle)
+        public = context_id or self._clock.new_id()
+        check_id("contextId", public, limits)
+        await self._refuse_known(caller, "contextId", public)
+        thread = new_thread(agent, self._clock.row_id(), self._clock.row_id())
+        try:
+            await self._ledger.commit(
+                Adopt(caller, public, msgspec.structs.replace(thread, handle=handle), self._clock.now())
+            )
+        except Conflict as error:
+            raise _exists("contextId", public) from error
+        return public
+
+    async def _refuse_known(self, caller: Caller, field: str, context_id: str) -> None:
+        """Also what is deleted or expired: an id means one conversation for ever."""
+        if await self._ledger.context(caller, context_id, "") is not None:
+            raise _exists(field, context_id)
+
+
+def _check_kind(agent: Agent, handle: str) -> None:
+    """Raises: InvalidParams for what the agent's backend could not go on from."""
+    if not isinstance(agent.adapter, HandleChecking):
+        return
+    try:
+        agent.adapter.check_handle(handle)
+    except ValueError as error:
+        raise invalid("handle", f"{echo(handle)} {error}") from error
+
+
+def _exists(field: str, context_id: str) -> InvalidParams:
+    return invalid(field, f"{echo(context_id)} exists here already")
+
+
+def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
+    """Raises: InvalidParams when the next message of the thread could not go on."""
+    if thread.state in _OVER:
+        return
+    agent = agents.by_name.get(thread.agent)
+    if agent is None:
+        raise invalid(f"{place}.agent", f"no agent is called {echo(thread.agent)} here")
+    ownership = agent.adapter.ownership
+    if not serves(ownership, _record(thread)):
+        raise invalid(
+            f"{place}.owner",
+            f"the history is kept by the {thread.owner} ({thread.handle_kind}), and the agent {agent.name!r} is set to "
+            f"have it kept by the {ownership.owner} ({ownership.handle})",
+        )
+    if (thread.state_version or 1) > ownership.state_version:
+        raise invalid(
+            f"{place}.stateVersion", f"{thread.state_version} is newer than {ownership.state_version}, the agent's"
+        )
+
+
+def _record(thread: PortableThread) -> ThreadRecord:
+    return ThreadRecord(
+        id=thread.id,
+        context="",
+        agent=thread.agent,
+        epoch=thread.epoch,
+        owner=thread.owner,
+        handle_kind=thread.handle_kind,
+        handle=thread.handle,
+        generation=thread.generation,
+        adapter_state=thread.adapter_state,
+    )

@@ -1,0 +1,176 @@
+"""Push notification configurations, as their owners make, read and delete them. Law: nothing secret goes out again, and
+nothing is accepted to which nothing could be sent.
+
+Source: A2A 1.0, sections 3.1.7 to 3.1.10, 4.3 and 13.2.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from gateway.a2a.errors import NotFound, TaskNotFound, echo, invalid
+from gateway.a2a.model import (
+    AuthenticationInfo,
+    ListTaskPushNotificationConfigsResponse,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from gateway.foundation.clock import Clock
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target
+from gateway.ledger.errors import Conflict
+from gateway.ledger.port import Ledger
+from gateway.ledger.push import DropPush, PushConfig, PushState, PushStatus, PutPush, ReplayPush
+from gateway.ledger.threads import Caller
+from gateway.operations.api import Call
+from gateway.push.secrets import Seal, Secrets
+
+MOST = 10
+"""Configurations of one task."""
+
+_LOOKUP = 2.0
+"""Seconds that a caller waits for a name to be found. It is looked up again for each connection, and judged again."""
+
+_IN_MESSAGE = "configuration.taskPushNotificationConfig."
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A configuration that may be stored, for whichever task."""
+
+    call: Call
+    config: PushConfig
+
+    def on(self, task: str, now: int) -> PutPush:
+        caller = self.call.caller
+        config = replace(self.config, task=task)
+        return PutPush(caller.tenant, caller.principal, self.call.agent.name, config, MOST, now)
+
+
+class Pushes:
+    """One instance serves every agent of the gateway. `changed` is called when there may be something to deliver."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: TargetRules,
+        lookup: Lookup,
+        seal: Seal,
+        clock: Clock,
+        changed: Callable[[], object],
+    ) -> None:
+        self._ledger = ledger
+        self._rules = rules
+        self._lookup = lookup
+        self._seal = seal
+        self._clock = clock
+        self.changed = changed
+
+    # --- the four operations
+
+    async def create(self, call: Call, task: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Raises: InvalidParams."""
+        draft = await self.draft(call, config)
+        try:
+            await self._ledger.commit(draft.on(task, self._clock.now()))
+        except Conflict as error:
+            raise invalid(
+                "taskId", f"the task has {MOST} push notification configurations; delete one first"
+            ) from error
+        self.changed()
+        return _shown(replace(draft.config, task=task))
+
+    async def get(self, task: str, config: str) -> TaskPushNotificationConfig:
+        """Raises: TaskNotFound, as the specification has it also for a configuration."""
+        for found in await self._ledger.push_configs(task):
+            if found.id == config:
+                return _shown(found)
+        raise TaskNotFound("Push notification configuration not found", metadata={"taskId": task, "field": "id"})
+
+    async def list(self, task: str) -> ListTaskPushNotificationConfigsResponse:
+        """They are few, and always on one page."""
+        found = await self._ledger.push_configs(task)
+        return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
+
+    async def delete(self, task: str, config: str) -> None:
+        """Once or again: afterwards it is not there."""
+        await self._ledger.commit(DropPush(task, config))
+
+    # --- what comes with a message
+
+    async def draft_of(self, call: Call, request: SendMessageRequest) -> Draft | None:
+        """Raises: InvalidParams."""
+        config = request.configuration.task_push_notification_config if request.configuration else None
+        if config is None:
+            return None
+        if config.task_id and config.task_id != request.message.task_id:
+            raise invalid(f"{_IN_MESSAGE}taskId", "must be left out: the configuration is for the task of the message")
+        return await self.draft(call, config, _IN_MESSAGE)
+
+    async def draft(self, call: Call, config: TaskPushNotificationConfig, place: str = "") -> Draft:
+        """What may be stored of it. Raises: InvalidParams."""
+        target = await self._check(f"{place}url", config.url)
+        scheme = config.authentication.scheme if config.authentication else None
+        credentials = config.authentication.credentials if config.authentication else None
+        sealed = None
+        if config.token or credentials:
+            sealed = self._seal.close(Secrets(config.token or None, credentials or None), config.url)
+        made = PushConfig(
+            task="",
+            id=config.id or self._clock.new_id(),
+            version=call.version,
+            url=config.url,
+            host=target.host,
+            scheme=scheme,
+            sealed=sealed,
+        )
+        return Draft(call, made)
+
+    async def _check(self, field: str, url: str) -> Target:
+        try:
+            target = check_target(url, self._rules)
+            async with asyncio.timeout(_LOOKUP):
+                await self._lookup.addresses(target.host, target.port)
+        except TargetRefused as error:
+            raise invalid(field, str(error)) from error
+        except (OSError, TimeoutError):
+            # Nobody knows the name now; whoever delivers asks again.
+            return check_target(url, self._rules)
+        return target
+
+    # --- what is not delivered
+
+    async def standing(self, caller: Caller) -> tuple[PushStatus, ...]:
+        """All that the caller has and that are not done."""
+        return await self._ledger.pushes(caller.tenant, caller.principal)
+
+    async def replay(self, caller: Caller, task: str, config: str | None) -> int:
+        """Lets what was stopped go on where it stands: all of a task, or one. Returns how many. Raises: NotFound."""
+        stopped = [
+            status.config
+            for status in await self.standing(caller)
+            if status.config.task == task
+            and status.state in (PushState.STOPPED, PushState.GONE)
+            and config in (None, status.config.id)
+        ]
+        if not stopped:
+            which = "push notification configuration" + ("" if config is None else f" {echo(config)}")
+            raise NotFound(f"there is no {which} of yours that was stopped, of task {echo(task)}")
+        try:
+            await self._ledger.commit(*(ReplayPush(each.task, each.id) for each in stopped))
+        except Conflict as error:
+            raise NotFound(f"the configurations of task {echo(task)} were changed meanwhile; look again") from error
+        self.changed()
+        return len(stopped)
+
+
+def _shown(config: PushConfig) -> TaskPushNotificationConfig:
+    """Without token and credentials: who made them has them, and nobody else needs them."""
+    return TaskPushNotificationConfig(
+        id=config.id,
+        task_id=config.task,
+        url=config.url,
+        authentication=AuthenticationInfo(scheme=config.scheme) if config.scheme is not None else None,
+    )

@@ -1,0 +1,159 @@
+"""One push configuration, from where its cursor stands to the end of what there is or to the first failure. Law: what is
+sent is in the log, in its order; an event counts as delivered when its receiver has said so and that is stored.
+
+Source: A2A 1.0, section 4.3.3; Standard Webhooks 1.0.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.core.task_record import logged
+from gateway.foundation.clock import Clock
+from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.port import Ledger
+from gateway.ledger.push import DuePush, FailPush, LeavePush, MovePush, PushConfig, PushState, TakePush
+from gateway.push.secrets import Unreadable
+from gateway.push.webhook import Outcome
+
+log = structlog.get_logger("gateway.push.delivery")
+
+WAITS = (5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
+"""Seconds from one attempt to the next; the last one for all that follow."""
+
+_JITTER = 0.2
+_LONGEST = 24 * 3600.0
+"""Seconds that a receiver may ask for in Retry-After."""
+
+_MARGIN = 2.0
+"""Seconds for which a delivery is taken, beyond those that a post may take."""
+
+_PIECE = 200
+"""Events of one configuration in a row, while others wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushLimits:
+    """`timeout` is that of a post, in seconds."""
+
+    timeout: float = 15.0
+    attempts: int = len(WAITS) + 1
+    posts: int = 64
+    per_host: int = 4
+
+
+Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
+"""Posts an event with its number. Raises: Unreadable; KeyError for a version that nobody speaks."""
+
+
+class Delivery:
+    def __init__(
+        self, due: DuePush, ledger: Ledger, post: Post, clock: Clock, limits: PushLimits, chance: Callable[[], float]
+    ) -> None:
+        """`chance` is from 0 to 1."""
+        self._config = due.config
+        self._task, self._id = due.config.task, due.config.id
+        self._next = due.next_event
+        self._due_at = due.due_at
+        self._attempts = due.attempts
+        self._visible = due.visible
+        self._ledger = ledger
+        self._post = post
+        self._clock = clock
+        self._limits = limits
+        self._chance = chance
+
+    async def run(self) -> None:
+        """Raises: Conflict when another process has it, or it was changed; LedgerUnavailable."""
+        # What is being stored is stored before what a cancellation gives back: that builds on it.
+        take = TakePush(self._task, self._id, self._due_at, self._until())
+        self._due_at = take.until
+        try:
+            await self._ledger.commit(take)
+            await self._go_on()
+        except asyncio.CancelledError:
+            # The process stops: another one, or the next, need not wait until this is not taken any more.
+            self._ledger.submit((self._leave(self._next),), lambda _: None)
+            raise
+        except CorruptRecord as error:
+            log.error("push.unreadable", task=self._task, error=str(error))
+            await self._fail("the event cannot be read", PushState.STOPPED)
+
+    async def _go_on(self) -> None:
+        last = self._next + _PIECE
+        while self._next < last:
+            events = await self._ledger.push_events(self._task, self._next)
+            if not events:
+                break
+            if not self._visible and not await self._is_public(events):
+                await self._ledger.commit(self._leave(events[-1][0] + 1))
+                return
+            for number, payload in events[: last - self._next]:
+                if not await self._deliver(number, payload):
+                    return
+        await self._ledger.commit(self._leave(self._next))
+
+    async def _is_public(self, events: tuple[tuple[int, bytes], ...]) -> bool:
+        """May its caller know of the task? An agent that may answer with a bare message has not decided while it only works."""
+        if await self._ledger.is_answered_bare(self._task):
+            return False
+        self._visible = not all(_only_works(payload) for _, payload in events)
+        return self._visible
+
+    async def _deliver(self, number: int, payload: bytes) -> bool:
+        try:
+            outcome = await self._post(self._config, number, payload)
+        except Unreadable as error:
+            log.error("push.unreadable", task=self._task, config=self._id, error=str(error))
+            await self._fail("its token and credentials cannot be decrypted", PushState.STOPPED)
+            return False
+        except KeyError:
+            await self._fail(f"A2A {self._config.version} is not spoken here", PushState.STOPPED)
+            return False
+        except Exception:  # whatever it is, it counts as an attempt, so that it does not go on for ever
+            log.exception("push.broken", task=self._task, config=self._id)
+            await self._fail("the gateway could not post it", None)
+            return False
+        if not outcome.delivered:
+            await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
+            return False
+        move = MovePush(self._task, self._id, self._due_at, number + 1, self._until())
+        self._next, self._due_at, self._attempts = number + 1, move.until, 0
+        await self._ledger.commit(move)
+        return True
+
+    async def _fail(self, error: str, final: PushState | None, retry_after: float | None = None) -> None:
+        """`final` None: it is tried again, unless that was the last attempt."""
+        attempts = self._attempts + 1
+        if final is None and attempts >= self._limits.attempts:
+            final = PushState.STOPPED
+        until = None
+        if final is None:
+            wait = WAITS[min(attempts, len(WAITS)) - 1] * (1 + _JITTER * (2 * self._chance() - 1))
+            wait = max(wait, min(retry_after or 0.0, _LONGEST))
+            until = self._clock.now() + int(wait * 1000)
+        await self._ledger.commit(
+            FailPush(self._task, self._id, self._due_at, until, final or PushState.ACTIVE, attempts, error)
+        )
+        told = {"task": self._task, "config": self._id, "number": self._next, "attempts": attempts, "error": error}
+        if final is None:
+            log.info("push.failed", **told)
+        else:
+            log.warning("push.given-up", state=final.value, **told)
+
+    def _leave(self, behind: int) -> LeavePush:
+        return LeavePush(self._task, self._id, self._due_at, behind)
+
+    def _until(self) -> int:
+        return self._clock.now() + int((self._limits.timeout + _MARGIN) * 1000)
+
+
+def _only_works(payload: bytes) -> bool:
+    match logged(payload):
+        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
+            return True
+        case _:
+            return False

@@ -1,0 +1,144 @@
+"""Posts a notification to where somebody else wants it. Law: a connection goes to an address that was just judged, and to no
+other; no redirect, cookie or proxy; whatever comes back is an outcome, never an exception."""
+
+import io
+import socket
+import ssl
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from gateway.foundation.clock import Clock
+from gateway.foundation.limits import OPENED_SECONDS
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.tasks import forget
+from gateway.foundation.url_policy import TargetRefused, TargetRules, check_target
+from gateway.push.webhook import Outcome
+
+_CONNECT = 5.0
+_MOST = 64 * 1024
+"""Bytes of an answer that are read."""
+
+# Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
+_WHOLE_BODY = 1024 * 1024
+
+
+class Sender:
+    """Connections are kept and used again; `timeout` is for one post as a whole, in seconds."""
+
+    def __init__(self, rules: TargetRules, lookup: Lookup, timeout: float, clock: Clock) -> None:
+        self._rules = rules
+        self._lookup = lookup
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(_CONNECT, timeout))
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        try:
+            # The rules may have changed since, and a literal address is not looked up.
+            check_target(url, self._rules)
+            async with self._open_session().post(
+                url,
+                data=body if len(body) < _WHOLE_BODY else io.BytesIO(body),
+                headers=headers,
+                timeout=self._timeout,
+                allow_redirects=False,
+            ) as response:
+                await _read(response)
+                return Outcome(
+                    response.status, "", _retry_after(response.headers.get("Retry-After"), self._clock.now())
+                )
+        except (TargetRefused, aiohttp.ClientError, OSError, ValueError) as error:
+            forget(error)
+            return Outcome(None, _told(error))
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    use_dns_cache=False,
+                    resolver=_Judging(self._lookup),
+                    keepalive_timeout=OPENED_SECONDS,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                headers={"User-Agent": "a2a-gateway", "Accept-Encoding": "identity", "Accept": "*/*"},
+            )
+        return self._session
+
+
+class _Judging(AbstractResolver):
+    """What aiohttp connects to is what this returns."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._lookup.addresses(host, port)
+        ]
+
+    async def close(self) -> None:
+        """The look-up is its owner's to close."""
+
+
+def _told(error: Exception) -> str:
+    match error:
+        case TargetRefused():
+            return f"the address {error}"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            return "TLS failed"
+        case TimeoutError():
+            return "timed out"
+        case aiohttp.ClientConnectorDNSError():
+            return "the host is not known"
+        case aiohttp.ClientConnectorError():
+            return "could not connect"
+        case _:
+            return "the connection broke, or what came was no HTTP"
+
+
+async def _read(response: aiohttp.ClientResponse) -> None:
+    """To the end of a short answer, so that its connection can be used again. What it says decides nothing."""
+    read = 0
+    try:
+        while chunk := await response.content.readany():
+            read += len(chunk)
+            if read > _MOST:
+                response.close()
+                return
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        response.close()
+
+
+def _retry_after(value: str | None, now: int) -> float | None:
+    """Seconds. Source: RFC 9110, section 10.2.3."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdecimal():
+        return float(value[:9])
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    # HTTP knows no time but GMT.
+    return max(0.0, moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - now / 1000)

@@ -1,0 +1,49 @@
+"""Signatures of notifications, for receivers that check them with our public key. Law: the private key is derived, never
+stored; every process of one database has the same."""
+
+import hashlib
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
+from gateway.push.secrets import derived
+
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Of P-256."""
+
+_LIFE = 300
+
+
+class Signer:
+    """`issuer` is the gateway's address, below which its public keys are."""
+
+    def __init__(self, material: bytes, issuer: str) -> None:
+        # 16 bytes more than the order has make every key as likely.
+        number = int.from_bytes(derived(material, b"push signing key", 48)) % (_ORDER - 1) + 1
+        private = ec.derive_private_key(number, ec.SECP256R1())
+        key = ECKey.import_key(_pem(private))
+        self._key = ECKey.import_key({**key.as_dict(private=True), "kid": key.thumbprint()})
+        self._issuer = issuer
+        public = {**self._key.as_dict(private=False), "use": "sig", "alg": "ES256"}
+        self.jwks = msgspec.json.encode({"keys": [public]})
+
+    def sign(self, audience: str, message_id: str, task: str, body: bytes, now: int) -> str:
+        """A JWT over the digest of the body. `now` is in seconds."""
+        claims = {
+            "iss": self._issuer,
+            "aud": audience,
+            "iat": now,
+            "exp": now + _LIFE,
+            "jti": message_id,
+            "taskId": task,
+            "request_body_sha256": hashlib.sha256(body).hexdigest(),
+        }
+        return jwt.encode({"alg": "ES256", "typ": "JWT", "kid": self._key.kid or ""}, claims, self._key)
+
+
+def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -1,0 +1,83 @@
+"""A notification as it goes out, and what came back. Law: pure; nothing is said of an attempt that its receiver has not seen.
+
+Source: A2A 1.0, sections 4.3.3 and 13.2; Standard Webhooks 1.0.
+"""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.foundation.url_policy import origin
+from gateway.ledger.push import PushConfig
+from gateway.push.secrets import Seal, Secrets
+
+if TYPE_CHECKING:
+    from gateway.push.signatures import Signer
+
+CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json"}
+"""By version of A2A. The log is in the words of 1.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`status` None: there was no answer, and `error` says why in a few words. `retry_after` is in seconds."""
+
+    status: int | None
+    error: str = ""
+    retry_after: float | None = None
+
+    @property
+    def delivered(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def unwanted(self) -> bool:
+        return self.status == 410
+
+    def __str__(self) -> str:
+        return self.error or f"HTTP {self.status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Makes the headers of a notification."""
+
+    seal: Seal
+    signer: "Signer | None" = None
+
+    def headers(self, config: PushConfig, number: int, body: bytes, now: int) -> dict[str, str]:
+        """`now` is in seconds. Raises: Unreadable; KeyError for a version that nobody speaks."""
+        secrets = self.seal.open(config.sealed, config.url) if config.sealed is not None else Secrets()
+        message_id = webhook_id(config, number)
+        headers = {
+            "Content-Type": CONTENT_TYPES[config.version],
+            "A2A-Version": config.version,
+            "webhook-id": message_id,
+            "webhook-timestamp": str(now),
+        }
+        if secrets.token is not None:
+            headers["X-A2A-Notification-Token"] = secrets.token
+        if config.scheme is not None and secrets.credentials is not None:
+            headers["Authorization"] = f"{config.scheme} {_credentials(config.scheme, secrets.credentials)}"
+        if self.signer is not None:
+            audience = origin(config.url)
+            signature = self.signer.sign(audience, message_id, config.task, body, now)
+            headers["X-A2A-Notification-Signature"] = signature
+            if (config.scheme or "").lower() == "bearer":
+                headers.setdefault("Authorization", f"Bearer {signature}")
+        return headers
+
+
+def _credentials(scheme: str, credentials: str) -> str:
+    """Basic is user and password in base64, which has no colon."""
+    if scheme.lower() == "basic" and ":" in credentials:
+        return b64encode(credentials.encode()).decode()
+    return credentials
+
+
+def webhook_id(config: PushConfig, number: int) -> str:
+    """The same for every attempt, and in every process."""
+    named = "\n".join((config.task, config.id, str(number)))
+    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"

@@ -1,0 +1,124 @@
+"""Rows made into records. Law: a row that nobody can read is a CorruptRecord, which says whose it is."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.a2a.model import Message, TaskState
+from gateway.ledger.api_keys import ApiKey
+from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.tasks import StoredArtifact, TaskRecord, TurnRecord
+from gateway.ledger.threads import ThreadRecord
+from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
+from gateway.ledger.turns import Preferences
+from gateway.ports import conversation
+from gateway.ports.conversation import HandleKind, HistoryRecord, StorageOwner, UserItem
+from storage.read.grouped import Row
+
+message_decoder = msgspec.json.Decoder(Message)
+_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
+_artifacts_decoder = msgspec.json.Decoder(tuple[StoredArtifact, ...])
+value_decoder = msgspec.json.Decoder()
+preferences_decoder = msgspec.json.Decoder(Preferences)
+
+T = TypeVar("T")
+
+
+def readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
+    try:
+        return decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
+
+
+def thread(row: Row | list[Any]) -> ThreadRecord:
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
+    return ThreadRecord(
+        id=thread_id,
+        context=context,
+        agent=agent,
+        epoch=epoch,
+        owner=StorageOwner(owner),
+        handle_kind=HandleKind(handle_kind),
+        handle=handle,
+        generation=generation,
+        adapter_state=None if state is None else readable(value_decoder.decode, state, f"thread {thread_id!r}"),
+        lost=bool(lost),
+        state_version=version or 1,
+        unsynced=bool(unsynced),
+    )
+
+
+def task(row: Row | list[Any]) -> TaskRecord:
+    task_id, context, context_id, agent, state, message, status_at, last_event, visible = row
+    return TaskRecord(
+        id=task_id,
+        context=context,
+        context_id=context_id,
+        agent=agent,
+        state=TaskState(state),
+        status_message=None if message is None else readable(message_decoder.decode, message, f"task {task_id!r}"),
+        status_at=status_at,
+        last_event=last_event,
+        visible=bool(visible),
+    )
+
+
+def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
+    """Each from the row of its first message and those of its further ones."""
+    turns: list[TurnRecord] = []
+    for ordinal, *row in rows:
+        if ordinal == 0:
+            turns.append(_turn(task_id, row))
+            continue
+        said = readable(message_decoder.decode, row[0], f"task {task_id!r}")
+        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], said)))
+    return tuple(turns)
+
+
+def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
+    payload, event, ended_at, aside, messages, artifacts = row
+    owner = f"task {task_id!r}"
+    return TurnRecord(
+        message=readable(message_decoder.decode, payload, owner),
+        event=event,
+        messages=None if messages is None else readable(_messages_decoder.decode, messages, owner),
+        artifacts=None if artifacts is None else readable(_artifacts_decoder.decode, artifacts, owner),
+        ended=ended_at is not None,
+        aside=ended_at is None and bool(aside),
+    )
+
+
+def api_key(row: Row) -> ApiKey:
+    digest, name, prefix, principal, tenant, admin, *times = row
+    return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
+
+
+def asked(row: Row) -> AskedCall:
+    *call, digest, decision, expires_at, outcome = row
+    known = None if outcome is None else readable(value_decoder.decode, outcome, f"tool call {row[0]!r}")
+    return AskedCall(ToolCallRecord(*call), digest, decision, expires_at, known)
+
+
+def item(thread_id: str, row: Row) -> HistoryRecord:
+    position, turn, turn_id, payload, message, provider_id, sent_in, replayable, *rest = row
+    failed, service_call, sequence, displaced = rest
+    owner = f"thread {thread_id!r}"
+    if payload is None:
+        item: conversation.Item = UserItem(readable(message_decoder.decode, message, owner))
+    else:
+        item = readable(conversation.decode, payload, owner)
+    return HistoryRecord(
+        position=position,
+        turn=turn,
+        item=item,
+        provider_id=provider_id,
+        sent_in=sent_in,
+        replayable=bool(replayable),
+        turn_id=turn_id,
+        failed=bool(failed),
+        service_call=service_call,
+        sequence=sequence,
+        displaced=bool(displaced),
+    )

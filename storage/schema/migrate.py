@@ -1,0 +1,67 @@
+"""Migrations by Alembic, for a database of an older version. Law: a schema newer than ours is left as it is.
+
+A migration that leaves all as it was and only adds (tables, columns that may be NULL) says `only_adds = True`: processes of
+the version before may then work on what it has made, beside those of the new one.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, NullPool, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.ledger.errors import LedgerUnavailable
+from storage.connection import OLDEST_USER, connect
+from storage.schema.tables import Row
+
+
+def migrate(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
+    """The version of the schema, after migrating. Raises: LedgerUnavailable when it does not become ours."""
+    scripts = _scripts()
+    engine = create_engine("sqlite://", creator=lambda: connect(str(path), busy_timeout_ms), poolclass=NullPool)
+    # The lock is taken before the version is read: of two processes that start at once, one migrates.
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    try:
+        with engine.begin() as connection:
+            return _migrate(connection, path, scripts, auto_migrate=auto_migrate)
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        raise LedgerUnavailable(f"the schema of {str(path)!r} cannot be read or migrated: {error}") from error
+
+
+def configuration(connection: Connection) -> Config:
+    config = _config()
+    config.attributes["connection"] = connection
+    config.attributes["metadata"] = Row.metadata
+    return config
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "storage.schema:migrations")
+    return config
+
+
+def _scripts() -> list[Script]:
+    """The newest first. What takes long to load is loaded before the lock is taken: all others wait while it is held."""
+    return list(ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def _migrate(connection: Connection, path: Path, scripts: list[Script], *, auto_migrate: bool) -> str:
+    ours = [script.revision for script in scripts]
+    head = ours[0]
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in ours:
+        raise LedgerUnavailable(f"the schema of {str(path)!r} has version {found}, newer than ours, {head}")
+    if found != head:
+        if not auto_migrate:
+            raise LedgerUnavailable(
+                f"the schema of {str(path)!r} has version {found}, older than ours, {head}, and auto_migrate is off"
+            )
+        command.upgrade(configuration(connection), "head")
+        oldest = next(script for script in scripts if not getattr(script.module, "only_adds", False))
+        connection.exec_driver_sql(f"{OLDEST_USER} = {int(oldest.revision)}")
+    return head

@@ -1,0 +1,58 @@
+"""The tables of a database as this code expects them. Law: a schema newer than ours is left as it is, and worked on only if
+it says that all it has is ours and more.
+
+An empty file gets the compiled schema; only one of an older version needs the migrations, and what they import.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from gateway.ledger.errors import LedgerUnavailable
+from storage.compiled import OLDEST, SCHEMA, VERSION
+from storage.connection import OLDEST_USER, connect
+
+_OLDEST_SQLITE = (3, 37)
+"""The first with STRICT tables."""
+
+_TABLES = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+_VERSION = "SELECT version_num FROM alembic_version"
+
+
+def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
+    """The version of the schema, after migrating. Raises: LedgerUnavailable when it does not become ours."""
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise LedgerUnavailable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed")
+    try:
+        with closing(connect(str(path), busy_timeout_ms)) as connection:
+            if _is_ours(connection, auto_migrate=auto_migrate):
+                return VERSION
+    except sqlite3.Error as error:
+        raise LedgerUnavailable(f"the schema of {str(path)!r} cannot be read or made: {error}") from error
+    from storage.schema.migrate import migrate
+
+    return migrate(path, busy_timeout_ms, auto_migrate=auto_migrate)
+
+
+def usable(version: str, oldest: int) -> bool:
+    """Whether this code may work on a schema of this version, which says this of its oldest user (0: nothing)."""
+    return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
+
+
+def _is_ours(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
+    """Makes the schema where there is none. The lock is taken before looking: of two processes one makes it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute(_TABLES).fetchone() == (0,):
+            if not auto_migrate:
+                return False
+            for statement in SCHEMA:
+                connection.execute(statement)
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (VERSION,))
+            connection.execute(f"{OLDEST_USER} = {OLDEST}")
+            return True
+        has_version = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+        found = connection.execute(_VERSION).fetchall() if has_version else []
+        return len(found) == 1 and usable(found[0][0], connection.execute(OLDEST_USER).fetchone()[0])
+    finally:
+        connection.execute("COMMIT")

@@ -1,0 +1,443 @@
+"""The rows of the ledger. Law: what must never be untrue of them is a constraint here; only storage sees them.
+
+Times are milliseconds since 1970, JSON is text, no text has a length.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+from storage.schema.conditions import LIVE, SETTLED, UNSENT
+
+_BIG = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits everywhere; a STRICT table of SQLite knows them only as INTEGER."""
+
+
+def _text(**more: Any) -> Any:
+    return Field(sa_type=Text, **more)
+
+
+def _integer(**more: Any) -> Any:
+    return Field(sa_type=_BIG, **more)
+
+
+def _one_of(column: str, *words: str) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({', '.join(repr(word) for word in words)})", name=column)
+
+
+def _flag(column: str) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN (0, 1)", name=column)
+
+
+_STRICT = {"sqlite_strict": True}
+
+
+class Row(SQLModel):
+    """Base of all tables: the metadata of the ledger alone, and the names of its constraints."""
+
+    metadata = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+        }
+    )
+
+
+class Context(Row, table=True):
+    """A deleted or expired one stays, so that its public id is never used again."""
+
+    __tablename__ = "context"
+    __table_args__ = (
+        UniqueConstraint("tenant", "principal", "public_id"),
+        _one_of("state", "open", "closed", "expired", "deleted"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    tenant: str = _text()
+    principal: str = _text()
+    public_id: str = _text()
+    state: str = _text()
+    created_at: int = _integer()
+    last_used_at: int = _integer()
+    expires_at: int | None = _integer()
+
+
+class Thread(Row, table=True):
+    """`clean_handle`: the last handle at which no tool call was open. `lost`: the backend does not know the handle.
+    `state_version` NULL: 1."""
+
+    __tablename__ = "thread"
+    __table_args__ = (
+        UniqueConstraint("context", "agent", "epoch"),
+        Index("uq_thread_live", "context", "agent", unique=True, sqlite_where=text(LIVE)),
+        _one_of("state", "open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"),
+        _one_of("storage_owner", "backend", "gateway"),
+        _one_of("handle_kind", "none", "rotating", "static"),
+        CheckConstraint("(storage_owner = 'gateway') = (handle_kind = 'none')", name="owner"),
+        CheckConstraint("storage_owner = 'backend' OR (handle IS NULL AND clean_handle IS NULL)", name="handle"),
+        CheckConstraint("(lease_holder IS NULL) = (lease_until IS NULL)", name="lease"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    context: str = _text(foreign_key="context.id")
+    agent: str = _text()
+    epoch: int = _integer()
+    storage_owner: str = _text()
+    handle_kind: str = _text()
+    handle: str | None = _text()
+    clean_handle: str | None = _text()
+    generation: int = _integer()
+    lease_holder: str | None = _text()
+    lease_until: int | None = _integer()
+    state: str = _text()
+    state_version: int | None = _integer()
+    adapter_state: str | None = _text()
+
+
+class Task(Row, table=True):
+    """Tenant and principal are those of its context, repeated here because lists are read by them."""
+
+    __tablename__ = "task"
+    __table_args__ = (
+        Index("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", sqlite_where=text("visible = 1")),
+        Index("ix_task_listed_in_context", "context", "agent", "status_at", "id", sqlite_where=text("visible = 1")),
+        _one_of(
+            "state",
+            "TASK_STATE_SUBMITTED",
+            "TASK_STATE_WORKING",
+            "TASK_STATE_COMPLETED",
+            "TASK_STATE_FAILED",
+            "TASK_STATE_CANCELED",
+            "TASK_STATE_INPUT_REQUIRED",
+            "TASK_STATE_REJECTED",
+            "TASK_STATE_AUTH_REQUIRED",
+        ),
+        _flag("visible"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    context: str = _text(foreign_key="context.id")
+    tenant: str = _text()
+    principal: str = _text()
+    agent: str = _text()
+    visible: int = _integer()
+    created_at: int = _integer()
+    last_event: int = _integer()
+    state: str = _text()
+    status_at: int = _integer()
+    status_message: str | None = _text()
+
+
+class Process(Row, table=True):
+    """A process with turns that wait. Without a row, or behind `alive_until`, it counts as dead."""
+
+    __tablename__ = "process"
+    __table_args__ = (Index("ix_process_alive_until", "alive_until"), _STRICT)
+
+    id: str = _text(primary_key=True)
+    alive_until: int = _integer()
+
+
+class Turn(Row, table=True):
+    """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for.
+
+    `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end. `displaced`: by
+    a later message; once it has ended so, it is no part of the conversation. `tries`: so often has
+    somebody begun to go on with it or to end it, after its process had died, and come to no end.
+    """
+
+    __tablename__ = "turn"
+    __table_args__ = (
+        UniqueConstraint("thread", "number"),
+        Index("ix_turn_task", "task"),
+        Index("ix_turn_open", "thread", "number", sqlite_where=text("ended_at IS NULL")),
+        Index("ix_turn_waiting", "task", sqlite_where=text("status = 'waiting'")),
+        _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
+        CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
+        CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
+        _flag("cancel_asked"),
+        _flag("displaced"),
+        CheckConstraint("displaced = 0 OR status NOT IN ('completed', 'rejected')", name="counts"),
+        CheckConstraint("tries >= 0", name="tries"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    task: str = _text(foreign_key="task.id")
+    thread: str = _text(foreign_key="thread.id")
+    number: int = _integer()
+    base_generation: int | None = _integer()
+    status: str = _text()
+    failure_class: str | None = _text()
+    process: str = _text(sa_column_kwargs={"server_default": ""})
+    cancel_asked: int = _integer(sa_column_kwargs={"server_default": "0"})
+    displaced: int = _integer(sa_column_kwargs={"server_default": "0"})
+    tries: int = _integer(sa_column_kwargs={"server_default": "0"})
+    accepted_at: int = _integer()
+    ended_at: int | None = _integer()
+    last_event: int | None = _integer()
+    messages: str | None = _text()
+    artifacts: str | None = _text()
+
+
+class Input(Row, table=True):
+    """One accepted message; ordinal 0 opened the turn. `message_id` is a label, never unique; `key` is. `preferences` NULL:
+    none."""
+
+    __tablename__ = "input"
+    __table_args__ = (
+        Index(
+            "uq_input_key",
+            "tenant",
+            "principal",
+            "agent",
+            "key_kind",
+            "key",
+            unique=True,
+            sqlite_where=text("key IS NOT NULL"),
+        ),
+        Index("ix_input_message_id", "message_id"),
+        CheckConstraint("(key IS NULL) = (key_kind IS NULL)", name="key"),
+        _one_of("key_kind", "header", "message_id"),
+        _STRICT,
+    )
+
+    turn: str = _text(primary_key=True, foreign_key="turn.id")
+    ordinal: int = _integer(primary_key=True)
+    tenant: str = _text()
+    principal: str = _text()
+    agent: str = _text()
+    message_id: str = _text()
+    digest: str = _text()
+    key_kind: str | None = _text()
+    key: str | None = _text()
+    received_at: int = _integer()
+    event: int = _integer()
+    preferences: str | None = _text()
+    payload: str = _text()
+
+
+class ServiceCall(Row, table=True):
+    __tablename__ = "service_call"
+    __table_args__ = (
+        UniqueConstraint("turn", "round", "attempt"),
+        _one_of("status", "prepared", "sent", "started", "emitting", "completed", "failed", "incomplete", "unknown"),
+        CheckConstraint("status = 'completed' OR handle_out IS NULL", name="handle_out"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    turn: str = _text(foreign_key="turn.id")
+    round: int = _integer()
+    attempt: int = _integer()
+    status: str = _text()
+    error_class: str | None = _text()
+    handle_in: str | None = _text()
+    pending_handle: str | None = _text()
+    handle_out: str | None = _text()
+    prepared_at: int = _integer()
+    ended_at: int | None = _integer()
+    usage: str | None = _text()
+    weight: int | None = _integer()
+
+
+class ToolCall(Row, table=True):
+    """`id` is the public one, `external_id` the backend's; only the first is ever a key.
+
+    `standing`: the context in which its approval holds for every call of this tool.
+    """
+
+    __tablename__ = "tool_call"
+    __table_args__ = (
+        UniqueConstraint("service_call", "sequence"),
+        _one_of("executor", "gateway", "backend", "client"),
+        CheckConstraint(
+            f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
+            "status",
+        ),
+        CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
+        CheckConstraint("runs_left >= 0", name="runs_left"),
+        Index("ix_tool_call_standing", "standing", sqlite_where=text("standing IS NOT NULL")),
+        _flag("approval_required"),
+        CheckConstraint("approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name="approval"),
+        _STRICT,
+    )
+
+    id: str = _text(primary_key=True)
+    service_call: str = _text(foreign_key="service_call.id")
+    sequence: int = _integer()
+    external_id: str = _text()
+    name: str = _text()
+    executor: str = _text()
+    server: str | None = _text()
+    status: str = _text()
+    runs_left: int = _integer()
+    digest: str | None = _text()
+    approval_required: int = _integer()
+    approval_decision: str | None = _text()
+    approval_by: str | None = _text()
+    approval_at: int | None = _integer()
+    approval_expires_at: int | None = _integer()
+    approval_consumed_at: int | None = _integer()
+    standing: str | None = _text()
+    arguments: str = _text()
+    outcome: str | None = _text()
+
+
+class HistoryItem(Row, table=True):
+    """An accepted message is owned by its input, so that an item that is one has `input` and no payload of its own.
+
+    `weight` says how much a model reads of it. Turn, input and calls are no foreign keys: the end of each of their rows
+    would read all items, or each item write four more indexes.
+    """
+
+    __tablename__ = "history_item"
+    __table_args__ = (
+        Index(
+            "uq_history_item_tool_call", "tool_call", "kind", unique=True, sqlite_where=text("tool_call IS NOT NULL")
+        ),
+        Index("ix_history_item_unsent", "thread", "position", sqlite_where=text(UNSENT)),
+        CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name="payload"),
+        _flag("replayable"),
+        _STRICT,
+    )
+
+    thread: str = _text(primary_key=True, foreign_key="thread.id")
+    position: int = _integer(primary_key=True)
+    turn: str = _text()
+    input: int | None = _integer()
+    service_call: str | None = _text()
+    tool_call: str | None = _text(foreign_key="tool_call.id")
+    kind: str = _text()
+    provider_id: str | None = _text()
+    item_group: str | None = _text()
+    replayable: int = _integer()
+    sent_in: str | None = _text()
+    weight: int = _integer()
+    payload: str | None = _text()
+
+
+class Event(Row, table=True):
+    """Events `first` to `last` of a task, a line of JSON each. Keyed by the last: what follows a number is one seek."""
+
+    __tablename__ = "event"
+    __table_args__ = (CheckConstraint("1 <= first AND first <= last", name="numbers"), _STRICT)
+
+    task: str = _text(primary_key=True, foreign_key="task.id")
+    last: int = _integer(primary_key=True)
+    first: int = _integer()
+    payload: str = _text()
+
+
+class DeleteJob(Row, table=True):
+    """A handle that its backend still has to forget. `adapter` is the agent whose adapter has to tell it.
+
+    `due_at` NULL: given up after the last attempt; the row stays for the operator.
+    """
+
+    __tablename__ = "delete_job"
+    __table_args__ = (Index("ix_delete_job_due_at", "due_at"), _STRICT)
+
+    id: str = _text(primary_key=True)
+    adapter: str = _text()
+    handle: str = _text()
+    due_at: int | None = _integer()
+    attempts: int = _integer()
+
+
+class ApiKey(Row, table=True):
+    """`digest` is the SHA-256 of the key, `prefix` what is shown of it. A revoked one stays for the record."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        Index("uq_api_key_name", "name", unique=True, sqlite_where=text("revoked_at IS NULL")),
+        _flag("admin"),
+        _STRICT,
+    )
+
+    digest: bytes = Field(sa_type=LargeBinary, primary_key=True)
+    name: str = _text()
+    prefix: str = _text()
+    principal: str = _text()
+    tenant: str = _text()
+    admin: int = _integer()
+    created_at: int = _integer()
+    expires_at: int | None = _integer()
+    revoked_at: int | None = _integer()
+
+
+class PushConfig(Row, table=True):
+    """Where a task's events are sent, and how far that has come: the event log is the outbox, `next_event` the cursor in it.
+
+    `due_at` NULL: there is nothing to do; a trigger sets it with the next event. 0: at once. Whoever delivers moves it on
+    first. `state`: 'stopped' after the last attempt, 'gone' when the receiver said so, 'done' when the task has ended and
+    all is delivered. `sealed`: token and credentials, encrypted.
+    """
+
+    __tablename__ = "push_config"
+    __table_args__ = (
+        Index("ix_push_config_due", "due_at", "host", sqlite_where=text("due_at IS NOT NULL")),
+        Index("ix_push_config_state", "state"),
+        _one_of("state", "active", "stopped", "gone", "done"),
+        CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),
+        _STRICT,
+    )
+
+    task: str = Field(sa_column=Column(Text, ForeignKey("task.id", ondelete="CASCADE"), primary_key=True))
+    id: str = _text(primary_key=True)
+    version: str = _text()
+    url: str = _text()
+    host: str = _text()
+    scheme: str | None = _text()
+    sealed: bytes | None = Field(sa_type=LargeBinary)
+    state: str = _text()
+    next_event: int = _integer()
+    due_at: int | None = _integer()
+    attempts: int = _integer()
+    last_error: str | None = _text()
+    created_at: int = _integer()
+
+
+class Secret(Row, table=True):
+    __tablename__ = "secret"
+    __table_args__ = (_STRICT,)
+
+    name: str = _text(primary_key=True)
+    value: bytes = Field(sa_type=LargeBinary)
+
+
+def table(row: type[Row]) -> Table:
+    """The Core table of a row, for statements."""
+    return Row.metadata.tables[str(row.__tablename__)]
+
+
+PUSH_DUE = (
+    "CREATE TRIGGER push_due AFTER INSERT ON event "
+    "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
+    "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
+)
+"""Whatever appends an event leaves it to be delivered, in its own unit."""
+
+event.listen(Row.metadata, "after_create", DDL(PUSH_DUE))  # type: ignore[no-untyped-call]

@@ -1,0 +1,219 @@
+"""The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
+indexes of the few rows that do."""
+
+from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, null, or_, select, update
+from sqlalchemy.sql.expression import ColumnElement
+
+from storage.sql.fragments import (
+    compiled,
+    equals,
+    given,
+    input_,
+    service_call,
+    task,
+    thread_in_generation,
+    tool_call,
+    tool_call_columns,
+    turn,
+    word,
+)
+from storage.statement import Statement
+
+_ONE: ColumnElement[int] = literal_column("1")
+
+_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn")))
+
+ANSWER_TURN = Statement(
+    "answer a turn of the caller's that waits, in the thread's generation",
+    compiled(
+        update(turn)
+        .where(
+            equals(turn.c.id, "turn"),
+            equals(turn.c.task, "task"),
+            equals(turn.c.thread, "thread"),
+            turn.c.status == word("waiting"),
+            exists(
+                select(_ONE)
+                .select_from(task)
+                .where(
+                    equals(task.c.id, "task"),
+                    *(equals(task.c[name], name) for name in ("tenant", "principal", "agent")),
+                )
+            ),
+            thread_in_generation,
+        )
+        .values(status=word("waiting"))
+    ),
+)
+
+NEXT_INPUT = Statement(
+    "store the answer",
+    compiled(
+        insert(input_)
+        .inline()
+        .values(
+            **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
+            received_at=bindparam("now"),
+            event=bindparam("said_at"),
+            payload=bindparam("message"),
+        )
+    ),
+)
+
+DECIDE_TOOL = Statement(
+    "decide a tool call that waits for it, of this turn and with these arguments",
+    compiled(
+        update(tool_call)
+        .where(
+            equals(tool_call.c.id, "tool_call"),
+            tool_call.c.status == word("pending_approval"),
+            tool_call.c.approval_decision.is_(None),
+            tool_call.c.digest.is_not_distinct_from(bindparam("call_digest")),
+            _OF_TURN,
+        )
+        .values(
+            status=case((bindparam("decision") == word("approved"), word("approved")), else_=tool_call.c.status),
+            approval_decision=bindparam("decision"),
+            approval_by=bindparam("by"),
+            approval_at=bindparam("now"),
+            standing=bindparam("standing"),
+        )
+    ),
+)
+
+PAUSE_TOOL = Statement(
+    "let a tool call wait for a consent that did nothing, in the thread's generation",
+    compiled(
+        update(tool_call)
+        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
+        .values(
+            status=word("pending_consent"),
+            runs_left=tool_call.c.runs_left + _ONE,
+            approval_consumed_at=null(),
+            approval_expires_at=bindparam("expires_at"),
+        )
+    ),
+)
+
+TRY_TOOL = Statement(
+    "let a tool call of this turn be made again that waited for a consent",
+    compiled(
+        update(tool_call)
+        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
+        .values(status=word("approved"))
+    ),
+)
+
+ASK_AGAIN = Statement(
+    "ask the caller for the rest",
+    compiled(
+        update(task)
+        .where(
+            equals(task.c.id, "task"),
+            task.c.state.in_([word("TASK_STATE_INPUT_REQUIRED"), word("TASK_STATE_AUTH_REQUIRED")]),
+        )
+        .values(status_message=bindparam("question"), status_at=bindparam("now"), state=bindparam("state"))
+    ),
+)
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+WAITING_TURN = compiled(
+    select(
+        turn.c.id,
+        turn.c.thread,
+        select(func.count()).select_from(input_).where(input_.c.turn == turn.c.id).scalar_subquery(),
+        select(service_call.c.handle_in)
+        .where(service_call.c.turn == turn.c.id)
+        .order_by(service_call.c.round, service_call.c.attempt)
+        .limit(literal_column("1"))
+        .offset(literal_column("0"))
+        .scalar_subquery(),
+        turn.c.cancel_asked,
+    ).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
+)
+
+WAITING_TASK = compiled(
+    select(turn.c.task).where(
+        equals(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
+    )
+)
+
+_ASKED = (
+    *tool_call_columns,
+    tool_call.c.digest,
+    tool_call.c.approval_decision,
+    tool_call.c.approval_expires_at,
+    tool_call.c.outcome,
+)
+"""In the order of ToolCallRecord, then of AskedCall."""
+
+_CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)
+
+_LAST_CALL = (
+    select(service_call.c.id)
+    .where(equals(service_call.c.turn, "turn"))
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))
+)
+
+CALLS_OF_ROUND = compiled(
+    select(*_ASKED)
+    .select_from(_CALLS)
+    .where(service_call.c.id == _LAST_CALL.scalar_subquery())
+    .order_by(tool_call.c.sequence)
+)
+
+CALLS_OF_CALLER = compiled(
+    select(*_ASKED)
+    .select_from(
+        turn.join(service_call, service_call.c.turn == turn.c.id).join(
+            tool_call, tool_call.c.service_call == service_call.c.id
+        )
+    )
+    .where(
+        equals(turn.c.task, "task"),
+        or_(tool_call.c.approval_decision.is_not(None), tool_call.c.executor == word("client")),
+    )
+)
+
+STANDING = compiled(
+    select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
+        # Only so does the planner see that the index holds it.
+        tool_call.c.standing.is_not(None),
+        equals(tool_call.c.standing, "context"),
+        equals(tool_call.c.approval_by, "principal"),
+    )
+)
+
+_WAITS = and_(
+    service_call.c.turn == turn.c.id,
+    tool_call.c.outcome.is_(None),
+    or_(
+        tool_call.c.status.in_([word("pending_approval"), word("pending_consent")]),
+        tool_call.c.executor == word("client"),
+    ),
+)
+
+DUE_TURNS = compiled(
+    select(task.c.tenant, task.c.principal, task.c.agent, task.c.id)
+    .select_from(turn.join(task, task.c.id == turn.c.task))
+    .where(
+        turn.c.status == word("waiting"),
+        or_(
+            and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
+            # It was to be cancelled before it came to wait: its process had not heard of it.
+            turn.c.cancel_asked == _ONE,
+            # What ran when its process died, and may run again, waits for nothing.
+            exists(
+                select(_ONE)
+                .select_from(_CALLS)
+                .where(service_call.c.turn == turn.c.id, tool_call.c.status == word("running"))
+            ),
+            exists(select(_ONE).select_from(_CALLS).where(_WAITS, tool_call.c.approval_expires_at <= bindparam("now"))),
+        ),
+    )
+    .limit(bindparam("limit"))
+    .offset(literal_column("0"))
+)

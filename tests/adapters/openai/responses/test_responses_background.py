@@ -1,0 +1,188 @@
+"""Responses that go on when nobody listens: listened to again, looked up where that is not possible, and cancelled."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+from pydantic import ValidationError
+
+from adapters.openai.responses.adapter import BackgroundAdapter, factory
+from gateway.ports.adapter import (
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    CallStarted,
+    ErrorClass,
+    StartedOver,
+    TextDelta,
+)
+from gateway.ports.capabilities import Cancelling, Resuming
+from gateway.testing.adapter_scripts import collect, first_text, request
+from tests.adapters.openai.openai_talk import KEY, Build, Start, judge, plays, settings
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Cut, Fail, Pause, Restarted, Say, ServerTool
+from tests.support.core import BOUND
+
+
+@pytest.fixture
+def server() -> ResponsesServer:
+    """Refuses what violates the vendor's API description, and any other key."""
+    return ResponsesServer(plays(Say("Hello"), Say(" there")), api_key=KEY, validator=judge())
+
+
+@pytest.fixture
+async def adapter(server: ResponsesServer, start: Start, build: Build) -> BackgroundAdapter:
+    built = build(factory, await start(server), background=True)
+    assert isinstance(built, BackgroundAdapter)
+    return built
+
+
+async def heard(events: AsyncGenerator[AdapterEvent, None]) -> list[AdapterEvent]:
+    async with asyncio.timeout(BOUND):
+        return [event async for event in events]
+
+
+def text(events: Sequence[AdapterEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def pending_of(event: AdapterEvent) -> str:
+    assert isinstance(event, CallStarted)
+    assert event.handle is not None
+    return event.handle
+
+
+async def fault(events: AsyncGenerator[AdapterEvent, None]) -> ErrorClass:
+    with pytest.raises(AdapterError) as caught:
+        await heard(events)
+    assert KEY not in caught.value.detail
+    return caught.value.kind
+
+
+async def test_it_asks_for_a_response_that_goes_on_and_is_kept(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    assert text(await collect(adapter, request("hi"))) == "Hello there"
+    [body] = server.requests
+    assert (body["background"], body["stream"], body["store"]) == (True, True, True)
+    assert server.violations == []
+
+
+async def test_what_is_listened_to_again_is_told_as_the_call_was(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    server.script = plays(Say("Hello"), ServerTool("mcp", "look", {}, "3"), Say(" there"))
+    told = await collect(adapter, request("hi"))
+    assert await heard(adapter.resume(request("hi"), pending_of(told[0]))) == told
+
+
+async def test_a_response_goes_on_when_its_stream_is_dropped(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    server.script = plays(Say("Hello"), Cut(), Say(" there"))
+    events = adapter.call(request("hi"))
+    pending = pending_of(await anext(events))
+    assert await fault(events) is ErrorClass.INTERRUPTED
+    again = await heard(adapter.resume(request("hi"), pending))
+    assert text(again) == "Hello there"
+    assert again[-1] == CallCompleted(pending, usage=again[-1].usage, stored=True)  # type: ignore[union-attr]
+
+
+async def test_who_comes_back_early_hears_the_rest_as_it_comes(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    go_on = asyncio.Event()
+    server.script = plays(Say("Hello"), Pause(go_on), Say(" there"))
+    events = adapter.call(request("hi"))
+    pending = pending_of(await anext(events))
+    await first_text(events)
+    await events.aclose()
+    again = adapter.resume(request("hi"), pending)
+    await first_text(again)
+    go_on.set()
+    assert text(await heard(again)) == " there"
+
+
+async def test_a_response_that_begins_anew_says_so(server: ResponsesServer, adapter: BackgroundAdapter) -> None:
+    server.script = plays(Say("Hel"), ServerTool("mcp", "look", {}, "3"), Restarted(), Say("Hello"), Say(" there"))
+    told = await collect(adapter, request("hi"))
+    at = told.index(StartedOver())
+    assert (text(told[:at]), text(told[at:])) == ("Hel", "Hello there")
+
+
+async def test_where_the_stream_is_not_kept_the_finished_response_tells_it_all(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    told = await collect(adapter, request("hi"))
+    server.forget_streams()
+    again = await heard(adapter.resume(request("hi"), pending_of(told[0])))
+    assert again[0] == StartedOver()
+    assert (text(again), again[-1]) == ("Hello there", told[-1])
+
+
+async def test_where_the_stream_is_not_kept_one_that_runs_is_asked_for_later(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    server.script = plays(Say("Hello"), Pause(asyncio.Event()))
+    events = adapter.call(request("hi"))
+    pending = pending_of(await anext(events))
+    server.forget_streams()
+    assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.INTERRUPTED
+    await events.aclose()
+
+
+async def test_a_response_that_is_gone_has_failed(server: ResponsesServer, adapter: BackgroundAdapter) -> None:
+    told = await collect(adapter, request("hi"))
+    server.stored.clear()
+    assert await fault(adapter.resume(request("hi"), pending_of(told[0]))) is ErrorClass.BACKEND_FAILED
+
+
+async def test_a_response_that_failed_has_failed_for_who_comes_back(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    server.script = plays(Say("Hel"), Fail())
+    events = adapter.call(request("hi"))
+    pending = pending_of(await anext(events))
+    assert await fault(events) is ErrorClass.BACKEND_FAILED
+    assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.BACKEND_FAILED
+
+
+async def test_an_error_of_whoever_stands_before_the_service_says_nothing_of_the_response(
+    start: Start, build: Build
+) -> None:
+    class Down(ResponsesServer):
+        async def _retrieve(self, _: object) -> object:  # type: ignore[override]
+            from starlette.responses import Response
+
+            return Response(status_code=502)
+
+    adapter = build(factory, await start(Down()), background=True)
+    assert isinstance(adapter, Resuming)
+    assert await fault(adapter.resume(request("hi"), "resp_1")) is ErrorClass.INTERRUPTED
+
+
+async def test_it_can_be_cancelled_and_the_service_confirms(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
+    server.script = plays(Say("Hello"), Pause(asyncio.Event()))
+    events = adapter.call(request("hi"))
+    pending = pending_of(await anext(events))
+    await events.aclose()
+    assert await adapter.cancel(pending) is True
+    assert server.stored[pending].body["status"] == "cancelled"
+    assert await adapter.cancel("resp_unknown") is False
+
+
+async def test_only_what_goes_on_has_the_abilities(server: ResponsesServer, start: Start, build: Build) -> None:
+    plain: Adapter = build(factory, await start(server))
+    assert not isinstance(plain, Resuming)
+    assert not isinstance(plain, Cancelling)
+
+
+@pytest.mark.parametrize(
+    "more", [{"history": {"owner": "gateway"}}, {"conversation": True}, {"repeat_unknown": True}], ids=str
+)
+def test_what_cannot_go_together_with_it_is_refused(more: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="exclude each other"):
+        factory.settings.model_validate(settings("http://127.0.0.1:1/v1", background=True, **more))

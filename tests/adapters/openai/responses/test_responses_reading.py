@@ -1,0 +1,630 @@
+"""Streams of real Responses servers, and bent ones, event by event."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from adapters.http.failures import Failures
+from adapters.openai.responses.handles import Chain
+from adapters.openai.responses.stream import Reading
+from gateway.a2a.model import Part
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    ApprovalAsked,
+    CallCompleted,
+    CallStarted,
+    ConsentAsked,
+    ErrorClass,
+    ItemReady,
+    PartReady,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallAnnounced,
+    ToolCallArguments,
+    ToolCallReady,
+    ToolResultReady,
+)
+from gateway.ports.conversation import OpaqueItem, ReasoningItem
+
+Event = dict[str, Any]
+
+CREATED: Event = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
+COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}
+
+
+def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
+    """What a stream becomes; it must end by itself."""
+    reading = Reading(Failures(()), Chain(handle, keeps=keeps))
+    events: list[AdapterEvent] = []
+    for event in stream:
+        assert not reading.ended
+        events.extend(reading.receive(event if isinstance(event, bytes) else json.dumps(event).encode()))
+    assert reading.ended
+    return events
+
+
+def between(*stream: Event | bytes) -> list[AdapterEvent]:
+    """What becomes of events between the first and the last of a plain stream."""
+    first, *events, last = read(CREATED, *stream, COMPLETED)
+    assert (first, last) == (CallStarted("resp_1"), CallCompleted("resp_1"))
+    return events
+
+
+def delta(text: str, **fields: Any) -> Event:
+    return {"type": "response.output_text.delta", "item_id": "msg_1", "delta": text} | fields
+
+
+def added(kind: str, **fields: Any) -> Event:
+    return {"type": "response.output_item.added", "item": {"type": kind} | fields}
+
+
+def done(kind: str, **fields: Any) -> Event:
+    return {"type": "response.output_item.done", "item": {"type": kind} | fields}
+
+
+def said(text: str, **fields: Any) -> Event:
+    return done("message", **{"id": "msg_1", "content": [{"type": "output_text", "text": text}]} | fields)
+
+
+# --- captures of real servers -----------------------------------------------------------------------------------------
+
+
+def test_agentserver_calls_a_tool_of_the_client() -> None:
+    item = b'{"type":"function_call","id":"fc_1","call_id":"call_1","name":"get_weather","arguments":%s,"status":"%s"}'
+    assert read(
+        b'{"type":"response.created","response":{"id":"caresp_1","object":"response","output":[],"created_at":1795170079,'
+        b'"error":null,"incomplete_details":null,"instructions":null,"parallel_tool_calls":false,"model":"m","status":'
+        b'"in_progress","response_id":"caresp_1","agent_reference":{"type":"agent_reference"},"agent_session_id":"a52a"},"sequence_number":0}',
+        b'{"type":"response.output_item.added","output_index":0,"item":%s,"sequence_number":2}'
+        % (item % (b'""', b"in_progress")),
+        b'{"type":"response.function_call_arguments.delta","item_id":"fc_1","output_index":0,'
+        b'"delta":"{\\"city\\": \\"Oslo\\"}","sequence_number":3}',
+        b'{"type":"response.function_call_arguments.done","item_id":"fc_1","output_index":0,"name":"get_weather",'
+        b'"arguments":"{\\"city\\": \\"Oslo\\"}","sequence_number":4}',
+        b'{"type":"response.output_item.done","output_index":0,"item":%s,"sequence_number":5}'
+        % (item % (rb'"{\"city\": \"Oslo\"}"', b"completed")),
+        b'{"type":"response.completed","response":{"id":"caresp_1","output":[%s],"status":"completed",'
+        b'"completed_at":1795170079,"usage":null},"sequence_number":6}'
+        % (item % (rb'"{\"city\": \"Oslo\"}"', b"completed")),
+        handle="caresp_0",
+    ) == [
+        CallStarted("caresp_1"),
+        ToolCallAnnounced("call_1", "get_weather"),
+        ToolCallArguments("call_1", '{"city": "Oslo"}'),
+        ToolCallReady("call_1", "get_weather", '{"city": "Oslo"}', provider_id="fc_1"),
+        CallCompleted("caresp_1"),
+    ]
+
+
+def test_ogx_runs_a_tool_of_an_mcp_server() -> None:
+    item = b'{"id":"fc_56bf","type":"mcp_call","arguments":%s,"name":"get_weather","server_label":"wx","output":%s}'
+    assert between(
+        b'{"sequence_number":2,"type":"response.mcp_list_tools.in_progress"}',
+        b'{"response_id":"resp_1","item":{"id":"mcp_list_77bd","type":"mcp_list_tools","server_label":"wx","tools":[]},'
+        b'"output_index":0,"sequence_number":3,"type":"response.output_item.added"}',
+        b'{"response_id":"resp_1","item":{"id":"mcp_list_77bd","type":"mcp_list_tools","server_label":"wx","tools":[]},'
+        b'"output_index":0,"sequence_number":5,"type":"response.output_item.done"}',
+        rb'{"delta":"{\"city\":\"O","item_id":"fc_56bf","output_index":1,"sequence_number":7,'
+        b'"type":"response.function_call_arguments.delta"}',
+        rb'{"delta":"slo\"}","item_id":"fc_56bf","output_index":1,"sequence_number":8,'
+        b'"type":"response.function_call_arguments.delta"}',
+        rb'{"arguments":"{\"city\":\"Oslo\"}","item_id":"fc_56bf","output_index":1,"sequence_number":12,'
+        b'"type":"response.mcp_call.arguments.done"}',
+        b'{"response_id":"resp_1","item":%s,"output_index":1,"sequence_number":14,"type":"response.output_item.added"}'
+        % (item % (b'""', b"null")),
+        b'{"item_id":"fc_56bf","output_index":1,"sequence_number":15,"type":"response.mcp_call.in_progress"}',
+        b'{"sequence_number":16,"type":"response.mcp_call.completed"}',
+        b'{"response_id":"resp_1","item":%s,"output_index":1,"sequence_number":17,"type":"response.output_item.done"}'
+        % (item % (rb'"{\"city\":\"Oslo\"}"', b'"Oslo: 3C"')),
+    ) == [
+        ToolCallAnnounced("fc_56bf", "get_weather"),
+        ToolCallArguments("fc_56bf", '{"city":"O'),
+        ToolCallArguments("fc_56bf", 'slo"}'),
+        ToolCallReady("fc_56bf", "get_weather", '{"city":"Oslo"}', True, "mcp:wx", "fc_56bf"),
+        ToolResultReady("fc_56bf", "Oslo: 3C"),
+    ]
+
+
+# --- the response -----------------------------------------------------------------------------------------------------
+
+
+def test_the_handle_is_that_of_the_completed_response() -> None:
+    other = COMPLETED | {"response": {"id": "resp_2"}}
+    assert read(CREATED, other) == [CallStarted("resp_1"), CallCompleted("resp_2")]
+    assert read(CREATED, other, keeps=False) == [CallStarted(None), CallCompleted(None)]
+
+
+def test_a_response_that_was_kept_although_it_should_not_names_its_handle() -> None:
+    response = {"id": "resp_1", "store": True}
+    assert read({"type": "response.completed", "response": response}, keeps=False)[-1] == CallCompleted(
+        "resp_1", stored=True
+    )
+
+
+def test_a_response_without_id_confirms_nothing() -> None:
+    assert read({"type": "response.completed", "response": {"status": "completed"}}) == [
+        CallStarted(None),
+        CallCompleted(None),
+    ]
+
+
+def test_what_the_response_says_of_itself_goes_along() -> None:
+    response = {"id": "resp_1", "usage": {"total_tokens": 7}, "store": False}
+    assert read({"type": "response.completed", "response": response})[-1] == CallCompleted(
+        "resp_1", usage={"total_tokens": 7}, stored=False
+    )
+
+
+@pytest.mark.parametrize("word", ["queued", "in_progress"])
+def test_a_response_may_begin_in_other_words(word: str) -> None:
+    begun = CREATED | {"type": f"response.{word}"}
+    assert read(begun, begun, COMPLETED) == [CallStarted("resp_1"), CallCompleted("resp_1")]
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (
+            {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "no"}}},
+            "backend-failed",
+        ),
+        ({"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}, "rate-limited"),
+        ({"type": "response.failed", "response": {"error": None}}, "backend-failed"),
+        ({"type": "response.completed", "response": {"status": "failed"}}, "backend-failed"),
+        ({"type": "response.completed", "response": {"status": "cancelled"}}, "backend-failed"),
+        ({"type": "response.cancelled", "response": {}}, "backend-failed"),
+        ({"type": "response.completed", "response": {"status": "in_progress"}}, "contract-broken"),
+        ({"type": "error", "code": "server_error", "message": "no", "param": None}, "backend-failed"),
+        ({"type": "error", "error": {"type": "too_many_requests", "code": None, "message": "no"}}, "rate-limited"),
+        (
+            {"type": "error", "error": {"type": "server_error", "code": "previous_response_not_found"}},
+            "handle-not-found",
+        ),
+    ],
+)
+def test_a_response_fails_in_many_words(ending: Event, kind: str) -> None:
+    with pytest.raises(AdapterError) as caught:
+        read(CREATED, delta("Hel"), ending, handle="resp_0")
+    assert caught.value.kind == kind
+
+
+def test_an_incomplete_response_need_not_say_why() -> None:
+    for details in (None, {}, {"reason": None}):
+        response = {"id": "resp_1", "status": "incomplete", "incomplete_details": details}
+        assert read({"type": "response.incomplete", "response": response})[-1] == CallCompleted(
+            "resp_1", finish="incomplete"
+        )
+
+
+@pytest.mark.parametrize("event", [CREATED, COMPLETED])
+@pytest.mark.parametrize("went_on_from", [None, "resp_of_somebody_else"])
+def test_a_backend_that_went_on_from_elsewhere_lost_the_chain(event: Event, went_on_from: str | None) -> None:
+    event = event | {"response": event["response"] | {"previous_response_id": went_on_from}}
+    with pytest.raises(AdapterError) as caught:
+        read(event, COMPLETED, handle="resp_0")
+    assert caught.value.kind is ErrorClass.HANDLE_NOT_FOUND
+
+
+def test_a_backend_need_not_say_what_it_went_on_from() -> None:
+    said_so = CREATED | {"response": CREATED["response"] | {"previous_response_id": "resp_0"}}
+    for created in (CREATED, said_so):
+        assert read(created, COMPLETED, handle="resp_0")[-1] == CallCompleted("resp_1")
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_type_may_stand_anywhere_and_the_same_text_comes_once() -> None:
+    copies: list[Event] = [
+        {"type": "response.output_text.done", "item_id": "msg_1", "text": "Hello"},
+        {"type": "response.content_part.done", "item_id": "msg_1", "part": {"type": "output_text", "text": "Hello"}},
+        {"item_id": "msg_1", "text": "Hello", "type": "response.output_text.done"},
+    ]
+    compact = [json.dumps(copy, separators=(",", ":")).encode() for copy in copies]
+    last = {"delta": "lo", "item_id": "msg_1", "type": "response.output_text.delta"}
+    assert between(delta("Hel"), last, *copies, *compact, said("Hello")) == [TextDelta("Hel"), TextDelta("lo")]
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        pytest.param([said("Hello")], ["Hello"], id="no deltas"),
+        pytest.param([delta("Hel"), said("Hello")], ["Hel", "lo"], id="the last delta lost"),
+        pytest.param([delta("Hello"), said("Hello", id="msg_2")], ["Hello"], id="another id in the end"),
+        pytest.param([delta("a"), said("a"), delta("b"), said("b")], ["a", "b"], id="two messages"),
+        pytest.param([delta("a"), delta("b", item_id="msg_2"), said("a"), said("b")], ["a", "b"], id="two at once"),
+        pytest.param([delta(""), said("")], [], id="nothing"),
+        pytest.param([delta("a", delta=7), delta("a", delta=None), said("a")], ["a"], id="deltas that are no text"),
+        pytest.param([said("", content=None)], [], id="no content"),
+    ],
+)
+def test_the_finished_message_completes_its_deltas(stream: list[Event], expected: list[str]) -> None:
+    assert between(*stream) == [TextDelta(text) for text in expected]
+
+
+def test_a_finished_message_that_differs_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert between(delta("Hello"), said("Goodbye")) == [TextDelta("Hello")]
+    assert caplog.messages == ["a finished message is not what was streamed of it"]
+
+
+def test_numbers_that_do_not_rise_are_repeats_but_may_have_gaps_or_all_be_zero() -> None:
+    one, two = delta("1", sequence_number=1), delta("2", sequence_number=5)
+    assert between(one, one, two, one, delta("3")) == [TextDelta("1"), TextDelta("2"), TextDelta("3")]
+    zero = delta("0", sequence_number=0)
+    assert between(zero, zero) == [TextDelta("0"), TextDelta("0")]
+    assert between(delta("x", sequence_number="7"), delta("x", sequence_number="7")) == [TextDelta("x"), TextDelta("x")]
+
+
+def test_unknown_events_and_the_last_word_are_ignored() -> None:
+    assert between({"type": "acme:ping", "item": {}}, {"type": "response.keepalive"}, {}, b"[DONE]") == []
+
+
+def test_items_that_were_not_streamed_are_found_in_the_finished_response() -> None:
+    output = [
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "1"},
+        {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]},
+    ]
+    assert read(
+        CREATED, delta("Hel"), {"type": "response.completed", "response": {"id": "resp_1", "output": output}}
+    ) == [
+        CallStarted("resp_1"),
+        TextDelta("Hel"),
+        ItemReady(ReasoningItem("", {"type": "reasoning", "summary": []})),
+        ToolCallReady("call_1", "f", "{}"),
+        ToolResultReady("call_1", "1"),
+        TextDelta("lo"),
+        CallCompleted("resp_1"),
+    ]
+
+
+def test_a_commentary_is_a_line_on_what_goes_on_and_no_answer() -> None:
+    spoken = [{"type": "output_text", "text": "Looking."}]
+    assert between(
+        added("message", id="msg_1", phase="commentary"),
+        delta("Looking."),
+        done("message", id="msg_1", phase="commentary", content=spoken),
+        added("message", id="msg_2", phase="final_answer"),
+        delta("Found.", item_id="msg_2"),
+        said("Found.", id="msg_2", phase="final_answer"),
+    ) == [
+        Progress("Looking."),
+        ItemReady(
+            OpaqueItem("message", {"type": "message", "phase": "commentary", "content": spoken}), provider_id="msg_1"
+        ),
+        TextDelta("Found."),
+    ]
+
+
+# --- reasoning and other items ----------------------------------------------------------------------------------------
+
+
+def test_reasoning_has_three_names_and_parts_of_a_summary_stand_apart() -> None:
+    thought = {"item_id": "rs_1", "delta": "a"}
+    summary = "response.reasoning_summary_text.delta"
+    assert between(
+        {"type": "response.reasoning.delta"} | thought,
+        {"type": "response.reasoning_text.delta"} | thought,
+        {"type": summary, "summary_index": 0} | thought,
+        {"type": summary, "summary_index": 1} | thought,
+        {"type": summary, "summary_index": 1} | thought,
+        {"type": summary, "delta": ""},
+    ) == [ReasoningDelta(text) for text in ("a", "a", "a", "\n\na", "a")]
+
+
+def test_reasoning_is_remembered_as_it_came_without_ids_and_nulls() -> None:
+    item = {
+        "id": "rs_1",
+        "response_id": "resp_1",
+        "summary": [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+        "content": None,
+        "encrypted_content": "gAAAA",
+        "status": "completed",
+    }
+    kept = {name: item[name] for name in ("summary", "encrypted_content", "status")}
+    assert between(done("reasoning", **item)) == [
+        ItemReady(ReasoningItem("One.\n\nTwo.", {"type": "reasoning"} | kept), provider_id="rs_1")
+    ]
+    open_text = [{"type": "reasoning_text", "text": "All of it."}]
+    assert between(done("reasoning", summary=[], content=open_text)) == [
+        ItemReady(ReasoningItem("All of it.", {"type": "reasoning", "summary": [], "content": open_text}))
+    ]
+
+
+def test_items_of_unknown_types_are_kept_as_they_are() -> None:
+    item = {"id": "x_1", "payload": {"id": 7, "deep": [None]}}
+    assert between(added("acme:thing", id="x_1"), done("acme:thing", **item)) == [
+        ItemReady(OpaqueItem("acme:thing", {"type": "acme:thing", "payload": {"id": 7, "deep": [None]}}), "x_1")
+    ]
+
+
+def test_a_compaction_is_a_boundary_and_goes_without_what_only_comes_out() -> None:
+    item = {"id": "cmp_1", "encrypted_content": "gAAAAC", "created_by": "model"}
+    assert between(added("compaction", id="cmp_1"), done("compaction", **item)) == [
+        ItemReady(
+            OpaqueItem("compaction", {"type": "compaction", "encrypted_content": "gAAAAC"}, boundary=True), "cmp_1"
+        )
+    ]
+
+
+# --- questions for approval ---------------------------------------------------------------------------------------------
+
+
+def question(**fields: Any) -> Event:
+    given = {
+        "id": "approval_c717",
+        "name": "get_weather",
+        "arguments": '{"city":"Oslo"}',
+        "server_label": "wx",
+    } | fields
+    return done("mcp_approval_request", **given)
+
+
+def test_a_question_for_approval_is_asked_with_the_id_that_its_answer_needs() -> None:
+    """Source: a capture of OGX 1.5.0."""
+    assert between(question(), question(id="approval_2", arguments=None, server_label=None)) == [
+        ApprovalAsked("approval_c717", "get_weather", '{"city":"Oslo"}', "wx", "approval_c717"),
+        ApprovalAsked("approval_2", "get_weather", "", "", "approval_2"),
+    ]
+
+
+def test_a_question_in_the_finished_response_alone_is_asked_too() -> None:
+    item = question()["item"]
+    completed = {"id": "resp_1", "status": "completed", "output": [item]}
+    assert read(CREATED, {"type": "response.completed", "response": completed})[1:-1] == between(question())
+
+
+@pytest.mark.parametrize(
+    "stream", [(question(id=None),), (question(name=None),), (question(), question(name="pay"))], ids=repr
+)
+def test_a_question_that_cannot_be_answered_breaks_the_contract(stream: tuple[Event, ...]) -> None:
+    with pytest.raises(AdapterError, match="a question for approval") as caught:
+        between(*stream)
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+def test_a_tool_that_runs_after_a_yes_names_the_question() -> None:
+    item = {"id": "mcp_1", "name": "pay", "arguments": "{}", "server_label": "bank", "approval_request_id": "mcpr_1"}
+    ready = ToolCallReady("mcp_1", "pay", "{}", True, "mcp:bank", "mcp_1", question="mcpr_1")
+    assert between(done("mcp_call", output="done", **item)) == [ready, ToolResultReady("mcp_1", "done")]
+    running = [
+        added("mcp_call", **item),
+        {"type": "response.mcp_call_arguments.done", "item_id": "mcp_1", "arguments": "{}"},
+    ]
+    assert between(*running, done("mcp_call", output="done", **item)) == [
+        ToolCallAnnounced("mcp_1", "pay"),
+        ready,
+        ToolResultReady("mcp_1", "done"),
+    ]
+
+
+# --- tool calls -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("item", "name", "server", "arguments", "result"),
+    [
+        (
+            {"type": "file_search_call", "queries": ["a"], "results": [{"score": 1}]},
+            "file_search",
+            "file_search",
+            '{"queries":["a"]}',
+            ToolResultReady("x_1", [{"score": 1}]),
+        ),
+        (
+            {"type": "file_search_call", "queries": ["a"], "results": None, "status": "completed"},
+            "file_search",
+            "file_search",
+            '{"queries":["a"]}',
+            ToolResultReady("x_1", {"status": "completed"}),
+        ),
+        (
+            {"type": "code_interpreter_call", "code": "1+1", "outputs": [{"type": "logs", "logs": "2"}]},
+            "code_interpreter",
+            "code_interpreter",
+            '{"code":"1+1"}',
+            ToolResultReady("x_1", [{"type": "logs", "logs": "2"}]),
+        ),
+        (
+            {"type": "web_search_call", "action": None, "status": "failed"},
+            "web_search",
+            "web_search",
+            "{}",
+            ToolResultReady("x_1", {"status": "failed"}, error=True),
+        ),
+        (
+            {"type": "mcp_call", "name": "f", "arguments": "{}", "output": None},
+            "f",
+            "mcp",
+            "{}",
+            ToolResultReady("x_1", ""),
+        ),
+        (
+            {"type": "mcp_call", "name": "f", "arguments": "{}", "server_label": "wx", "error": "no"},
+            "f",
+            "mcp:wx",
+            "{}",
+            ToolResultReady("x_1", "no", error=True),
+        ),
+    ],
+)
+def test_tools_of_the_backend_tell_what_came_of_them(
+    item: Event, name: str, server: str, arguments: str, result: ToolResultReady
+) -> None:
+    assert between(done(id="x_1", kind=item["type"], **{key: item[key] for key in item if key != "type"})) == [
+        ToolCallReady("x_1", name, arguments, True, server, "x_1"),
+        result,
+    ]
+
+
+def test_a_picture_may_have_another_format() -> None:
+    picture = done("image_generation_call", id="ig_1", result="aGk=", output_format="webp", revised_prompt="a cat")
+    assert between(picture) == [
+        ToolCallReady("ig_1", "image_generation", '{"prompt":"a cat"}', True, "image_generation", "ig_1"),
+        ToolResultReady("ig_1", {"status": "completed"}),
+        PartReady(Part(raw="aGk=", media_type="image/webp")),
+    ]
+
+
+def test_calls_with_one_index_keep_apart_by_their_ids() -> None:
+    def arguments(item: str, text: str) -> Event:
+        return {
+            "type": "response.function_call_arguments.delta",
+            "item_id": item,
+            "output_index": 0,
+            "delta": text,
+        }
+
+    assert between(
+        added("function_call", id="fc_1", call_id="call_1", name="f"),
+        added("function_call", id="fc_2", call_id="call_2", name="g"),
+        arguments("fc_2", "2"),
+        arguments("fc_1", "1"),
+        arguments("fc_1", ""),
+        done("function_call", id="fc_1", call_id="call_1", name="f", arguments="1"),
+        done("function_call", id="fc_2", call_id="call_2", name="g", arguments="2"),
+    ) == [
+        ToolCallAnnounced("call_1", "f"),
+        ToolCallAnnounced("call_2", "g"),
+        ToolCallArguments("call_2", "2"),
+        ToolCallArguments("call_1", "1"),
+        ToolCallReady("call_1", "f", "1", provider_id="fc_1"),
+        ToolCallReady("call_2", "g", "2", provider_id="fc_2"),
+    ]
+
+
+def test_a_call_id_that_comes_again_or_not_at_all_is_made_unique() -> None:
+    same = {"call_id": "call_1", "name": "f", "arguments": "{}"}
+    nameless = {"name": "f", "arguments": "{}"}
+    assert between(
+        done("function_call", id="fc_1", **same),
+        done("function_call", id="fc_2", **same),
+        done("function_call", **nameless),
+        done("function_call", **nameless),
+    ) == [
+        ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
+        ToolCallReady("call_1_1", "f", "{}", provider_id="fc_2"),
+        ToolCallReady("call_2", "f", "{}"),
+        ToolCallReady("call_3", "f", "{}"),
+    ]
+
+
+def test_a_custom_tool_takes_any_text() -> None:
+    assert between(
+        added("custom_tool_call", id="ctc_1", call_id="call_1", name="sql"),
+        {"type": "response.custom_tool_call_input.delta", "item_id": "ctc_1", "delta": "select 1"},
+        done("custom_tool_call", id="ctc_1", call_id="call_1", name="sql", input="select 1"),
+    ) == [
+        ToolCallAnnounced("call_1", "sql"),
+        ToolCallArguments("call_1", "select 1"),
+        ToolCallReady("call_1", "sql", "select 1", provider_id="ctc_1"),
+    ]
+
+
+@pytest.mark.parametrize("order", ["call first", "output first"])
+def test_a_backend_may_answer_a_function_call_itself(order: str) -> None:
+    call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
+    output = done("function_call_output", id="fco_1", call_id="call_1", output="3C")
+    stream = [call, said("Well."), output] if order == "call first" else [output, said("Well."), call]
+    ready = ToolCallReady("call_1", "f", "{}", provider_id="fc_1")
+    result, well = ToolResultReady("call_1", "3C"), TextDelta("Well.")
+    assert between(*stream) == ([ready, well, result] if order == "call first" else [well, ready, result])
+
+
+def test_outputs_of_no_call_come_last_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
+    outputs = [done("function_call_output", call_id=name, output="3C") for name in ("call_1", "call_1", "call_2", None)]
+    with caplog.at_level(logging.WARNING):
+        assert between(*outputs, call, said("Well.")) == [
+            ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
+            ToolResultReady("call_1", "3C"),
+            TextDelta("Well."),
+            ToolResultReady("call_1_1", "3C"),
+            ToolResultReady("call_2", "3C"),
+            ToolResultReady("call_3", "3C"),
+        ]
+    assert caplog.messages == ["a tool output belongs to no call of its response"] * 3
+
+
+@pytest.mark.parametrize("end", ["completed", "incomplete"])
+def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same(end: str) -> None:
+    """The chain refuses everything without an output of it."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": '{"x', "status": end}
+    response = {"id": "resp_1", "status": end, "output": [{"type": "message", "id": "msg_1", "content": []}, call]}
+    delta_of_it = {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": '{"x'}
+    stream = [said(""), added("function_call", **call | {"arguments": ""}), delta_of_it]
+    *events, _ = read(CREATED, *stream, {"type": f"response.{end}", "response": response})
+    assert events[1:] == [
+        ToolCallAnnounced("call_1", "f"),
+        ToolCallArguments("call_1", '{"x'),
+        ToolCallReady("call_1", "f", '{"x', provider_id="fc_1"),
+    ]
+
+
+@pytest.mark.parametrize(("status", "arguments"), [("completed", ""), ("incomplete", "{")])
+def test_arguments_that_were_cut_before_they_began_are_not_taken_for_none(status: str, arguments: str) -> None:
+    call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "", "status": status}
+    assert between(done("function_call", **call)) == [ToolCallReady("call_1", "f", arguments, provider_id="fc_1")]
+
+
+# --- consent at a third party
+
+
+LINK = "https://logic.consent.example/login?data=x"
+
+
+def consent_item(**fields: Any) -> Event:
+    """As Microsoft's documentation shows it, and its hosting library sends it."""
+    return {"id": "oauthreq_1", "type": "oauth_consent_request", "consent_link": LINK} | fields
+
+
+def test_a_request_for_consent_is_told_once_however_often_it_comes() -> None:
+    item = consent_item(server_label="mail", created_by={}, response_id="caresp_1", agent_reference=None)
+    assert between(
+        {"type": "response.output_item.added", "item": item},
+        {"type": "response.oauth_consent_requested", "id": "oauthreq_1", "consent_link": LINK},
+        {"type": "response.output_item.done", "item": item},
+    ) == [ConsentAsked(LINK, "mcp:mail")]
+
+
+def test_a_request_for_consent_may_be_announced_and_never_done() -> None:
+    assert between({"type": "response.output_item.added", "item": consent_item()}) == [ConsentAsked(LINK)]
+
+
+def test_a_request_for_consent_may_get_its_link_only_when_it_is_done() -> None:
+    assert between(
+        added("oauth_consent_request", id="a"), done("oauth_consent_request", id="a", consent_link=LINK)
+    ) == [ConsentAsked(LINK)]
+
+
+def test_a_response_that_waits_for_consent_is_incomplete_for_no_reason_of_its_own() -> None:
+    def closed(**fields: Any) -> Event:
+        response = {"id": "resp_1", "status": "incomplete", "incomplete_details": None} | fields
+        return {"type": "response.incomplete", "response": response}
+
+    item = {"type": "response.output_item.done", "item": consent_item()}
+    assert read(CREATED, item, closed())[-1] == CallCompleted("resp_1")
+    assert read(CREATED, closed(output=[consent_item()]))[1:] == [ConsentAsked(LINK), CallCompleted("resp_1")]
+    limited = closed(incomplete_details={"reason": "max_output_tokens"})
+    assert read(CREATED, item, limited)[-1] == CallCompleted("resp_1", finish="max_output_tokens")
+
+
+def test_a_request_for_consent_without_a_link_breaks_the_contract() -> None:
+    with pytest.raises(AdapterError, match="without a link"):
+        read(CREATED, done("oauth_consent_request", id="a"), COMPLETED)
+
+
+def test_a_request_for_consent_is_told_again_behind_a_new_beginning() -> None:
+    item = {"type": "response.output_item.done", "item": consent_item()}
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
+    assert [type(event).__name__ for event in between(item, again, item)] == [
+        "ConsentAsked",
+        "StartedOver",
+        "ConsentAsked",
+    ]

@@ -1,0 +1,38 @@
+"""Functions as agents under test: adapters made for them, and what came of a call."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from adapters.python.function import PythonFunction, PythonSettings
+from gateway.foundation.clock import Clock
+from gateway.ports.adapter import Adapter, AdapterEvent, CallStarted, ErrorClass
+from gateway.testing.adapter_scripts import collect, completed, failure, request
+
+
+def agent_of(function: object, clock: Clock | None = None, **settings: Any) -> PythonFunction:
+    """An adapter for this function, as if it stood in a module."""
+    module = ModuleType("agent_under_test")
+    module.__dict__["agent"] = function
+    path = list(sys.path)
+    sys.modules[module.__name__] = module
+    try:
+        return PythonFunction(PythonSettings(ref="agent_under_test:agent", **settings), clock)
+    finally:
+        del sys.modules[module.__name__]
+        sys.path[:] = path
+
+
+async def said(adapter: Adapter, **changes: Any) -> list[AdapterEvent]:
+    """The events between the start of a call and its completion."""
+    events = await collect(adapter, request("Hi", **changes))
+    assert events[0] == CallStarted()
+    completed(events)
+    return events[1:-1]
+
+
+async def broken(adapter: Adapter) -> str:
+    """The detail of a call that breaks the contract."""
+    error = await failure(adapter)
+    assert error.kind is ErrorClass.CONTRACT_BROKEN
+    return error.detail

@@ -1,0 +1,132 @@
+"""Settings of the `python` adapter, and finding the function that they name."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from adapters.python.function import PythonFunction, PythonSettings, factory
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.testing.adapter_scripts import collect, request, text
+from tests.adapters.python.python_agents import agent_of
+
+
+@pytest.fixture(autouse=True)
+def _own_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_the_gateway_keeps_the_history_of_a_function() -> None:
+    assert agent_of(lambda turn: None).ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
+
+
+def test_the_factory_tells_whether_an_agent_may_reply_directly() -> None:
+    assert factory.settings is PythonSettings
+    assert factory.build is PythonFunction
+    assert not factory.direct_replies(PythonSettings(ref="a:b"))
+    assert factory.direct_replies(PythonSettings(ref="a:b", direct_replies=True))
+
+
+@pytest.mark.parametrize("ref", ["", "module", ":name", "module:", "module:not a name", "module:a..b", "./file.py"])
+def test_a_ref_that_is_none_is_refused_with_the_two_forms(ref: str) -> None:
+    with pytest.raises(ValidationError, match=r"must be `module:name` or `./file.py:name`"):
+        PythonSettings(ref=ref)
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(ValidationError, match="functoin"):
+        PythonSettings.model_validate({"ref": "a:b", "functoin": "b"})
+
+
+def build(ref: str, base_dir: Path) -> PythonFunction:
+    return PythonFunction(PythonSettings.model_validate({"ref": ref}, context={"base_dir": base_dir}))
+
+
+async def test_a_file_is_found_relative_to_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'heard'\n")
+    (tmp_path / "mine.py").write_text("import beside\ndef reply(text): return f'{beside.WORD} {text}'\n")
+    adapter = build("./mine.py:reply", tmp_path)
+    assert text(await collect(adapter, request("Hi"))) == "heard Hi"
+
+
+async def test_a_file_is_found_relative_to_the_working_directory_without_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def reply(text): return text\n")
+    monkeypatch.chdir(tmp_path)
+    adapter = PythonFunction(PythonSettings(ref="mine.py:reply"))
+    assert text(await collect(adapter, request("Hi"))) == "Hi"
+
+
+async def test_a_module_beside_the_configuration_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent_beside_config.py").write_text(
+        "class Agent:\n    def reply(text): return text\n"
+    )  # fmt: skip
+    adapter = build("agent_beside_config:Agent.reply", tmp_path)
+    monkeypatch.delitem(sys.modules, "agent_beside_config")
+    assert text(await collect(adapter, request("Hi"))) == "Hi"
+
+
+def test_two_agents_of_one_file_share_its_module(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def one(text): ...\ndef two(text): ...\nassert __name__ != '__main__'\n")
+    one, two = (build(f"./mine.py:{name}", tmp_path)._function for name in ("one", "two"))
+    assert one.__globals__ is two.__globals__
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "said"),
+    [
+        ("x = 1", "reply", "'./mine.py' has no 'reply'; check the name behind the colon"),
+        ("reply = 1", "reply", "'reply' is no function but of type int; name one"),
+        ("def reply(): ...", "reply", "'reply' does not take one argument (too many positional arguments); give it"),
+        ("def reply(a, b): ...", "reply", "does not take one argument (missing a required argument: 'b'); give it"),
+        ("def reply(*, turn): ...", "reply", "does not take one argument (too many positional arguments); give it"),
+        ("reply = type", "reply", "'reply' does not take one argument"),
+        ("def reply(", "reply", "importing './mine.py' failed with SyntaxError"),
+        ("import not_installed", "reply", "failed with ModuleNotFoundError: No module named 'not_installed'; mend it"),
+        ("1 / 0", "reply", "importing './mine.py' failed with ZeroDivisionError: division by zero; mend it"),
+        ("raise SystemExit(1)", "reply", "importing './mine.py' failed with SystemExit: 1; mend it"),
+    ],
+)
+def test_a_function_that_cannot_be_used_is_refused_with_the_ref_and_the_remedy(
+    tmp_path: Path, source: str, name: str, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(ValueError, match="mine") as caught:
+        build(f"./mine.py:{name}", tmp_path)
+    assert f"'./mine.py:{name}': " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused_with_the_place_where_it_was_sought(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a relative path starts at the folder of the configuration file") as caught:
+        build("./mine.py:reply", tmp_path)
+    assert f"there is no file {str(tmp_path / 'mine.py')!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        ("no_such_module:reply", "there is no module 'no_such_module'; install it beside the gateway"),
+        ("no_such.module:reply", "there is no module 'no_such'; install it"),
+        ("json.no_such:reply", "there is no module 'json.no_such'; install it"),
+        (".relative:reply", "importing '.relative' failed with TypeError"),
+    ],
+)
+def test_a_module_that_is_not_there_is_refused_with_the_remedy(tmp_path: Path, ref: str, said: str) -> None:
+    with pytest.raises(ValueError, match=ref) as caught:
+        build(ref, tmp_path)
+    assert said in str(caught.value)
+
+
+def test_a_module_that_needs_another_says_which(tmp_path: Path) -> None:
+    (tmp_path / "needs_more.py").write_text("import not_installed\n")
+    with pytest.raises(ValueError, match=r"importing 'needs_more' failed .* No module named 'not_installed'"):
+        build("needs_more:reply", tmp_path)
+
+
+def test_a_module_that_fails_says_how(tmp_path: Path) -> None:
+    (tmp_path / "fails_at_import.py").write_text("1 / 0\n")
+    with pytest.raises(ValueError, match="importing 'fails_at_import' failed with ZeroDivisionError"):
+        build("fails_at_import:reply", tmp_path)

@@ -1,0 +1,167 @@
+"""Servers of the old protocol that forget sessions, or refuse: what is asked again, and what is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from adapters.tools.mcp import McpServer, McpSettings
+from gateway.ports.tools import ToolError, ToolOutput
+from gateway.testing.serving import serve
+from tests.adapters.tools.mcp_running import run
+
+SCHEMA = {"type": "object", "properties": {}}
+KEY = "sk-secret"
+
+
+class Old:
+    """A server that speaks the protocol of 2025. It knows one session; `refusal` is how it answers for any other."""
+
+    def __init__(self) -> None:
+        self.refusal: Response = JSONResponse({"detail": "not found"}, status_code=404)
+        self.session = ""
+        self.calls: list[dict[str, Any]] = []
+        self.lists = 0
+        self.pages: list[list[str]] = [["a"]]
+        self._numbers = count(1)
+        self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["GET", "POST", "DELETE"])])
+
+    def forget(self) -> None:
+        self.session = "nobody's"
+
+    async def answer(self, request: Request) -> Response:
+        if request.headers.get("authorization") != f"Bearer {KEY}":
+            return JSONResponse({"error": f"{KEY} is what I want"}, status_code=401)
+        if request.method != "POST":
+            return Response(status_code=405)
+        asked = await request.json()
+        if asked["method"] == "initialize":
+            self.session = f"session-{next(self._numbers)}"
+            result: dict[str, Any] = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "old", "version": "1"},
+            }
+            return JSONResponse(
+                {"jsonrpc": "2.0", "id": asked["id"], "result": result}, headers={"mcp-session-id": self.session}
+            )
+        if asked["method"] == "server/discover":
+            error = {"code": -32601, "message": "Method not found"}
+            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        if request.headers.get("mcp-session-id") != self.session:
+            return self.refusal
+        if "id" not in asked:
+            return Response(status_code=202)
+        return JSONResponse({"jsonrpc": "2.0", "id": asked["id"]} | self._said(asked))
+
+    def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["method"] == "tools/list":
+            self.lists += 1
+            page = int(asked.get("params", {}).get("cursor", "0"))
+            tools = [{"name": name, "inputSchema": SCHEMA} for name in self.pages[page]]
+            return {"result": {"tools": tools} | ({"nextCursor": str(page + 1)} if page + 1 < len(self.pages) else {})}
+        self.calls.append(asked["params"])
+        if asked["params"]["name"] == "broken":
+            return {"error": {"code": -32603, "message": "Internal error"}}
+        return {"result": {"content": [{"type": "text", "text": self.session}]}}
+
+
+@pytest.fixture
+def old() -> Old:
+    return Old()
+
+
+@pytest.fixture
+async def source(old: Old) -> AsyncIterator[McpServer]:
+    async with serve(old.app) as url:
+        settings = McpSettings.model_validate({"url": f"{url}/mcp", "headers": {"Authorization": f"Bearer {KEY}"}})
+        server = McpServer(settings)
+        try:
+            yield server
+        finally:
+            await server.aclose()
+
+
+NO_SESSION = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+REFUSALS = {
+    "as specified": JSONResponse({"detail": "no"}, status_code=404),
+    "with a word": JSONResponse(
+        {"jsonrpc": "2.0", "id": "x", "error": {"code": -32001, "message": "Session not found"}}, status_code=404
+    ),
+    "as an example does": JSONResponse({"jsonrpc": "2.0", "id": None, "error": NO_SESSION}, status_code=400),
+    "as another does": JSONResponse({"jsonrpc": "2.0", "error": NO_SESSION}, status_code=400),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_call_of_a_forgotten_session_is_made_in_a_new_one_once(
+    refusal: str, old: Old, source: McpServer
+) -> None:
+    old.refusal = REFUSALS[refusal]
+    assert await source.run(run("a")) == ToolOutput("session-1")
+    old.forget()
+    assert await source.run(run("a")) == ToolOutput("session-2")
+    assert len(old.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        JSONResponse({"jsonrpc": "2.0", "id": 3, "error": {"code": -32600, "message": "Bad"}}, status_code=400),
+        JSONResponse({}, status_code=500),
+        JSONResponse({}, status_code=403),
+    ],
+)
+async def test_a_call_that_may_have_been_looked_at_is_not_made_again(
+    refusal: Response, old: Old, source: McpServer
+) -> None:
+    await source.run(run("a"))
+    old.refusal = refusal
+    old.forget()
+    with pytest.raises(ToolError):
+        await source.run(run("a"))
+    assert old.session == "nobody's"
+
+
+async def test_a_list_of_a_forgotten_session_is_asked_for_in_a_new_one(old: Old, source: McpServer) -> None:
+    await source.run(run("a"))
+    old.forget()
+    assert [tool.name for tool in await source.tools()] == ["a"]
+
+
+async def test_a_call_that_the_server_fails_is_not_made_again(old: Old, source: McpServer) -> None:
+    with pytest.raises(ToolError, match="Internal error"):
+        await source.run(run("broken"))
+    assert len(old.calls) == 1
+
+
+async def test_other_calls_of_the_session_do_not_suffer_from_one_that_fails(old: Old, source: McpServer) -> None:
+    answers = await asyncio.gather(*(source.run(run(name)) for name in ("a", "broken", "a")), return_exceptions=True)
+    assert [isinstance(answer, ToolError) for answer in answers] == [False, True, False]
+
+
+async def test_every_call_has_its_key(old: Old, source: McpServer) -> None:
+    await source.run(run("a"))
+    assert old.calls[0]["_meta"]["a2a-gateway.dev/idempotency-key"] == "call-1"
+
+
+async def test_a_list_is_read_page_by_page_and_once(old: Old, source: McpServer) -> None:
+    old.pages = [["a", "b"], ["c"]]
+    assert [tool.name for tool in await source.tools()] == ["a", "b", "c"]
+    await source.tools()
+    assert old.lists == 2
+
+
+async def test_credentials_that_are_refused_are_told_without_them(old: Old) -> None:
+    async with serve(old.app) as url:
+        server = McpServer(McpSettings.model_validate({"url": f"{url}/mcp", "headers": {"Authorization": "Bearer x"}}))
+        with pytest.raises(ToolError) as error:
+            await server.tools()
+        await server.aclose()
+    assert error.value.detail == "HTTP 401: Server returned an error response"

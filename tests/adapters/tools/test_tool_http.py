@@ -1,0 +1,260 @@
+"""A request of an HTTP API as a tool, against a real server: what is asked, what is understood, what is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from adapters.tools.http import HttpTool, HttpToolSettings
+from gateway.a2a.model import Json
+from gateway.ports.tools import SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.testing.serving import serve
+from tests.adapters.raw_server import free_port
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "note": {"type": "string"}, "tags": {"type": "array"}},
+    "required": ["id"],
+}
+
+
+class Orders:
+    """An API that says what it was asked; /slow answers nobody."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.gone = asyncio.Event()
+        self.app = Starlette(
+            routes=[
+                Route("/orders/{id}", self.order, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+                Route("/answer/{kind}", self.answer),
+                Route("/moved", lambda _: RedirectResponse("/orders/1")),
+                Route("/slow", self.slow),
+            ]
+        )
+
+    async def order(self, request: Request) -> Response:
+        self.requests.append(
+            {
+                "method": request.method,
+                "target": request.scope["raw_path"].decode() + (f"?{query}" if (query := request.url.query) else ""),
+                "headers": dict(request.headers),
+                "body": (await request.body()).decode(),
+            }
+        )
+        return JSONResponse({"id": request.path_params["id"], "paid": True})
+
+    async def answer(self, request: Request) -> Response:
+        match request.path_params["kind"]:
+            case "latin":
+                return Response("grün".encode("latin-1"), headers={"Content-Type": "text/plain; charset=iso-8859-1"})
+            case "odd-charset":
+                return Response(b"abc", headers={"Content-Type": "text/plain; charset=klingon"})
+            case "empty":
+                return Response(status_code=204)
+            case "binary":
+                return Response(bytes(range(256)), media_type="image/png")
+            case "broken-json":
+                return Response("{", media_type="application/json")
+            case "problem":
+                return JSONResponse({"title": "gone"}, status_code=410, media_type="application/problem+json")
+            case "no-key":
+                return JSONResponse({"error": "the key sk-secret is wrong"}, status_code=401)
+            case "huge":
+                return Response("x" * (5 * 1024 * 1024), media_type="text/plain")
+            case kind:
+                return Response(kind, status_code=500, media_type="text/plain")
+
+    async def slow(self, request: Request) -> Response:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()
+        return Response()
+
+
+@pytest.fixture
+async def orders() -> Orders:
+    return Orders()
+
+
+@pytest.fixture
+async def base(orders: Orders) -> AsyncIterator[str]:
+    async with serve(orders.app) as url:
+        yield url
+
+
+def settings(**given: Any) -> HttpToolSettings:
+    return HttpToolSettings.model_validate({"description": "d", **given}, context={"name": "orders"})
+
+
+async def call(arguments: dict[str, Json], **given: Any) -> ToolOutput:
+    tool = HttpTool(settings(**given))
+    try:
+        return await tool.run(ToolRun("orders", arguments, "call-1", "ctx", "me"))
+    finally:
+        await tool.aclose()
+
+
+async def test_it_is_one_tool_called_as_its_entry_with_an_argument_for_each_place() -> None:
+    tool = HttpTool(settings(url="http://h/{id}?lang={lang}"))
+    schema: dict[str, Json] = {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "lang": {"type": "string"}},
+        "required": ["id"],
+        "additionalProperties": False,
+    }
+    assert await tool.tools() == (SourceTool("orders", "d", schema, idempotent=True),)
+    assert await tool.tools() is await tool.tools()
+
+
+async def test_only_what_changes_nothing_is_idempotent_by_itself() -> None:
+    made = [
+        (await HttpTool(settings(url="http://h", **given)).tools())[0]
+        for given in ({"method": "POST", "name": "make"}, {"method": "PUT", "idempotent": True}, {"idempotent": False})
+    ]
+    assert [(each.name, each.idempotent) for each in made] == [("make", False), ("orders", True), ("orders", False)]
+
+
+async def test_get_asks_with_the_query_and_answers_json(orders: Orders, base: str) -> None:
+    output = await call(
+        {"id": 7, "note": "a b", "tags": ["x"]},
+        url=f"{base}/orders/{{id}}?full=1",
+        parameters=SCHEMA,
+        headers={"X-Key": " sk-secret "},
+    )
+    assert output == ToolOutput({"id": "7", "paid": True})
+    (request,) = orders.requests
+    assert (request["method"], request["target"], request["body"]) == (
+        "GET",
+        "/orders/7?full=1&note=a%20b&tags=%5B%22x%22%5D",
+        "",
+    )
+    assert request["headers"]["x-key"] == "sk-secret"
+    assert not {"idempotency-key", "content-type", "cookie"} & request["headers"].keys()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_other_methods_send_what_the_address_does_not_take_as_json(
+    method: str, orders: Orders, base: str
+) -> None:
+    await call({"id": 7, "note": "ü"}, method=method, url=f"{base}/orders/{{id}}", parameters=SCHEMA)
+    (request,) = orders.requests
+    assert (request["method"], request["target"], msgspec.json.decode(request["body"])) == (
+        method,
+        "/orders/7",
+        {"note": "ü"},
+    )
+    assert request["headers"]["content-type"] == "application/json"
+    assert request["headers"]["idempotency-key"] == "call-1"
+
+
+async def test_an_argument_cannot_reach_another_path(orders: Orders, base: str) -> None:
+    await call({"id": "../admin?x=1#y"}, url=f"{base}/orders/{{id}}")
+    output = await call({"id": ".."}, url=f"{base}/orders/{{id}}")
+    assert [each["target"] for each in orders.requests] == []
+    assert output == ToolOutput("an argument must not be `.` or `..`: it stands in a path", error=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [
+        ("latin", ToolOutput("grün")),
+        ("odd-charset", ToolOutput("abc")),
+        ("empty", ToolOutput(None)),
+        ("binary", ToolOutput({"mediaType": "image/png", "bytes": 256})),
+        ("broken-json", ToolOutput("{")),
+        ("problem", ToolOutput({"status": 410, "answer": {"title": "gone"}}, error=True)),
+        ("down", ToolOutput({"status": 500, "answer": "down"}, error=True)),
+        ("huge", ToolOutput("x" * 4 * 1024 * 1024)),
+    ],
+)
+async def test_an_answer_of_any_kind_is_told(kind: str, output: ToolOutput, base: str) -> None:
+    assert await call({}, url=f"{base}/answer/{kind}") == output
+
+
+async def test_an_answer_about_the_credentials_is_for_the_operator_alone(base: str) -> None:
+    with pytest.raises(ToolError) as error:
+        await call({}, url=f"{base}/answer/no-key", headers={"Authorization": "Bearer sk-secret"})
+    assert error.value.detail == "GET at 127.0.0.1: HTTP 401"
+
+
+async def test_a_redirect_is_not_followed(orders: Orders, base: str) -> None:
+    with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: HTTP 307"):
+        await call({}, url=f"{base}/moved")
+    assert orders.requests == []
+
+
+async def test_a_server_that_is_not_there_is_told_without_the_headers() -> None:
+    with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: ClientConnectorError") as error:
+        await call({}, url=f"http://127.0.0.1:{free_port()}/", headers={"X-Key": "sk-secret"})
+    assert "sk-secret" not in f"{error.value.detail}{error.value.__cause__}{error.value.__context__}"
+
+
+async def test_cancelling_closes_the_connection(orders: Orders, base: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await call({}, url=f"{base}/slow")
+    async with asyncio.timeout(5):
+        await orders.gone.wait()
+
+
+# --- where a model names the host -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.1", "2130706433", "localhost", "10.0.0.1", "169.254.169.254", "0x7f.0.0.1"]
+)
+async def test_a_host_that_a_model_names_must_be_public(host: str, orders: Orders, base: str) -> None:
+    port = base.rpartition(":")[2]
+    output = await call({"host": host}, url=f"http://{{host}}:{port}/orders/1")
+    assert output.error
+    assert isinstance(output.output, str)
+    assert "must not be contacted" in output.output
+    assert orders.requests == []
+
+
+async def test_a_host_that_the_operator_names_may_be_on_his_own_network(base: str) -> None:
+    assert (await call({}, url=f"{base}/orders/1")).output == {"id": "1", "paid": True}
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"url": "ftp://h"}, "must be an address"),
+        (
+            {"url": "http://h/{id}", "parameters": {"type": "object"}},
+            "url has {id}, so 'id' must be among the `required`",
+        ),
+        (
+            {"url": "http://h/{id}", "parameters": {"type": "object", "required": ["id"]}},
+            "url has {id}, so 'id' must be among the `properties`",
+        ),
+        (
+            {"url": "http://h?q={q}", "parameters": {"type": "object", "properties": {}}},
+            "url has {q}, so 'q' must be among the `properties`",
+        ),
+        ({"url": "http://h", "parameters": {"type": "objekt"}}, "parameters: its parameters are no JSON Schema"),
+        (
+            {"url": "http://h", "parameters": {"properties": {"a": {"$ref": "http://x/y"}}}},
+            "parameters: its parameters refer to 'http://x/y', which is not in them",
+        ),
+        ({"url": "http://h", "headers": {"X Key": "a"}}, "'X Key' is no name of a header"),
+        ({"url": "http://h", "headers": {"X-Key": "sk-secret\r\nX: y"}}, "the value of 'X-Key' must be one line"),
+        ({"url": "http://h", "name": "a b"}, "String should match pattern"),
+    ],
+)
+def test_settings_that_cannot_work_are_said_at_start(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        settings(**given)
+    assert words in str(error.value)
+    assert "sk-secret" not in str(error.value)

@@ -1,0 +1,22 @@
+"""Which version of the protocol a request speaks."""
+
+import pytest
+
+from gateway.a2a.errors import VersionNotSupported
+from gateway.a2a.wire.v1_0 import negotiate
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.0.42", "01.0", "  1.0"])
+def test_version_1_0_is_found_whatever_its_patch(version: str) -> None:
+    assert negotiate(version).version == "1.0"
+
+
+@pytest.mark.parametrize(
+    "version", [None, "", "0.3", "0.3.0", "1.1", "10.0", "1", "1.x", "1.0-beta", "１.０", "9" * 9999]
+)
+def test_any_other_is_refused_with_those_there_are(version: str | None) -> None:
+    with pytest.raises(VersionNotSupported) as caught:
+        negotiate(version)
+
+    assert caught.value.metadata == {"supportedVersions": "1.0"}
+    assert len(caught.value.message) < 200

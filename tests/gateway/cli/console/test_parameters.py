@@ -1,0 +1,90 @@
+"""Options that several commands share, and what Tab makes of them."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.conftest import Call
+from tests.running import local_gateway
+
+Complete = Callable[..., list[str]]
+AGENTS = """
+notes: {type: python, ref: "gateway.cli.demo.agent:reply"}
+news: {type: python, ref: "gateway.cli.demo.agent:reply"}
+"""
+
+
+@pytest.fixture
+def complete(call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+    """What bash would offer for the last of these words."""
+
+    def ask(*words: str) -> list[str]:
+        monkeypatch.setenv("_A2A_GATEWAY_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["a2a-gateway", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit) as ended:
+            call()
+        assert ended.value.code == 0
+        return capsys.readouterr().out.split()
+
+    return ask
+
+
+def test_commands_options_and_choices_are_completed(complete: Complete) -> None:
+    assert complete("con") == ["contexts"]
+    assert complete("tasks", "") == ["list", "get", "cancel", "watch"]
+    assert complete("tasks", "list", "--st") == ["--state"]
+    assert complete("tasks", "list", "--state", "in") == ["input-required"]
+
+
+async def test_agents_are_those_of_the_gateway_that_is_meant(
+    complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with local_gateway(AGENTS, tmp_path) as gateway:
+        monkeypatch.setenv("A2A_GATEWAY_URL", gateway.url)
+        assert await asyncio.to_thread(complete, "chat", "") == ["notes", "news"]
+        assert await asyncio.to_thread(complete, "send", "-a", "ne") == ["news"]
+
+
+def test_where_no_gateway_runs_there_is_nothing_to_offer_and_no_complaint(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("A2A_GATEWAY_URL", "http://127.0.0.1:1")
+    assert complete("card", "") == []
+    assert capsys.readouterr().err == ""
+
+
+def test_for_a_file_the_shell_looks_itself(complete: Complete) -> None:
+    assert complete("send", "--file", "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_is_shown_its_script(shell: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "gateway", "--show-completion", shell],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    assert f"_A2A_GATEWAY_COMPLETE=complete_{shell}" in shown.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_bash_completes_with_the_script_that_it_is_shown(tmp_path: Path) -> None:
+    program = tmp_path / "a2a-gateway"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from gateway.__main__ import main; main()" "$@"\n')
+    program.chmod(0o755)
+    script = f"""
+        source <(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 {program} --show-completion bash)
+        COMP_WORDS=(a2a-gateway he); COMP_CWORD=1
+        $(complete -p a2a-gateway | sed 's/.*-F \\([^ ]*\\).*/\\1/') {program}
+        echo "${{COMPREPLY[@]}}"
+    """
+    completed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == ["health"]

@@ -1,0 +1,57 @@
+"""What the demo is made of."""
+
+import shlex
+from pathlib import Path
+
+import httpx2
+
+from gateway.cli.commands import build
+from gateway.cli.demo.scenario import Backends, backends, configuration, introduction
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+
+AGENTS = ("responses", "notes", "chat", "python")
+URL = "http://127.0.0.1:8099"
+
+
+def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
+    text = configuration(Backends("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1"), tmp_path / 'it\'s "here".db')
+    config = load(text, source="demo", env={}, resolver=Registry(), base_dir=tmp_path)
+    assert tuple(config.agents) == AGENTS
+    assert config.storage.url == f'sqlite:///{tmp_path}/it\'s "here".db'
+    assert [config.agents[name].type for name in AGENTS] == [
+        "openai-responses",
+        "openai-responses",
+        "openai-chat",
+        "python",
+    ]
+    assert [config.agents[name].settings.model_dump().get("history", {}).get("owner") for name in AGENTS] == [
+        None,
+        "gateway",
+        None,
+        None,
+    ]
+
+
+async def test_its_backends_speak_their_wires() -> None:
+    async with backends() as services, httpx2.AsyncClient(trust_env=False) as http:
+        responses = await http.post(f"{services.responses}/responses", json={"model": "m", "input": "Hi"})
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        chat = await http.post(f"{services.chat}/chat/completions", json=body)
+    assert (responses.json()["object"], chat.json()["object"]) == ("response", "chat.completion")
+
+
+def test_the_introduction_names_every_card_and_prints_commands_that_exist() -> None:
+    text = introduction(URL, "bin/a2a-gateway", AGENTS)
+    for name in AGENTS:
+        assert f"{URL}/a2a/{name}/.well-known/agent-card.json" in text
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith(("  bin/", "  curl "))]
+    known = {info.callback.__name__ for info in build().registered_commands if info.callback}
+    ours = [words for words in commands if words[0] == "bin/a2a-gateway"]
+    assert {words[1] for words in ours} == {"stream", "send"} <= known
+    assert all(words[2:4] == ["-u", URL] for words in ours)
+    assert [words[0] for words in commands].count("curl") == 1
+
+
+def test_at_the_usual_address_commands_do_not_name_it() -> None:
+    assert " -u " not in introduction("http://127.0.0.1:8080", "a2a-gateway", AGENTS)

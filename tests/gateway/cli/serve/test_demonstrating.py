@@ -1,0 +1,135 @@
+"""`demo`, whole: the printed commands work, and it leaves nothing behind."""
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.gateway.cli.conftest import Call
+
+BOUND = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    process: Process
+    text: str
+
+    def commands(self, verb: str) -> list[str]:
+        """The printed lines that call this command."""
+        return [line.strip() for line in self.text.splitlines() if f" {verb} " in line and line.startswith("  /")]
+
+
+@asynccontextmanager
+async def demo(folder: Path) -> AsyncIterator[Demo]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gateway",
+        "demo",
+        "--port",
+        "0",
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(BOUND):
+            yield Demo(process, (await process.stdout.readuntil(b"Ctrl-C")).decode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def names_in(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()]
+
+
+async def outcome(command: str, folder: Path) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(*shlex.split(command), stdout=PIPE, stderr=PIPE, cwd=folder)
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_the_printed_commands_work_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running:
+        assert [name[:17] for name in names_in(tmp_path)] == ["a2a-gateway-demo-"]
+
+        streams = running.commands("stream")
+        asked, followed = streams[:4], streams[4:]
+        results = await asyncio.gather(*(outcome(command, tmp_path) for command in asked))
+        assert [code for code, _, _ in results] == [0, 0, 0, 0]
+        assert ["tool: " in err for _, _, err in results] == [True, True, False, True]
+        assert all(out.strip() for _, out, _ in results)
+
+        introduced = await asyncio.gather(*(outcome(command, tmp_path) for command in running.commands("send")))
+        assert [code for code, _, _ in introduced] == [0, 0]
+        remembered = await asyncio.gather(*(outcome(command, tmp_path) for command in followed))
+        knows = 'This is message 2 of our conversation. You first said: "My name is Ada.".\n'
+        assert [(code, out) for code, out, _ in remembered] == [(0, knows), (0, knows)]
+
+        await _the_printed_request_works(running.text)
+        running.process.send_signal(signal.SIGINT)
+        assert await running.process.wait() == 0
+    assert names_in(tmp_path) == []
+
+
+async def _the_printed_request_works(text: str) -> None:
+    words = shlex.split(next(line for line in text.splitlines() if line.startswith("  curl ")))
+    url, body = next(word for word in words if word.startswith("http")), words[-1]
+    headers = dict(words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H")
+    async with httpx2.AsyncClient(trust_env=False, timeout=BOUND) as http:
+        answer = (await http.post(url, content=body, headers=headers)).json()
+    assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED", json.dumps(answer)
+
+
+def test_a_port_that_was_asked_for_is_not_replaced_by_another(call: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = call("demo", "--port", str(port))
+    assert ended.code == 69
+    assert ended.err.startswith(f"cannot listen on 127.0.0.1:{port}: another program does")
+
+
+async def test_without_a_port_it_takes_the_next_free_one(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = taken.getsockname()[1]
+        code = (
+            "import sys; from gateway.cli.serve import serve; "
+            f"serve._PORTS = ({busy}, 0); sys.exit(serve.run_demo(None))"
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=PIPE, stderr=PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(BOUND):
+            first = (await process.stdout.readline()).decode()
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+    assert first.startswith("The demo runs on http://127.0.0.1:")
+    assert f":{busy}:" not in first
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["before the gateway runs"])
+def test_ctrl_c_is_the_way_to_end_it(moment: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(main: object) -> None:
+        main.close()  # type: ignore[attr-defined]  # a coroutine that never runs
+        raise KeyboardInterrupt(moment)
+
+    monkeypatch.setattr("gateway.cli.serve.serve.run_loop", interrupted)
+    assert call("demo").code == 0

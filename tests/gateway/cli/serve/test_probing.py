@@ -1,0 +1,208 @@
+"""`check --live`: every backend is asked, and what it can do is told in plain words."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from gateway.testing.serving import serve
+from tests.adapters.raw_server import free_port
+from tests.adapters.tools.mcp_running import ROOT
+from tests.emulators.chat import ChatServer
+from tests.emulators.responses_dialects import RESPONSES_DIALECTS
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Status
+from tests.emulators.server import Emulator
+from tests.gateway.cli.conftest import CommandLine, Ended
+
+KEY = "sk-proj-0123456789abcdef"
+Check: TypeAlias = Callable[..., Awaitable[Ended]]
+
+
+@pytest.fixture
+async def check(tmp_path: Path, command_line: CommandLine) -> AsyncIterator[Check]:
+    """Runs `check --live` on one agent in front of this emulator, or of nothing."""
+    async with AsyncExitStack() as stack:
+
+        async def checked(emulator: Emulator | None, kind: str, more: str = "") -> Ended:
+            url = f"http://127.0.0.1:{free_port()}"
+            if emulator is not None:
+                url = await stack.enter_async_context(serve(emulator.app))
+            agent = f"{{type: {kind}, model: m, api_key: {KEY}, base_url: '{url}/v1'{more}}}"
+            (tmp_path / "gateway.yaml").write_text(f"version: 1\nagents:\n  a: {agent}\n")
+            ended = await command_line("check", "--live", "-c", str(tmp_path / "gateway.yaml"))
+            file = f"{tmp_path}/gateway.yaml:"
+            return Ended(ended.code, ended.out.replace(f"{file} ", ""), ended.err.replace(f"{file}3:3: ", ""))
+
+        yield checked
+
+
+class Obliging(ChatServer):
+    """Answers as whatever model it is asked for."""
+
+    def knows_model(self, name: str) -> bool:
+        return True
+
+
+FOUND = [
+    (Obliging(models=("n",)), "openai-chat", "", "the model is not listed, but answers; it streams"),
+    (
+        ResponsesServer(models=("m",)),
+        "openai-responses",
+        "",
+        "the model is listed; it streams; it refuses a response id that it does not know",
+    ),
+    (ResponsesServer(), "openai-responses", "", "it streams; it refuses a response id that it does not know"),
+    (
+        ResponsesServer(dialect=RESPONSES_DIALECTS["ogx"]),
+        "openai-responses",
+        "",
+        "it streams; it refuses a response id that it does not know",
+    ),
+    (
+        ResponsesServer(dialect=RESPONSES_DIALECTS["litellm"]),
+        "openai-responses",
+        ", verify_chain: false",
+        (
+            "it streams; "
+            "it takes a response id that it does not know: a conversation that it has lost goes on without its beginning"
+        ),
+    ),
+    (ResponsesServer(), "openai-responses", ", history: {owner: gateway}", "it streams"),
+    (ChatServer(models=("m", "n")), "openai-chat", "", "the model is listed; it streams"),
+    (ChatServer(), "openai-chat", "", "it streams"),
+]
+
+
+@pytest.mark.parametrize(("emulator", "kind", "more", "words"), FOUND)
+async def test_it_says_what_a_backend_can_do(
+    emulator: Emulator, kind: str, more: str, words: str, check: Check
+) -> None:
+    ended = await check(emulator, kind, more)
+    assert (ended.code, ended.out, ended.err) == (0, f"ok; agents: a\nagents.a: {words}\n", "")
+
+
+async def test_it_leaves_nothing_at_the_backend(check: Check) -> None:
+    server = ResponsesServer()
+    await check(server, "openai-responses")
+    assert server.stored == {}
+
+
+@pytest.mark.parametrize("kind", ["openai-chat", "openai-responses"])
+async def test_a_backend_that_is_not_there_is_unreachable(kind: str, check: Check) -> None:
+    ended = await check(None, kind)
+    assert ended.code == 69
+    assert ended.err.startswith("agents.a: cannot be used (")
+    assert ended.err.endswith("); is it running, and is its address right?\n")
+
+
+@pytest.mark.parametrize("server", [ChatServer, ResponsesServer])
+async def test_a_wrong_key_is_told_without_the_key(server: type[ChatServer | ResponsesServer], check: Check) -> None:
+    kind = "openai-chat" if server is ChatServer else "openai-responses"
+    ended = await check(server(api_key="sk-another"), kind)
+    assert ended.code == 77
+    assert ended.err.startswith("agents.a: is reachable, but refuses the credentials (HTTP 401: invalid_api_key")
+    assert "0123" not in ended.err
+
+
+async def test_a_model_that_is_not_there_is_a_wrong_configuration(check: Check) -> None:
+    ended = await check(ChatServer(models=("n",)), "openai-chat")
+    assert (ended.code, ended.err) == (
+        78,
+        (
+            "agents.a: is reachable, but refuses the request (HTTP 404: model_not_found, invalid_request_error: "
+            "The model `m` does not exist or you do not have access to it.); check the model and the other settings\n"
+        ),
+    )
+
+
+async def test_a_backend_that_asks_for_patience_can_be_tried_later(check: Check) -> None:
+    busy = ChatServer(lambda _: [Status(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}})])
+    ended = await check(busy, "openai-chat")
+    assert (ended.code, ended.err) == (
+        75,
+        (
+            "agents.a: is reachable, but takes no more requests now (HTTP 429: rate_limit_exceeded: slow down); "
+            "try again later\n"
+        ),
+    )
+
+
+async def test_every_agent_is_asked_and_the_gravest_finding_decides(tmp_path: Path, command_line: CommandLine) -> None:
+    async with serve(ChatServer(api_key="sk-another").app) as locked, serve(ChatServer().app) as open_to_all:
+        agents = {"closed": f"{locked}/v1", "gone": f"http://127.0.0.1:{free_port()}/v1", "good": f"{open_to_all}/v1"}
+        lines = "".join(
+            f"  {name}: {{type: openai-chat, model: m, base_url: '{url}'}}\n" for name, url in agents.items()
+        )
+        python = "  mine: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
+        file = tmp_path / "gateway.yaml"
+        file.write_text(f"version: 1\nagents:\n{lines}{python}")
+        ended = await command_line("check", "--live", "-c", str(file))
+    assert ended.code == 69
+    assert [line.split(": ")[1] for line in ended.err.splitlines()] == ["agents.closed", "agents.gone"]
+    assert ended.out.splitlines()[1:] == [
+        f"{file}: agents.good: it streams",
+        f"{file}: agents.mine: gateway.cli.demo.agent:reply is loaded",
+    ]
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+AGENT = "agents:\n  mine: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
+
+
+async def test_every_source_of_tools_is_asked_what_it_has(tmp_path: Path, command_line: CommandLine) -> None:
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    program = f"[{sys.executable!r}, -m, tests.adapters.tools.mcp_server]"
+    tools = (
+        f"  small: {{type: mcp, command: {program}, cwd: {str(ROOT)!r}, allow: [echo, add]}}\n"
+        "  clock: {type: python, ref: './mine.py:now'}\n"
+        "  order: {type: http, url: 'http://localhost/{id}', description: One order.}\n"
+    )
+    file.write_text(f"version: 1\ntools:\n{tools}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[2:] == [
+        f"{file}: tools.small: 2 tools (of 13): echo, add",
+        f"{file}: tools.clock: 1 tool: now",
+        f"{file}: tools.order: 1 tool: order",
+    ]
+
+
+async def test_a_source_of_tools_that_cannot_be_used_is_told(tmp_path: Path, command_line: CommandLine) -> None:
+    file = tmp_path / "gateway.yaml"
+    gone = f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
+    narrow = "  narrow: {type: http, url: 'http://localhost/', description: d, allow: [other]}\n"
+    file.write_text(f"version: 1\ntools:\n{gone}{narrow}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert ended.code == 69
+    told = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if line.startswith(str(file))]
+    assert told[0].startswith("3:3: tools.gone: cannot be used (ConnectError")
+    assert told[1:] == ["4:3: tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
+
+
+async def test_a_command_that_is_not_there_is_named_with_its_source_and_line(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    gone = "  files:\n    type: mcp\n    command: [npxx, -y, server]\n"
+    ends = f"  ends: {{type: mcp, command: [{sys.executable!r}, -c, '']}}\n"
+    file.write_text(f"version: 1\ntools:\n{gone}{ends}{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert ended.code == 69
+    missing, ended_again = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if str(file) in line]
+    remedy = "install it, or write its whole path in `command`"
+    assert missing == f"3:3: tools.files: cannot be used: there is no command 'npxx' on the PATH; {remedy}"
+    assert ended_again.startswith(f"6:3: tools.ends: cannot be used: the command {sys.executable!r} was started, but ")
+
+
+async def test_tools_that_cannot_be_made_are_found_without_asking(tmp_path: Path, command_line: CommandLine) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"version: 1\ntools:\n  clock: {{type: python, ref: './none.py:now'}}\n{AGENT}")
+    ended = await command_line("check", "-c", str(file))
+    assert ended.code == 78
+    assert ended.err.startswith(f"{file}:3:3: tools.clock: './none.py:now': there is no file")

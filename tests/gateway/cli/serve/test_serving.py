@@ -1,0 +1,129 @@
+"""`serve`: from the file to a listening gateway, and why it does not start."""
+
+import asyncio
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from gateway.cli.serve.serve import cannot_listen, read_again, run_loop
+from gateway.cli.serve.targets import read_file
+from gateway.config.problems import ConfigInvalid
+from tests.gateway.cli.conftest import Call, CommandLine
+
+CONFIG = """\
+version: 1
+storage: {url: "sqlite:///gateway.db"}
+agents:
+  echo: {type: python, ref: "gateway.cli.demo.agent:reply"}
+"""
+BOUND = 60.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+async def bounded(wait: Coroutine[Any, Any, Any]) -> Any:
+    async with asyncio.timeout(BOUND):
+        return await wait
+
+
+async def started(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", *arguments, stdout=PIPE, stderr=PIPE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_says_where_it_serves_and_ends_well_at_a_signal(file: Path, number: signal.Signals) -> None:
+    process = await started("serve", "-c", str(file), "--port", "0")
+    assert process.stderr is not None
+    try:
+        first = (await bounded(process.stderr.readline())).decode()
+        url = first.split()[-1]
+        assert first == f"a2a-gateway serves 1 agent on {url}\n"
+        card = f"{url}/a2a/echo/.well-known/agent-card.json"
+        assert (await bounded(process.stderr.readline())).decode() == f"  {card}\n"
+        assert f" stream -u {url} -a echo 'Hello'\n" in (await bounded(process.stderr.readline())).decode()
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            assert (await client.get(card)).json()["name"] == "echo"
+        process.send_signal(number)
+        assert await bounded(process.wait()) == 0
+        assert (file.parent / "gateway.db").exists()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_an_address_of_another_program_is_told(file: Path, command_line: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = await command_line("serve", "-c", str(file), "--port", str(port))
+    told = f"cannot listen on 127.0.0.1:{port}: another program does; stop it, or choose another port: --port PORT\n"
+    assert (ended.code, ended.err) == (69, told)
+
+
+async def test_an_address_that_is_not_here_is_a_mistake_of_the_configuration(
+    file: Path, command_line: CommandLine
+) -> None:
+    ended = await command_line("serve", "-c", str(file), "--port", "0", "--host", "192.0.2.1", "--insecure")
+    assert ended.code == 78
+    assert ended.err.startswith("cannot listen on 192.0.2.1:0: ")
+
+
+def test_an_error_without_a_number_is_told_as_it_is() -> None:
+    assert cannot_listen(OSError("Odd"), "h", 1).text == "cannot listen on h:1: odd; choose another --host or --port"
+
+
+async def test_without_authentication_it_is_not_opened_to_other_machines_by_accident(
+    file: Path, command_line: CommandLine
+) -> None:
+    ended = await command_line("serve", "-c", str(file), "--host", "0.0.0.0")
+    assert ended.code == 78
+    assert ended.err.startswith("server.host: '0.0.0.0' can be reached from other machines")
+    assert "--insecure" in ended.err
+
+
+def test_a_gateway_that_others_reach_goes_on_to_ask_who_they_are(file: Path) -> None:
+    asked = "auth: {mode: any_of, api_keys: {enabled: true}}\n"
+    file.write_text(f"{CONFIG}{asked}server: {{host: 0.0.0.0}}\n")
+    served = read_file(file, {})
+    assert read_again(lambda: read_file(file, {}), served, insecure=False) == served
+    # That it listens elsewhere from now on is not so: the address is that of the start.
+    file.write_text(CONFIG)
+    with pytest.raises(ConfigInvalid, match=r"'0\.0\.0\.0' can be reached from other machines and auth\.mode is none"):
+        read_again(lambda: read_file(file, {}), served, insecure=False)
+    assert read_again(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
+
+
+def test_an_agent_that_cannot_be_made_is_told(file: Path, call: Call) -> None:
+    file.write_text(CONFIG.replace(":reply", ":nothing"))
+    ended = call("serve", "-c", str(file), "--port", "0")
+    assert ended.code == 78
+    assert ended.err.startswith(f"{file}:4:3: agents.echo: 'gateway.cli.demo.agent:nothing': ")
+
+
+def test_a_database_that_cannot_be_used_is_told(file: Path, call: Call) -> None:
+    (file.parent / "gateway.db").write_bytes(b"this is no database, and long enough to be sure of it" * 100)
+    ended = call("serve", "-c", str(file), "--port", "0")
+    assert (ended.code, ended.out) == (69, "")
+    assert ended.err.startswith(f"the database sqlite:///{file.parent}/gateway.db cannot be used: ")
+    assert "Traceback" not in ended.err
+
+
+def test_any_event_loop_will_do_where_the_quick_one_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def loop() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert run_loop(loop()).startswith("uvloop")
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert run_loop(loop()).startswith("asyncio")

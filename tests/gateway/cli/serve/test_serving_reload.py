@@ -1,0 +1,88 @@
+"""SIGHUP: the configuration is read again, and a wrong one changes nothing."""
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from tests.a2a_client import a2a_http
+from tests.gateway.cli.served import answer, serving
+
+CONFIG = """\
+version: 1
+agents:
+  echo: {type: python, ref: "gateway.cli.demo.agent:reply"}
+"""
+IN_TERMINAL = """\
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from gateway.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+BOUND = 60.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def change(file: Path, text: str | None) -> None:
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+
+
+async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> None:
+    async with serving("-c", str(file), folder=tmp_path) as child, a2a_http(child.url) as http:
+        change(file, CONFIG.replace("echo:", "other:") + "server: {shutdown_grace: 5s}\n")
+        child.signal(signal.SIGHUP)
+        assert (await child.logged("reload.needs-restart"))["setting"] == "server.shutdown_grace"
+        assert (await child.logged("reload.done"))["agents"] == ["other"]
+        assert (await http.get("/a2a/echo/.well-known/agent-card.json")).status_code == 404
+        assert (await http.get("/a2a/other/.well-known/agent-card.json")).json()["name"] == "other"
+
+        change(file, CONFIG.replace("type: python", "type: pyton") + "limits: {parts: 0}\n")
+        child.signal(signal.SIGHUP)
+        problems = {(await child.logged("reload.refused"))["problem"] for _ in range(2)}
+        assert problems == {
+            (
+                f"{file}:3:16: agents.echo.type: unknown type 'pyton'; did you mean 'python'? "
+                "Known types: openai-chat, openai-responses, python"
+            ),
+            f"{file}:4:17: limits.parts: must be at least 1, not 0",
+        }
+        assert await answer(child, "other") == "Your message has 1 word."
+
+        change(file, None)
+        child.signal(signal.SIGHUP)
+        assert (await child.logged("reload.refused"))["problem"].startswith(f"{file}: there is no such file")
+        child.signal(signal.SIGTERM)
+        assert await child.ended() == 0
+
+
+async def test_a_terminal_that_is_closed_ends_the_gateway_it_ran_in(file: Path) -> None:
+    terminal, inside = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0", stdin=inside, stderr=PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(inside)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(BOUND):
+            await process.stderr.readuntil(b"Try: ")
+            os.close(terminal)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()

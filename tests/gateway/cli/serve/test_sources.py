@@ -1,0 +1,56 @@
+"""Sources of a configuration: the folder that paths start from, and what is said when they cannot be read or saved."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.serve.targets import check_free, compose, read_composed, read_file, save
+from gateway.config.problems import ConfigInvalid
+
+
+def test_the_default_database_lies_beside_the_file_or_where_it_would_be(tmp_path: Path) -> None:
+    text = compose(["ollama:m"], {}, tmp_path)
+    file = tmp_path / "gateway.yaml"
+    save(text, file)
+    assert read_composed(text, {}, tmp_path) == read_file(file, {})
+    assert read_file(file, {}).storage.url == f"sqlite:///{tmp_path}/data/gateway.db"
+
+
+def test_a_flag_is_saved_and_beats_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_GATEWAY__SERVER__PORT", "1")
+    monkeypatch.setenv("A2A_GATEWAY__AGENTS__M__TEMPERATURE", "0.5")
+    text = compose(["ollama:m"], {"server.port": 2}, tmp_path)
+    assert "server:\n  port: 2\n" in text
+    config = read_composed(text, {"server.port": 2}, tmp_path)
+    assert (config.server.port, config.agents["m"].settings.model_dump()["temperature"]) == (2, 0.5)
+
+
+def test_problems_of_targets_name_no_line_that_nobody_has_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_GATEWAY__SERVER__PORT", "many")
+    with pytest.raises(ConfigInvalid) as refused:
+        read_composed(compose(["chat:ftp://h#m"], {}, tmp_path), {}, tmp_path)
+    assert str(refused.value).splitlines() == [
+        (
+            "command line: agents.m.base_url: must be an address that starts with http:// or https:// and a host, "
+            "not 'ftp://h'"
+        ),
+        "environment: A2A_GATEWAY__SERVER__PORT: must be a whole number, not 'many'",
+    ]
+
+
+def test_a_file_that_is_there_is_not_free(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    check_free(file)
+    file.touch()
+    with pytest.raises(Stop) as stopped:
+        check_free(file)
+    told = f"{file} is there already; write over it with --force, or choose another name: --save FILE"
+    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, told)
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Stop) as stopped:
+        save("", tmp_path / "gone" / "gateway.yaml")
+    told = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory"
+    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, told)

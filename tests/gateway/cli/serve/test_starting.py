@@ -1,0 +1,81 @@
+"""`init`: what it writes works as it is, and what is there already stays."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.serve.serve import CONFIGURATION
+from tests.a2a_client import A2A, a2a_http, text_of
+from tests.gateway.cli.conftest import Call
+from tests.running import local_gateway
+
+
+@pytest.fixture(autouse=True)
+def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_it_writes_passes_the_check(call: Call) -> None:
+    ended = call("init")
+    told = "wrote gateway.yaml, my_agent.py\nTry: a2a-gateway check\n     a2a-gateway serve\n"
+    assert (ended.code, ended.out, ended.err) == (0, told, "")
+    checked = call("check", "--live")
+    assert (checked.code, checked.out.splitlines()[0]) == (0, "gateway.yaml: ok; agents: mine")
+
+
+def test_the_agents_that_are_commented_out_are_right_too(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("init", "all of it")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    file = tmp_path / "all of it" / "gateway.yaml"
+    file.write_text(re.sub(r"^( *)# (?= *[a-z_]+: ?)", r"\1", file.read_text(), flags=re.MULTILINE))
+    checked = call("check", "-c", str(file))
+    assert (checked.code, checked.out) == (0, f"{file}: ok; agents: mine, openai, local\n"), checked.err
+
+
+async def test_its_agent_remembers_the_conversation(call: Call, tmp_path: Path) -> None:
+    call("init")
+    async with (
+        local_gateway("mine: {type: python, ref: ./my_agent.py:reply}", tmp_path) as local,
+        a2a_http(local.url) as http,
+    ):
+        mine = A2A(http, "mine")
+        first = await mine.send("one two three")
+        second = await mine.send("four", first["contextId"])
+    assert text_of(first) == "That was 3 words, in message 1 of this conversation."
+    assert text_of(second) == "That was 1 words, in message 2 of this conversation."
+
+
+def test_another_folder_is_made(call: Call, tmp_path: Path) -> None:
+    ended = call("init", "my gateway")
+    assert ended.out == (
+        "wrote my gateway/gateway.yaml, my gateway/my_agent.py\n"
+        "Try: a2a-gateway check -c 'my gateway/gateway.yaml'\n"
+        "     a2a-gateway serve -c 'my gateway/gateway.yaml'\n"
+    )
+    assert (tmp_path / "my gateway" / "gateway.yaml").read_text() == CONFIGURATION
+
+
+@pytest.mark.parametrize(
+    ("present", "words"),
+    [
+        (["gateway.yaml"], "gateway.yaml is there already"),
+        (["my_agent.py"], "my_agent.py is there already"),
+        (["gateway.yaml", "my_agent.py"], "gateway.yaml and my_agent.py are there already"),
+    ],
+)
+def test_nothing_is_written_over(present: list[str], words: str, call: Call, tmp_path: Path) -> None:
+    for name in present:
+        (tmp_path / name).write_text("mine")
+    ended = call("init")
+    told = f"init: {words}, nothing was written; choose another folder: a2a-gateway init FOLDER\n"
+    assert (ended.code, ended.out, ended.err) == (2, "", told)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(present)
+
+
+def test_a_folder_that_cannot_be_made_is_told(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = call("init", "file/below")
+    assert (ended.code, ended.err) == (2, "init: file/below cannot be written: not a directory\n")

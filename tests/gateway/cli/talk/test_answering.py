@@ -1,0 +1,270 @@
+"""What a task waits for, answered: approvals by a person or a flag, tools by commands of this machine."""
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.a2a.tool_calls import URI
+from gateway.cli.console.exits import Stop
+from gateway.cli.console.parameters import Approve
+from gateway.cli.console.terminal import Screen
+from gateway.cli.talk.approvals import Answering, Question, approving, declaring, question, read_tools
+from tests.gateway.cli.scripted_agent import COMPLETED, INPUT_REQUIRED, WORKING, status, task
+from tests.tool_call_vectors import valid
+
+Json = Any
+
+SEARCH = {"id": "call_1", "name": "search", "args": {"q": "x"}}
+DELETE = {"id": "call_2", "name": "delete", "args": {}}
+ECHO = {"id": "call_3", "name": "echo", "args": {"a": 1}}
+CAT = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]
+
+
+def asks(*approvals: Json, calls: Sequence[Json] = (), origin: str = "client") -> Json:
+    """The status update with which the gateway asks."""
+    parts = [{"data": call, "metadata": {"adk_type": "function_call", URI: {"origin": origin}}} for call in calls]
+    event = status(INPUT_REQUIRED, "May these tools be used?", *parts)
+    if approvals:
+        approval = {"requestId": "r-1", "tools": list(approvals), "expiresAt": "2026-11-21T10:00:00.000Z"}
+        assert valid("approval", {"approval": approval})
+        event["statusUpdate"]["status"]["message"]["metadata"] = {URI: {"approval": approval}}
+    return event
+
+
+class Person:
+    """Types these lines, then goes away. `prompts` are what it was shown."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str) -> str | None:
+        self.prompts.append(prompt)
+        return self._lines.pop(0) if self._lines else None
+
+
+def answering(
+    approve: Approve | None, person: Person | None = None, **tools: Sequence[str]
+) -> tuple[Answering, io.StringIO]:
+    told = io.StringIO()
+    return Answering(approve, tools, person or Person(), Screen(io.StringIO(), told)), told
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_a_question_names_the_calls_that_need_a_yes_and_those_to_be_run_here() -> None:
+    assert question(asks(SEARCH, DELETE, calls=[ECHO])) == Question((SEARCH, DELETE), (ECHO,))
+
+
+def test_a_task_that_waits_already_asks_the_same() -> None:
+    waiting = {**task(), "status": asks(SEARCH)["statusUpdate"]["status"]}
+    assert question({"task": waiting}) == Question((SEARCH,), ())
+
+
+@pytest.mark.parametrize(
+    "event", [status(WORKING), status(COMPLETED), status(INPUT_REQUIRED, "Which city?"), {"task": task()}]
+)
+def test_a_task_that_goes_on_or_waits_for_words_asks_nothing_of_the_kind(event: Json) -> None:
+    assert question(event) == Question((), ())
+
+
+@pytest.mark.parametrize("event", [{"artifactUpdate": {}}, {"message": {}}, {}, None, {"statusUpdate": "odd"}])
+def test_other_events_say_nothing_about_it(event: Json) -> None:
+    assert question(event) is None
+
+
+def test_a_call_that_the_agent_runs_itself_is_not_ours() -> None:
+    assert question(asks(calls=[ECHO], origin="gateway")) == Question((), ())
+    assert question(asks(calls=[{"id": 1}, {}])) == Question((), ())
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("approve", "approved"), [(Approve.yes, True), (Approve.no, False)])
+def test_a_flag_decides_all_alike(approve: Approve, approved: bool) -> None:
+    answers, _ = answering(approve)
+    [part] = answers.parts(question(asks(SEARCH, DELETE))) or []
+    assert part == {
+        "data": {"approvals": [{"id": "call_1", "approved": approved}, {"id": "call_2", "approved": approved}]}
+    }
+    assert valid("approvals", part["data"])
+
+
+def test_a_person_decides_one_by_one_and_may_say_why_not() -> None:
+    person = Person("Y ", "", "no thanks ", "n")
+    answers, _ = answering(Approve.ask, person)
+    third = {**DELETE, "id": "call_9"}
+    [part] = answers.parts(Question((SEARCH, DELETE, third), ())) or []
+    assert part["data"]["approvals"] == [
+        {"id": "call_1", "approved": True},
+        {"id": "call_2", "approved": False, "reason": "no thanks"},
+        {"id": "call_9", "approved": False},
+    ]
+    assert person.prompts[:3] == [
+        'allow search {"q":"x"}? [y/N] ',
+        "allow delete {}? [y/N] ",
+        "why not? (nothing for no reason) ",
+    ]
+    assert valid("approvals", part["data"])
+
+
+@pytest.mark.parametrize("line", ["", "n", "sure", "yes please", "Yess", "1", "true"])
+def test_only_y_and_yes_are_a_yes(line: str) -> None:
+    answers, _ = answering(Approve.ask, Person(line, ""))
+    [part] = answers.parts(Question((SEARCH,), ())) or []
+    assert part["data"]["approvals"] == [{"id": "call_1", "approved": False}]
+
+
+def test_nobody_there_is_no_decision_at_all() -> None:
+    answers, _ = answering(Approve.ask, Person("y"))
+    assert answers.parts(Question((SEARCH, DELETE), ())) is None
+    assert answering(None)[0].parts(Question((SEARCH,), ())) is None
+
+
+def test_a_prompt_shows_nothing_that_a_terminal_would_obey() -> None:
+    person = Person("n", "")
+    answers, _ = answering(Approve.ask, person)
+    answers.parts(Question(({"id": "c", "name": "a\x1b[2J\nb", "args": {"x": "\x1b[1A"}},), ()))
+    assert person.prompts[0] == 'allow a\\x1b[2J b {"x":"\\u001b[1A"}? [y/N] '
+
+
+def test_the_same_question_again_is_not_answered_again() -> None:
+    answers, _ = answering(Approve.yes)
+    assert answers.parts(Question((SEARCH,), ())) is not None
+    assert answers.parts(Question((SEARCH,), ())) is None
+    assert answers.parts(Question((SEARCH, DELETE), ())) is not None
+
+
+@pytest.mark.parametrize("asked", [None, Question((), ())])
+def test_nothing_asked_is_nothing_answered(asked: Question | None) -> None:
+    assert answering(Approve.yes)[0].parts(asked) is None
+
+
+def test_the_answer_can_be_made_for_another_time() -> None:
+    assert approving([SEARCH], approved=True) == {"approvals": [{"id": "call_1", "approved": True}]}
+
+
+# --- tools of this machine --------------------------------------------------------------------------------------------
+
+
+def result(code: str, **call: Json) -> tuple[Json, str]:
+    answers, told = answering(None, None, echo=[sys.executable, "-c", code])
+    [part] = answers.parts(Question((), ({**ECHO, **call},))) or []
+    assert part["metadata"] == {"adk_type": "function_response", "type": "function_response"}
+    assert (part["data"]["id"], part["data"]["name"]) == ("call_3", call.get("name", "echo"))
+    assert valid("clientResult", part)
+    return part["data"]["response"], told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("code", "response"),
+    [
+        ("import sys; print(sys.stdin.read())", {"result": {"a": 1}}),
+        ("print('12 degrees')", {"result": "12 degrees"}),
+        ("print('[1]')", {"result": [1]}),
+        ("print('3')", {"result": "3"}),
+        ("pass", {"result": ""}),
+        ("import sys; sys.stdout.buffer.write(b'\\xff')", {"result": "\ufffd"}),
+        ("import sys; sys.exit('no such city')", {"error": {"code": "failed", "message": "no such city"}}),
+        ("import sys; sys.exit(3)", {"error": {"code": "failed", "message": "The tool ended with 3."}}),
+    ],
+)
+def test_a_command_gets_its_arguments_and_what_it_prints_is_the_result(code: str, response: Json) -> None:
+    assert result(code)[0] == response
+
+
+def test_a_command_that_is_not_there_is_an_error_for_the_agent_and_a_line_for_the_user() -> None:
+    answers, told = answering(None, None, echo=["/no/such/program"])
+    [part] = answers.parts(Question((), (ECHO,))) or []
+    assert part["data"]["response"] == {"error": {"code": "failed", "message": "The tool could not be run."}}
+    assert told.getvalue().splitlines()[-1] == "tool: echo cannot be run: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("import sys; sys.stdout.buffer.write(b'a\\0b\\xff')", "a\ufffdb\ufffd"),
+        (r"""print('{"a\\u0000": ["\\ud800", 1, "\\ud83d\\ude00"]}')""", {"a\ufffd": ["\ufffd", 1, "\U0001f600"]}),
+    ],
+)
+def test_what_no_message_may_have_is_replaced(program: str, expected: Json) -> None:
+    assert result(program)[0] == {"result": expected}
+
+
+def test_nothing_runs_that_was_not_named() -> None:
+    response, told = result("raise SystemExit('must not run')", name="rm")
+    assert response == {"error": {"code": "failed", "message": "There is no tool 'rm' here."}}
+    assert told == ""
+
+
+def test_calls_are_left_to_others_where_no_tool_is_named() -> None:
+    assert answering(Approve.yes)[0].parts(Question((), (ECHO,))) is None
+
+
+def test_decisions_and_results_go_together() -> None:
+    answers, _ = answering(Approve.yes, None, echo=CAT)
+    decisions, output = answers.parts(Question((SEARCH,), (ECHO,))) or []
+    assert decisions["data"]["approvals"] == [{"id": "call_1", "approved": True}]
+    assert output["data"]["response"] == {"result": {"a": 1}}
+
+
+def test_tools_are_read_from_what_was_typed() -> None:
+    assert read_tools(["clock=date -u", "my-tool_2=sh -c 'echo \"$0\"' x=y"]) == {
+        "clock": ["date", "-u"],
+        "my-tool_2": ["sh", "-c", 'echo "$0"', "x=y"],
+    }
+
+
+@pytest.mark.parametrize(
+    "tool", ["clock", "clock=", "=date", "a b=date", "c" * 65 + "=date", "\u00e9=date", "clock='date"]
+)
+def test_a_tool_that_is_none_is_refused(tool: str) -> None:
+    with pytest.raises(Stop, match="--tool") as refused:
+        read_tools([tool])
+    assert refused.value.code == 2
+
+
+def test_a_tool_is_named_once() -> None:
+    with pytest.raises(Stop, match="--tool 'a' is given twice"):
+        read_tools(["a=x", "a=y"])
+
+
+def test_a_message_declares_the_tools_and_not_the_command_lines() -> None:
+    message = declaring({"parts": [], "metadata": {"k": 1}}, {"clock": ["/usr/bin/date", "--secret"]})
+    assert message["metadata"] == {
+        "k": 1,
+        URI: {"tools": [{"name": "clock", "description": "Runs date on the user's machine."}]},
+    }
+    assert valid("tools", message["metadata"][URI])
+    assert "secret" not in json.dumps(message)
+    assert declaring({"parts": []}, {}) == {"parts": []}
+
+
+# --- what is done elsewhere
+
+
+ELSEWHERE = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
+
+
+def test_a_task_that_needs_something_done_elsewhere_asks_whether_it_is() -> None:
+    asked = question(ELSEWHERE)
+    assert asked == Question((), (), elsewhere=True)
+    answers, _ = answering(Approve.ask, person := Person("", "I could not", "\ud800"))
+    assert answers.parts(asked) == [{"text": "That is done. Please go on."}]
+    assert answers.parts(asked) == [{"text": "I could not"}]
+    assert answers.parts(asked) == [{"text": "\ufffd"}]
+    assert answers.parts(asked) is None
+    assert person.prompts == ["press Enter when that is done, or type a message: "] * 4
+
+
+@pytest.mark.parametrize("approve", [None, Approve.yes, Approve.no])
+def test_no_flag_says_that_something_was_done_elsewhere(approve: Approve | None) -> None:
+    answers, _ = answering(approve, person := Person("y"))
+    assert answers.parts(question(ELSEWHERE)) is None
+    assert person.prompts == []

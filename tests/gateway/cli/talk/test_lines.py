@@ -1,0 +1,262 @@
+"""Lines out of a pipe and out of a terminal, also while something else goes on."""
+
+import io
+import os
+import pty
+import select
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from gateway.cli.talk.line_input import Lines
+from tests.support.core import BOUND
+
+
+class Pipe:
+    """The lines of a pipe, and its other end."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        read, self._write = os.pipe()
+        self.unread = read
+        self.err = io.StringIO()
+        self.lines = stack.enter_context(Lines(stack.enter_context(os.fdopen(read)), io.StringIO(), self.err))
+
+    def write(self, text: bytes) -> None:
+        os.write(self._write, text)
+
+    def end(self) -> None:
+        os.close(self._write)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    with ExitStack() as stack:
+        yield Pipe(stack)
+
+
+def nothing_is_urgent(_: str) -> bool:
+    return False
+
+
+def test_a_pipe_gives_its_lines_and_then_nothing(pipe: Pipe) -> None:
+    pipe.write("one\r\n\ntw\u00f6".encode())
+    pipe.end()
+    assert [pipe.lines.next("> ") for _ in range(5)] == ["one", "", "twö", None, None]
+    assert pipe.err.getvalue() == ""
+    assert not pipe.lines.typed
+
+
+def test_what_is_not_utf8_arrives_as_what_it_is(pipe: Pipe) -> None:
+    pipe.write(b"a\xff\n")
+    assert pipe.lines.next("> ") == "a\udcff"
+
+
+def test_a_line_that_arrives_in_pieces_is_one(pipe: Pipe) -> None:
+    pipe.write(b"on")
+    later = threading.Timer(0, lambda: pipe.write(b"e\n"))
+    later.start()
+    assert pipe.lines.next("> ") == "one"
+    later.join()
+
+
+def test_while_something_goes_on_lines_are_kept_and_urgent_ones_taken(pipe: Pipe) -> None:
+    done: Future[None] = Future()
+    taken: list[str] = []
+
+    def urgent(line: str) -> bool:
+        if line != "/cancel":
+            return False
+        taken.append(line)
+        done.set_result(None)
+        return True
+
+    pipe.write(b"/cancel\none\n")
+    pipe.lines.until(done, urgent)
+    assert taken == ["/cancel"]
+    assert pipe.lines.next("> ") == "one"
+
+
+def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives it to another thread here: the wait itself is not interrupted, as where it has not quite begun."""
+    done: Future[None] = Future()
+    waits, heard = threading.Event(), threading.Event()
+
+    def select_(*of: Any) -> Any:
+        waits.set()
+        return waiting(*of)
+
+    def interrupt() -> None:
+        waits.wait(BOUND)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        if not heard.wait(BOUND):
+            done.set_result(None)
+
+    waiting = select.select
+    monkeypatch.setattr(select, "select", select_)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pipe.lines.until(done, nothing_is_urgent)
+        assert not done.done()
+    finally:
+        heard.set()
+        thread.join()
+
+
+def test_a_ctrl_c_where_the_wait_is_just_over_leaves_signals_no_closed_descriptor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: Future[None] = Future()
+    done.set_result(None)
+    set_, told = signal.set_wakeup_fd, list[int]()
+
+    def interrupted(fd: int) -> int:
+        told.append(fd)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        return set_(fd)
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", interrupted)
+    before = set_(-1)
+    try:
+        with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
+            Pipe(stack).lines.until(done, nothing_is_urgent)
+        assert set_(-1) == -1
+    finally:
+        set_(before)
+
+
+def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:
+    first: Future[None] = Future()
+    pipe.write(b"one\n/cancel\n")
+    taken: list[str] = []
+
+    def urgent(line: str) -> bool:
+        if line == "/cancel":
+            taken.append(line)
+        return line == "/cancel"
+
+    threading.Timer(0, lambda: first.set_result(None)).start()
+    pipe.lines.until(first, urgent)
+    assert taken == []
+    assert pipe.lines.next("> ") == "one"
+    second: Future[None] = Future()
+    second.set_result(None)
+    pipe.lines.until(second, urgent)
+    assert taken == ["/cancel"]
+
+
+def test_a_pipe_that_ends_meanwhile_does_not_spin_and_loses_nothing(pipe: Pipe) -> None:
+    done: Future[None] = Future()
+    pipe.write(b"last")
+    pipe.end()
+    timer = threading.Timer(0, lambda: done.set_result(None))
+    timer.start()
+    pipe.lines.until(done, nothing_is_urgent)
+    timer.join()
+    assert [pipe.lines.next("> "), pipe.lines.next("> ")] == ["last", None]
+
+
+def test_a_program_that_writes_without_end_is_made_to_wait(pipe: Pipe) -> None:
+    first: Future[None] = Future()
+    pipe.write(b"x\n" * 30_000)
+
+    def once(_: str) -> bool:
+        first.set_result(None)
+        return False
+
+    pipe.lines.until(first, once)
+    second: Future[None] = Future()
+    later = threading.Timer(0, lambda: second.set_result(None))
+    later.start()
+    pipe.lines.until(second, nothing_is_urgent)
+    later.join()
+    assert len(os.read(pipe.unread, 60_000)) > 50_000
+
+
+@pytest.fixture
+def person() -> Iterator[tuple[int, Lines, io.StringIO]]:
+    """Somebody at a terminal whose output goes elsewhere: without an editor for lines."""
+    screen, inside = pty.openpty()
+    err = io.StringIO()
+    with os.fdopen(inside) as stream, Lines(stream, io.StringIO(), err) as lines:
+        yield screen, lines, err
+    os.close(screen)
+
+
+def test_a_person_sees_a_prompt_and_what_was_typed_ahead(person: tuple[int, Lines, io.StringIO]) -> None:
+    screen, lines, err = person
+    os.write(screen, b"one\n")
+    assert (lines.typed, lines.next("> "), err.getvalue()) == (True, "one", "> ")
+    done: Future[None] = Future()
+
+    def ahead(line: str) -> bool:
+        done.set_result(None)
+        return False
+
+    os.write(screen, b"two\n")
+    lines.until(done, ahead)
+    assert lines.next("> ") == "two"
+    assert err.getvalue() == "> > two\n"
+
+
+def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[int, Lines, io.StringIO]) -> None:
+    screen, lines, _ = person
+    done: Future[None] = Future()
+
+    def urgent(line: str) -> bool:
+        if line == "/cancel":
+            done.set_result(None)
+        return line == "/cancel"
+
+    os.write(screen, b"two\n/cancel\n")
+    lines.until(done, urgent)
+    assert lines.next("> ") == "two"
+
+
+class Typist(io.StringIO):
+    """Types a line as soon as something is shown."""
+
+    def __init__(self, screen: int) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def write(self, text: str) -> int:
+        os.write(self._screen, b"no\n")
+        return super().write(text)
+
+
+def test_what_was_typed_before_a_question_came_is_no_answer_to_it() -> None:
+    screen, inside = pty.openpty()
+    done: Future[None] = Future()
+
+    def ahead(line: str) -> bool:
+        done.set_result(None)
+        return False
+
+    with os.fdopen(inside) as stream, Lines(stream, io.StringIO(), Typist(screen)) as lines:
+        os.write(screen, b"yes\n")
+        lines.until(done, ahead)
+        os.write(screen, b"yes, unread\n")
+        assert lines.fresh("allow? ") == "no"
+        lines.again("no")
+        assert [lines.next("> ") for _ in range(2)] == ["no", "yes"]
+    os.close(screen)
+
+
+def test_in_a_pipe_the_next_line_is_the_answer(pipe: Pipe) -> None:
+    pipe.write(b"yes\n")
+    assert pipe.lines.fresh("allow? ") == "yes"
+
+
+def test_a_person_ends_with_ctrl_d(person: tuple[int, Lines, io.StringIO]) -> None:
+    screen, lines, err = person
+    os.write(screen, b"\x04")
+    assert lines.next("> ") is None
+    assert err.getvalue() == "> \n"

@@ -1,0 +1,64 @@
+"""Tasks as something to read."""
+
+from typing import Any
+
+from gateway.cli.talk.conversation import opening, state_of, transcript
+
+CALL = {"data": {"name": "lookup", "args": {"q": 1}}, "metadata": {"adk_type": "function_call"}}
+
+
+def message(role: str, name: str, *parts: Any) -> dict[str, Any]:
+    return {"messageId": name, "role": role, "parts": list(parts)}
+
+
+TASK = {
+    "id": "t-1",
+    "contextId": "c-1",
+    "status": {
+        "state": "TASK_STATE_INPUT_REQUIRED",
+        "message": message("ROLE_AGENT", "m-3", {"text": "Which\x1b city?"}),
+    },
+    "history": [
+        message("ROLE_USER", "m-1", {"text": "What is "}, {"text": "it?"}, {"raw": "AAAA", "filename": "a.png"}),
+        message("ROLE_AGENT", "m-2", CALL),
+    ],
+    "artifacts": [
+        {"artifactId": "a-1", "parts": [{"text": "Hm."}, {"data": {"a": 1}}]},
+        {"artifactId": "a-2", "name": "report", "parts": [{"url": "https://example.com/r"}]},
+    ],
+}
+
+
+def test_all_that_was_said_is_there_in_order() -> None:
+    assert list(transcript(TASK)) == [
+        "you: What is it?",
+        "you: file: a.png 3 bytes",
+        'agent: tool: lookup {"q":1}',
+        "agent: Hm.",
+        'agent: {"a":1}',
+        "agent, report: file: https://example.com/r",
+        "agent: Which\\x1b city?",
+    ]
+
+
+def test_what_it_ended_with_is_told_once() -> None:
+    closing: Any = TASK["status"]["message"]  # type: ignore[index]
+    task = {**TASK, "artifacts": [], "history": [closing]}
+    assert list(transcript(task)) == ["agent: Which\\x1b city?"]
+
+
+def test_a_task_is_known_by_the_first_words_of_its_user_and_a_word_for_its_state() -> None:
+    assert (opening(TASK), state_of(TASK)) == ("What is it?", "input required")
+
+
+def test_json_of_another_shape_says_nothing() -> None:
+    for task in (None, {}, {"history": [1, {"parts": 2}], "artifacts": "x", "status": {"message": 3}}):
+        assert list(transcript(task)) == []
+        assert (opening(task), state_of(task)) == ("", "")
+
+
+def test_a_task_that_was_put_aside_says_what_can_be_done() -> None:
+    *_, last = transcript({**TASK, "metadata": {"quarantined": True}})
+    assert last == (
+        "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
+    )

@@ -1,0 +1,194 @@
+"""A task as it unfolds: the answer on one side, what was done for it on the other."""
+
+import io
+from typing import Any
+
+import pytest
+
+from gateway.a2a.tool_calls import URI
+from gateway.cli.console.terminal import Screen
+from gateway.cli.talk.render import Standing, TextView
+from tests.gateway.cli.scripted_agent import (
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    WORKING,
+    said_by_agent,
+    says,
+    shows,
+    status,
+    task,
+)
+
+Json = Any
+
+
+def seen(*events: Json, earlier: Json = None) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    view = TextView(Screen(out, err))
+    view.skip(earlier)
+    for event in events:
+        view.receive(event)
+    view.finish()
+    return out.getvalue(), err.getvalue()
+
+
+def call(kind: str, **data: Json) -> Json:
+    return {"data": {"id": "call_1", "name": "lookup", **data}, "metadata": {"adk_type": kind, "type": kind}}
+
+
+def test_the_answer_comes_piece_by_piece_and_ends_its_line() -> None:
+    assert seen({"task": task()}, says("Hel", append=False), says("lo"), status(COMPLETED)) == ("Hello\n", "")
+
+
+def test_tool_calls_and_progress_are_lines_beside_the_answer() -> None:
+    events = (
+        status(WORKING, "looking\nit up"),
+        status(WORKING, None, call("function_call", args={"q": "x"})),
+        status(WORKING, None, call("function_response", response={"result": "found"})),
+        status(WORKING, None, call("function_response", response={"error": {"code": "failed"}})),
+        status(WORKING, None, {"data": {"step": 1}}),
+        status(WORKING, None, {"url": "https://x/y.png", "mediaType": "image/png"}),
+    )
+    answer, beside = seen(*events)
+    assert answer == ""
+    assert beside.splitlines() == [
+        "... looking it up",
+        'tool: lookup {"q":"x"}',
+        'tool: lookup gave {"result":"found"}',
+        'tool: lookup failed: {"code":"failed"}',
+        '... {"step":1}',
+        "... file: image/png https://x/y.png",
+    ]
+
+
+def test_what_a_tool_says_of_its_progress_is_a_line() -> None:
+    told = {"phase": "progress", "callId": "call_1", "name": "lookup", "text": "2 of 3"}
+    event = status(WORKING)
+    event["statusUpdate"]["metadata"] = {URI: told}
+    assert seen(event) == ("", "tool: lookup ... 2 of 3\n")
+
+
+def test_a_tool_call_in_an_artifact_is_no_part_of_the_answer() -> None:
+    events = (shows(call("function_call", args={}), artifact="tool-call:1"), says("Hi"))
+    assert seen(*events) == ("Hi\n", "tool: lookup {}\n")
+
+
+def test_data_is_answered_as_json_and_files_are_listed() -> None:
+    events = (
+        says("Here:"),
+        shows({"data": {"a": 1}}),
+        shows({"raw": "AAAA", "filename": "a.bin", "mediaType": "application/octet-stream"}, {"raw": ""}),
+    )
+    assert seen(*events) == (
+        'Here:\n{"a":1}\n',
+        "file: a.bin application/octet-stream 3 bytes\nfile: 0 bytes\n",
+    )
+
+
+def test_another_artifact_begins_on_another_line() -> None:
+    assert seen(says("one"), says("two", artifact="a-2"), says("three"))[0] == "one\ntwo\nthree\n"
+
+
+def test_the_same_state_again_shows_nothing_twice_and_what_is_missing_once() -> None:
+    data = {"data": 1}
+    now = {"task": {**task(WORKING), "artifacts": [{"artifactId": "a-1", "parts": [{"text": "one two "}, data, data]}]}}
+    events = ({"task": task()}, says("one "), shows(data), now, now, says("three"))
+    assert seen(*events)[0] == "one \n1\ntwo \n1\nthree\n"
+
+
+def test_an_artifact_that_is_replaced_is_shown_as_far_as_it_is_new() -> None:
+    assert seen(says("one"), says("one two", append=False))[0] == "one two\n"
+    assert seen(says("one"), says("other", append=False))[0] == "one\nother\n"
+
+
+def test_what_a_task_held_before_this_message_is_not_shown_again() -> None:
+    earlier = {**task(INPUT_REQUIRED, "old answer"), "history": [said_by_agent({"text": "of an older turn"})]}
+    artifacts = [*earlier["artifacts"], {"artifactId": "a-2", "parts": [{"text": "ne"}]}]
+    now = {**earlier, "artifacts": artifacts}
+    events = ({"task": now}, says("w", artifact="a-2"), status(COMPLETED))
+    assert seen(*events, earlier=earlier) == ("new\n", "")
+
+
+def test_what_was_done_before_the_task_was_first_shown_is_shown_from_its_history_once() -> None:
+    history = [{"messageId": "own", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}, said_by_agent({"text": "looking"})]
+    now = {"task": {**task(WORKING), "history": history}}
+    events = (now, status(WORKING, "looking"), status(WORKING, "found"), now)
+    assert seen(*events)[1] == "... looking\n... found\n"
+
+
+def test_a_question_that_was_answered_is_no_end_and_not_asked_again() -> None:
+    asked = task(INPUT_REQUIRED, said="Which city?")
+    later = (status(WORKING), says("Paris!"), status(COMPLETED))
+    assert seen({"task": asked}, *later, earlier=asked) == ("Paris!\n", "")
+    assert seen({"task": task()}, status(INPUT_REQUIRED, "Which city?"), *later) == ("Paris!\n", "... Which city?\n")
+
+
+def test_a_view_goes_on_with_the_next_message_to_its_task() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    view = TextView(Screen(out, err))
+    for event in ({"task": task()}, says("Hm. "), status(INPUT_REQUIRED, "Which city?")):
+        view.receive(event)
+    view.finish()
+    view.go_on()
+    for event in (
+        {"task": task(INPUT_REQUIRED, "Hm. ", said="Which city?")},
+        status(WORKING),
+        status(COMPLETED, "Bye."),
+    ):
+        view.receive(event)
+    view.finish()
+    assert (out.getvalue(), err.getvalue()) == ("Hm. \nWhich city?\nBye.\n", "")
+
+
+def test_what_is_said_at_the_end_is_not_shown_again_from_the_history() -> None:
+    ended = {**task(INPUT_REQUIRED, said="Which city?"), "history": [said_by_agent({"text": "Which city?"})]}
+    assert seen({"task": ended}) == ("Which city?\n", "")
+
+
+@pytest.mark.parametrize(
+    ("events", "shown"),
+    [
+        ((status(COMPLETED, "Done."),), ("Done.\n", "")),
+        ((says("Hi"), status(COMPLETED, "Hi")), ("Hi\n", "")),
+        ((says("Hi"), status(INPUT_REQUIRED, "Which city?")), ("Hi\nWhich city?\n", "")),
+        ((says("Hi"), status(FAILED, "It broke.")), ("Hi\n", "failed: It broke.\n")),
+        (({"message": {"parts": [{"text": "Hello"}], "contextId": "c"}},), ("Hello\n", "")),
+        (({"task": task(COMPLETED, "Hello", " you")},), ("Hello you\n", "")),
+    ],
+)
+def test_what_is_said_at_the_end_is_shown_once_where_it_belongs(
+    events: tuple[Json, ...], shown: tuple[str, str]
+) -> None:
+    assert seen(*events) == shown
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        None,
+        [],
+        {"task": None},
+        {"task": {"status": {"state": ["x"]}, "artifacts": [1, {"parts": "x"}]}},
+        {"statusUpdate": {"status": {"state": {"a": 1}, "message": {"parts": [{"text": 1}, {}]}}}},
+        {"artifactUpdate": {"artifact": {"artifactId": {}, "parts": [{"text": None}, {"metadata": []}]}}},
+        {"statusUpdate": {"status": {"message": {"parts": [{"data": 1, "metadata": {"type": "function_call"}}]}}}},
+    ],
+)
+def test_nonsense_is_shown_as_far_as_it_goes(event: Json) -> None:
+    standing = Standing()
+    standing.note(event)
+    seen(event)
+    assert standing.exit_code == 1
+
+
+def test_the_standing_knows_the_ids_the_state_and_the_exit_code() -> None:
+    standing = Standing(context="typed")
+    standing.note({"task": task()})
+    assert (standing.context, standing.task, standing.word, standing.exit_code) == ("c-1", "t-1", "working", 1)
+    standing.note(status(INPUT_REQUIRED))
+    assert (standing.word, standing.exit_code) == ("input required", 13)
+    reply = Standing()
+    reply.note({"message": {"messageId": "m", "contextId": "c-2"}})
+    assert (reply.context, reply.task, reply.word, reply.exit_code) == ("c-2", None, "", 0)

@@ -1,0 +1,117 @@
+"""From what is typed to where messages go: cards, interfaces, endpoints without a card."""
+
+from typing import Any
+
+import pytest
+
+from gateway.client.discovery import Binding, Endpoint, card_address, discover, fetch_card
+from gateway.client.transport import NotA2A, Refused, open_http
+from tests.gateway.cli.scripted_agent import ScriptedAgent
+
+Json = Any
+
+
+async def found(agent: ScriptedAgent, path: str = "", binding: Binding | None = None) -> Endpoint:
+    async with open_http(agent.url) as http:
+        return await discover(http, f"{agent.url}{path}", None, binding)
+
+
+def offers(*interfaces: tuple[str, str]) -> Json:
+    items = [
+        {"url": f"http://agent.example/{binding}", "protocolBinding": binding, "protocolVersion": version}
+        for binding, version in interfaces
+    ]
+    return {"supportedInterfaces": items}
+
+
+@pytest.mark.parametrize(
+    ("url", "agent", "address"),
+    [
+        ("http://h:1", None, "http://h:1/.well-known/agent-card.json"),
+        ("http://h:1/a2a/x/", None, "http://h:1/a2a/x/.well-known/agent-card.json"),
+        ("http://h:1/", "notes", "http://h:1/a2a/notes/.well-known/agent-card.json"),
+        ("http://h:1", "a/b", "http://h:1/a2a/a%2Fb/.well-known/agent-card.json"),
+        ("http://h:1/cards/my.json", None, "http://h:1/cards/my.json"),
+    ],
+)
+def test_a_card_is_looked_for_below_what_is_typed(url: str, agent: str | None, address: str) -> None:
+    assert card_address(url, agent) == address
+
+
+async def test_the_card_names_the_endpoint() -> None:
+    async with ScriptedAgent(card={"capabilities": {}}).running() as agent:
+        card = f"{agent.url}/.well-known/agent-card.json"
+        expected = Endpoint(f"{agent.url}/rpc", Binding.JSONRPC, None, streaming=False, card=card)
+        assert await found(agent) == expected
+        assert await found(agent, "/.well-known/agent-card.json") == expected
+
+
+async def test_an_interface_may_have_a_tenant_and_a_relative_address() -> None:
+    item = {"url": "/here", "protocolBinding": "JSONRPC", "protocolVersion": "1.0.2", "tenant": "blue"}
+    async with ScriptedAgent(card={"supportedInterfaces": [item]}).running() as agent:
+        endpoint = await found(agent)
+        assert (endpoint.url, endpoint.tenant) == (f"{agent.url}/here", "blue")
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"), [(None, Binding.REST), (Binding.JSONRPC, Binding.JSONRPC), (Binding.REST, Binding.REST)]
+)
+async def test_the_first_interface_that_we_speak_is_taken_or_the_one_asked_for(
+    asked: Binding | None, chosen: Binding
+) -> None:
+    card = offers(("GRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "1.0"))
+    async with ScriptedAgent(card=card).running() as agent:
+        assert (await found(agent, binding=asked)).binding is chosen
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        (
+            offers(("JSONRPC", "0.3"), ("GRPC", "1.0")),
+            "offers no A2A 1.0 over HTTP\\+JSON or JSONRPC; it offers JSONRPC 0.3",
+        ),
+        ({"supportedInterfaces": "none"}, "it offers nothing"),
+    ],
+)
+async def test_a_card_without_an_interface_that_we_speak_is_told(card: Json, words: str) -> None:
+    async with ScriptedAgent(card=card).running() as agent:
+        with pytest.raises(NotA2A, match=words):
+            await found(agent)
+
+
+async def test_an_endpoint_of_json_rpc_is_found_in_the_card_at_the_root() -> None:
+    async with ScriptedAgent(card={"capabilities": {"streaming": True}}).running() as agent:
+        endpoint = await found(agent, "/rpc")
+        assert endpoint == Endpoint(
+            f"{agent.url}/rpc", Binding.JSONRPC, streaming=True, card=f"{agent.url}/.well-known/agent-card.json"
+        )
+
+
+async def test_an_endpoint_without_any_card_is_taken_at_its_word() -> None:
+    async with ScriptedAgent(card=False).running() as agent:
+        assert await found(agent, "/rpc") == Endpoint(f"{agent.url}/rpc", Binding.JSONRPC)
+        assert await found(agent, "/v1", Binding.REST) == Endpoint(f"{agent.url}/v1", Binding.REST)
+
+
+async def test_a_server_without_a_card_is_told() -> None:
+    async with ScriptedAgent(card=False).running() as agent, open_http(agent.url) as http:
+        for attempt in (discover(http, agent.url), fetch_card(http, agent.url)):
+            with pytest.raises(NotA2A) as caught:
+                await attempt
+            assert str(caught.value) == f"there is no agent card at {agent.url}/.well-known/agent-card.json"
+
+
+async def test_a_card_that_is_refused_is_told_as_it_is() -> None:
+    async with ScriptedAgent().running() as agent, open_http(agent.url) as http:
+        agent.app.routes.clear()
+        agent.app.add_route("/.well-known/agent-card.json", refuse)
+        with pytest.raises(Refused) as caught:
+            await fetch_card(http, agent.url)
+        assert caught.value.status == 401
+
+
+async def refuse(_: object) -> Json:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"error": {"code": 401, "message": "who are you?"}}, 401)

@@ -1,0 +1,91 @@
+"""Connections, and JSON of strangers."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gateway.client.transport import Unreachable, at, decode, objects, open_http, reaching, text_at
+
+Json = Any
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1/x", "http://127.0.0.1:1/x cannot be reached: connection refused"),
+        ("http://nowhere.invalid/", "http://nowhere.invalid/ cannot be reached: there is no such host"),
+        ("ftp://x", "ftp://x is no address that can be called: "),
+        ("http://[::1", "http://[::1 is no address that can be called: "),
+    ],
+)
+async def test_an_address_that_cannot_be_reached_is_told_in_plain_words(url: str, why: str) -> None:
+    async with open_http("http://127.0.0.1") as http:
+        with pytest.raises(Unreachable) as caught, reaching(url):
+            await http.get(url)
+    assert str(caught.value).startswith(why)
+
+
+@asynccontextmanager
+async def listening(answer: bytes) -> AsyncIterator[str]:
+    """A server that says `answer` to one request and, unless there is none, closes."""
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        if not answer:
+            await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await ended.wait()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+            "it closed the connection before its answer was complete",
+        ),
+        (b"", "it went silent"),
+    ],
+)
+async def test_an_answer_that_does_not_come_whole_is_told(answer: bytes, why: str) -> None:
+    async with listening(answer) as url, open_http(url) as http:
+        with pytest.raises(Unreachable) as caught, reaching(url):
+            await http.get(url, timeout=0.2)
+    assert str(caught.value) == f"{url} cannot be reached: {why}"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_this_machine_is_not_asked_for_through_a_proxy(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with open_http(f"http://{host}:{port}") as http:
+        with pytest.raises(Unreachable, match="connection refused"), reaching(host):
+            await http.get(f"http://{host}:{port}")
+    async with open_http("http://agent.example") as http:
+        with pytest.raises(Unreachable, match="there is no such host"), reaching("http://agent.example"):
+            await http.get("http://agent.example")
+
+
+def test_json_of_strangers_is_read_without_trust() -> None:
+    value = {"a": {"b": "text", "c": 1, "d": ""}, "list": [1, {"x": 1}, None]}
+    assert [at(value, "a", "b"), at(value, "a", "b", "c"), at(value, "z"), at([1], "0")] == ["text", None, None, None]
+    assert [text_at(value, "a", key) for key in "bcd"] == ["text", None, None]
+    assert [objects(value, "list"), objects(value, "a"), objects(None, "a")] == [[{"x": 1}], [], []]
+
+
+@pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000])
+def test_what_is_no_json_is_nothing(text: str | bytes) -> None:
+    assert decode(text) is None

@@ -1,0 +1,111 @@
+"""A printed configuration is one that can be loaded, says what is a default, and holds no secret."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gateway.config.dump import literal, printed, written
+from gateway.config.gateway import GatewayConfig
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.config.yaml import Literally, read
+
+FILE = """\
+version: 1
+server: {port: 9000, shutdown_grace: 90s}
+limits: {request_body: 10MB}
+cards: {provider: {organization: "A: B", url: "https://example.com"}}
+tools:
+  github: {type: mcp, url: "https://mcp.example.com", headers: {Authorization: Bearer sk-secret}, allow: [a]}
+  files: {type: mcp, command: [npx, server], env: {TOKEN: sk-secret}, timeout: 20s}
+agents:
+  support:
+    type: openai-responses
+    tools: [github]
+    model: gpt-5.5
+    api_key: sk-secret
+    instructions: "Say $${NAME}.\\nBe brief."
+    service_tools:
+      - {type: web_search}
+      - type: mcp
+        server_label: github
+        server_url: "https://me:sk-secret@mcp.example.com"
+        require_approval: never
+        headers: {X-Key: sk-secret, X-Other: sk-secret}
+        authorization: sk-secret
+    extra_body: {user: {tier: 1}, service_token: sk-secret, max_tokens: 5}
+    card: {skills: [{id: a, name: A, description: B, tags: ["on", "1"]}], tenant: t}
+  mine: {type: python, ref: "./mine.py:reply", default: true}
+"""
+NO_SECRET = """\
+version: 1
+tools: {t: {type: http, url: 'http://h', description: d, max_result: 1KiB}}
+agents:
+  a: {type: openai-chat, model: '4.10', card: {description: 'ja: $${X}'}}
+"""
+
+
+def loaded(text: str, env: Mapping[str, str] | None = None) -> GatewayConfig:
+    return load(text, source="gateway.yaml", env=env or {}, resolver=Registry(), base_dir=Path("/srv/gateway"))
+
+
+def test_no_secret_is_in_it() -> None:
+    text = printed(loaded(FILE))
+    assert "sk-secret" not in text
+    assert text.count("***") == 8
+
+
+def test_what_is_printed_loads_to_the_same_configuration() -> None:
+    config = loaded(NO_SECRET, {"A2A_GATEWAY__SERVER__PORT": "9001"})
+    assert loaded(printed(config)) == config
+    assert printed(loaded(printed(loaded(FILE)))).replace("  # default", "") == printed(loaded(FILE)).replace(
+        "  # default", ""
+    )
+
+
+def test_defaults_are_marked_and_what_was_set_is_not() -> None:
+    lines = printed(loaded(FILE)).splitlines()
+    assert lines[:8] == [
+        "version: 1",
+        "server:",
+        '  host: "127.0.0.1"  # default',
+        "  port: 9000",
+        "  public_url: http://127.0.0.1:9000  # default",
+        "  shutdown_grace: 90s",
+        "storage:",
+        "  url: sqlite:////srv/gateway/data/gateway.db  # default",
+    ]
+    mine = lines[lines.index("  mine:") :]
+    assert mine[1] == "    type: python"
+    assert "    default: true" in mine
+    assert "    busy_context: queue  # default" in mine
+    assert mine[-2:] == ["    ref: ./mine.py:reply", "    direct_replies: false  # default"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "gpt-5.5",
+        "yes",
+        "true",
+        "null",
+        "~",
+        "1.0",
+        "1e5",
+        "0x1",
+        "30s",
+        "a: b",
+        "a #b",
+        "- a",
+        "*a",
+        "***",
+        "",
+        "a:",
+        "ü",
+        "${X}",
+    ],
+)
+def test_text_is_read_again_as_the_same_text(text: str) -> None:
+    assert read(f"key: {written(literal(text))}", "x", Literally()).data == {"key": literal(text)}

@@ -1,0 +1,41 @@
+"""The page of the configuration is the one that the schema makes."""
+
+from pathlib import Path
+
+from gateway.config.gateway import GatewaySections
+from gateway.config.plugins import Registry
+from gateway.config.reference import reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_page_says_what_the_schema_says() -> None:
+    remedy = "write it again: python -m gateway.config.reference > docs/configuration.md"
+    assert PAGE.read_text(encoding="utf-8") == reference(), remedy
+
+
+def test_every_section_and_every_type_has_its_table() -> None:
+    headings = [line for line in reference().splitlines() if line.startswith("#")]
+    sections = [name for name in GatewaySections.model_fields if name != "version"]
+    assert headings == [
+        "# Configuration",
+        "## The file",
+        *(f"## {name}" for name in sections),
+        "## tools",
+        *(f"### type: {name}" for name in Registry().known_tools()),
+        "## agents",
+        *(f"### type: {name}" for name in Registry().known_types()),
+    ]
+
+
+def test_a_row_says_what_to_write_what_it_is_otherwise_and_why() -> None:
+    rows = set(reference().splitlines())
+    for row in (
+        "| `shutdown_grace` | duration | `30s` | How long running turns may take to end after SIGTERM. |",
+        "| `port` | whole number, 0 to 65535 | `8080` | Port to listen on; 0 lets the system choose one. |",
+        "| `type` | `openai-chat`, `openai-responses`, `python` | required | Kind of backend: the name of an adapter. |",
+        "| `card.skills[].tags` | list of text | required | Keywords, at least one. |",
+        "| `api_key` | secret |  | Sent as a bearer token; none is sent when it is not given. |",
+        "| `instructions` | text or `{file: path}` |  | What the model is told before every conversation. |",
+    ):
+        assert row in rows

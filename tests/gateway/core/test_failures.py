@@ -1,0 +1,29 @@
+"""The table of safe texts."""
+
+import pytest
+
+from gateway.core import failures
+from gateway.core.failures import safe_text
+from gateway.ports.adapter import ErrorClass
+
+OURS = (failures.RESTARTED, failures.TURN_TIMEOUT, failures.INTERNAL, failures.HANDLE_MISSING, failures.UNKNOWN_TOOL)
+
+
+@pytest.mark.parametrize("failure", [*ErrorClass, *OURS])
+def test_every_failure_has_one_sentence_and_the_correlation_id(failure: str) -> None:
+    text = safe_text(failure, "c0ffee")
+    assert text.endswith(" (correlation id c0ffee)")
+    assert text[0].isupper()
+    assert len(text) < 300
+
+
+def test_no_two_failures_are_told_alike() -> None:
+    texts = [safe_text(failure, "") for failure in [*ErrorClass, *OURS]]
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("failure", list(ErrorClass))
+def test_a_backend_that_is_left_alone_is_told_with_the_time(failure: str) -> None:
+    plain, text = safe_text(failure, "c0ffee"), safe_text(failure, "c0ffee", 23)
+    assert text == plain.replace(" (", " After several failures in a row it is tried again in 23 s. (")
+    assert len(text) < 300

@@ -1,0 +1,55 @@
+"""What is shown of a service call that is told once more; whole turns are in tests/scenarios/test_background.py."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.a2a.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
+from gateway.core.replay import Replay, Seen
+from gateway.core.task_record import TurnOutput, Update
+
+
+def answer_of(shown: TurnOutput) -> str:
+    return next(iter(shown.artifacts), "")
+
+
+WORDS = st.lists(st.text("ab", min_size=1, max_size=3), max_size=5)
+
+
+def saying(text: str, *, append: bool = True) -> TaskArtifactUpdateEvent:
+    return TaskArtifactUpdateEvent(
+        task_id="t", context_id="c", artifact=Artifact(artifact_id="a", parts=(Part(text=text),)), append=append
+    )
+
+
+def output() -> TurnOutput:
+    return TurnOutput(Message(message_id="m", role=Role.USER, parts=(Part(text="1"),)))
+
+
+def text_of(shown: TurnOutput) -> str:
+    return "".join(part.text or "" for growing in shown.artifacts.values() for part in growing.whole().parts)
+
+
+@given(earlier=WORDS, shown=WORDS, told=WORDS)
+def test_in_the_end_the_answer_is_what_was_said_before_and_what_is_told_now(
+    earlier: list[str], shown: list[str], told: list[str]
+) -> None:
+    out = output()
+    for word in earlier:
+        out.apply(saying(word, append=bool(out.artifacts)))
+    before = Seen(out, answer_of(out))
+    for word in shown:
+        out.apply(saying(word, append=bool(out.artifacts)))
+    replay = Replay(before, Seen(out, answer_of(out)))
+    updates: list[Update] = []
+    for word in told:
+        update = replay.pass_on(saying(word, append=bool(replay.answer) or bool(updates)))
+        if update is not None:
+            updates.append(update)
+            out.apply(update)
+    whole = replay.end()
+    if whole is not None:
+        out.apply(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=whole))
+    assert text_of(out) == "".join(earlier) + "".join(told)
+    if "".join(told).startswith("".join(shown)):
+        assert all(update.append for update in updates if isinstance(update, TaskArtifactUpdateEvent) and replay.answer)
+        assert len(updates) <= len(told)

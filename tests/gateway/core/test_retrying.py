@@ -1,0 +1,114 @@
+"""The retry table, cell by cell, and the waits between tries."""
+
+from itertools import product
+
+import pytest
+
+from gateway.core.failures import Phase, may_repeat, wait_before
+from gateway.ports.adapter import ErrorClass
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+BR = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
+BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
+SIDE_EFFECTS = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
+IMMUTABLE = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=True)
+OWNERS = {"G": G, "BR": BR, "BS": BS, "G with side effects": SIDE_EFFECTS, "BR that may be repeated": IMMUTABLE}
+
+NOT_PROCESSED = {ErrorClass.UNREACHABLE, ErrorClass.RATE_LIMITED, ErrorClass.LOCKED}
+UNKNOWN = {ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.BACKEND_FAILED, ErrorClass.UNKNOWN}
+REFUSED = {
+    ErrorClass.REJECTED,
+    ErrorClass.UNAUTHORISED,
+    ErrorClass.HANDLE_EXPIRED,
+    ErrorClass.STORAGE_DISABLED,
+    ErrorClass.OVERFLOW,
+    ErrorClass.CONTRACT_BROKEN,
+}
+LOST = {ErrorClass.HANDLE_NOT_FOUND}
+
+# What is repeated, by owner and by how far the call came; every class that is not named is not.
+REPEATED: dict[tuple[str, Phase], set[ErrorClass]] = {
+    ("G", Phase.SENT): NOT_PROCESSED | UNKNOWN,
+    ("G", Phase.STARTED): NOT_PROCESSED | UNKNOWN,
+    ("G", Phase.EMITTED): set(),
+    ("BR", Phase.SENT): NOT_PROCESSED | LOST,
+    ("BR", Phase.STARTED): set(),
+    ("BR", Phase.EMITTED): set(),
+    ("BS", Phase.SENT): NOT_PROCESSED | LOST,
+    ("BS", Phase.STARTED): set(),
+    ("BS", Phase.EMITTED): set(),
+    ("G with side effects", Phase.SENT): NOT_PROCESSED,
+    ("G with side effects", Phase.STARTED): set(),
+    ("G with side effects", Phase.EMITTED): set(),
+    ("BR that may be repeated", Phase.SENT): NOT_PROCESSED | UNKNOWN | LOST,
+    ("BR that may be repeated", Phase.STARTED): NOT_PROCESSED | UNKNOWN,
+    ("BR that may be repeated", Phase.EMITTED): set(),
+}
+
+
+def test_the_table_has_every_cell() -> None:
+    assert set(REPEATED) == set(product(OWNERS, Phase))
+    assert set(ErrorClass) == NOT_PROCESSED | UNKNOWN | REFUSED | LOST
+
+
+@pytest.mark.parametrize(("owner", "phase"), REPEATED)
+@pytest.mark.parametrize("kind", list(ErrorClass))
+def test_a_call_is_made_again_only_where_the_table_says_so(owner: str, phase: Phase, kind: ErrorClass) -> None:
+    assert may_repeat(OWNERS[owner], phase, kind, continues=True) is (kind in REPEATED[owner, phase])
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_call_that_named_no_handle_is_not_repeated_because_one_was_not_found(owner: str) -> None:
+    assert not may_repeat(OWNERS[owner], Phase.SENT, ErrorClass.HANDLE_NOT_FOUND, continues=False)
+
+
+# --- waits ---
+
+
+def waits(
+    kind: ErrorClass, *, retry_after: float | None = None, remaining: float = 900, jitter: float = 1
+) -> list[float]:
+    """All waits of a call that always fails in this way."""
+    found: list[float] = []
+    while True:
+        wait = wait_before(kind, len(found) + 1, retry_after=retry_after, remaining=remaining, jitter=jitter)
+        if wait is None:
+            return found
+        found.append(wait)
+
+
+@pytest.mark.parametrize("kind", sorted((NOT_PROCESSED | UNKNOWN) - {ErrorClass.LOCKED}))
+def test_the_waits_double_and_end_with_the_third_try(kind: ErrorClass) -> None:
+    assert waits(kind) == [0.5, 1.0]
+
+
+def test_the_waits_of_many_are_spread() -> None:
+    assert waits(ErrorClass.RATE_LIMITED, jitter=0) == [0.25, 0.5]
+    assert waits(ErrorClass.RATE_LIMITED, jitter=0.5) == [0.375, 0.75]
+
+
+def test_a_locked_conversation_is_tried_again_after_1_2_and_4_seconds() -> None:
+    assert waits(ErrorClass.LOCKED, jitter=0) == waits(ErrorClass.LOCKED) == [1.0, 2.0, 4.0]
+
+
+def test_a_handle_that_is_not_found_is_looked_for_once_more() -> None:
+    assert waits(ErrorClass.HANDLE_NOT_FOUND) == [1.0]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+@pytest.mark.parametrize("retry_after", [0.0, 3.0, 60.0])
+def test_a_time_that_the_backend_named_is_never_undercut(retry_after: float, jitter: float) -> None:
+    found = waits(ErrorClass.RATE_LIMITED, retry_after=retry_after, jitter=jitter)
+    assert len(found) == 2
+    assert all(retry_after < wait <= retry_after + 1 for wait in found)
+
+
+@pytest.mark.parametrize("retry_after", [60.1, 86400.0, float("inf"), float("nan")])
+def test_a_backend_that_wants_too_long_a_wait_is_not_waited_for(retry_after: float) -> None:
+    assert waits(ErrorClass.RATE_LIMITED, retry_after=retry_after) == []
+
+
+@pytest.mark.parametrize(("remaining", "expected"), [(10.0, [0.5, 1.0]), (1.0, [0.5]), (0.5, []), (-1.0, [])])
+def test_no_wait_goes_past_the_deadline_of_the_turn(remaining: float, expected: list[float]) -> None:
+    assert waits(ErrorClass.UNREACHABLE, remaining=remaining) == expected

@@ -1,0 +1,50 @@
+"""What a caller is asked: in words, and in parts that programs know."""
+
+from gateway.a2a.tool_calls import URI, CallFacts
+from gateway.core.tools.answers import confirmation_of
+from gateway.core.tools.prompts import question
+from gateway.core.tools.tool_call import ToolCall
+
+WHEN = "2026-11-21T10:00:00.000Z"
+
+
+def call(name: str, status: str, executor: str = "gateway", server: str | None = None, **inputs: object) -> ToolCall:
+    facts = CallFacts(f"call_{name}", name, 0, 0, executor, server, WHEN)
+    return ToolCall(facts, name, arguments="{}", status=status, executor=executor, inputs=dict(inputs))
+
+
+PAY = call("pay", "pending_approval", server="mcp:bank", sum=3)
+MAIL = call("mail", "pending_approval")
+CAMERA = call("camera", "announced", "client")
+
+
+def test_one_call_is_asked_about_in_one_sentence() -> None:
+    parts, metadata = question([PAY], "r1", WHEN)
+    assert [part.text for part in parts[:1]] == ['May the tool pay (mcp:bank) with {"sum":3} be used?']
+    tools = [{"id": "call_pay", "name": "pay", "args": {"sum": 3}}]
+    approval = {"requestId": "r1", "tools": tools, "expiresAt": WHEN}
+    assert metadata == {URI: {"waitsFor": ["call_pay"], "expiresAt": WHEN, "approval": approval}}
+
+
+def test_several_calls_are_listed_and_each_has_its_own_part() -> None:
+    parts, _ = question([PAY, MAIL], "r1", WHEN)
+    assert parts[0].text == 'May these tools be used?\n- pay (mcp:bank) with {"sum":3}\n- mail with {}'
+    ids = [part.data["id"] for part in parts[1:] if isinstance(part.data, dict)]
+    assert ids == [confirmation_of("call_pay"), confirmation_of("call_mail")]
+
+
+def test_what_the_client_runs_is_a_call_to_it_and_no_question_of_approval() -> None:
+    parts, metadata = question([CAMERA], "r1", WHEN)
+    assert parts[0].text == "Waiting for the result of camera."
+    assert parts[1].data == {"id": "call_camera", "name": "camera", "args": {}}
+    assert parts[1].metadata is not None
+    assert parts[1].metadata["adk_type"] == "function_call"
+    assert parts[1].metadata["adk_is_long_running"] is True
+    assert metadata == {URI: {"waitsFor": ["call_camera"], "expiresAt": WHEN}}
+
+
+def test_long_arguments_are_cut_in_words_and_whole_in_the_part() -> None:
+    parts, _ = question([call("pay", "pending_approval", text="x" * 1000)], "r1", WHEN)
+    assert len(parts[0].text or "") < 400
+    assert isinstance(parts[1].data, dict)
+    assert parts[1].data["args"]["originalFunctionCall"]["args"] == {"text": "x" * 1000}

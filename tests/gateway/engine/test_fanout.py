@@ -1,0 +1,183 @@
+"""Delivery to many streams: one order for all, and whoever does not read is let go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.a2a.errors import Busy
+from gateway.engine.fanout import Channel, Fanout, Frame, StreamLimits, Subscription
+from tests.support.core import soon
+
+
+def fanout(**limits: int) -> Fanout:
+    return Fanout(StreamLimits(**limits))
+
+
+async def rest(subscription: Subscription) -> list[list[Frame]]:
+    return await soon(_collected(subscription))
+
+
+async def _collected(subscription: Subscription) -> list[list[Frame]]:
+    return [batch async for batch in subscription]
+
+
+async def following_of(batches: AsyncIterator[list[Frame]]) -> list[Frame]:
+    return await anext(batches)
+
+
+async def _collected_from(batches: AsyncIterator[list[Frame]]) -> list[list[Frame]]:
+    return [batch async for batch in batches]
+
+
+def publish(channel: Channel, first: int, *payloads: bytes) -> None:
+    channel.publish(first, payloads)
+
+
+async def test_what_is_published_at_once_is_read_at_once_and_in_order() -> None:
+    channel = fanout().open("t")
+    subscription = channel.subscribe()
+    publish(channel, 1, b"a", b"b")
+    publish(channel, 3, b"c")
+    channel.close()
+    assert await rest(subscription) == [[(1, b"a"), (2, b"b"), (3, b"c")]]
+
+
+async def test_a_reader_that_waits_is_woken() -> None:
+    channel = fanout().open("t")
+    batches = aiter(channel.subscribe())
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(following_of(batches))
+        await asyncio.sleep(0)
+        publish(channel, 1, b"a")
+        assert await soon(first) == [(1, b"a")]
+        second = group.create_task(_collected_from(batches))
+        await asyncio.sleep(0)
+        channel.close()
+        assert await soon(second) == []
+
+
+async def test_a_reader_that_gives_up_waiting_can_be_published_to() -> None:
+    channel = fanout().open("t")
+    subscription = channel.subscribe()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(following_of(aiter(subscription)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+    publish(channel, 1, b"a")
+    channel.close()
+    assert await rest(subscription) == [[(1, b"a")]]
+
+
+async def test_every_reader_sees_the_same_from_where_it_came_in() -> None:
+    channel = fanout().open("t")
+    early = channel.subscribe()
+    publish(channel, 1, b"a")
+    late = channel.subscribe()
+    publish(channel, 2, b"b")
+    channel.close()
+    assert await rest(early) == [[(1, b"a"), (2, b"b")]]
+    assert await rest(late) == [[(2, b"b")]]
+
+
+@pytest.mark.parametrize(("limits", "payload"), [({"events": 2}, b"x"), ({"bytes": 20}, b"x" * 10)])
+async def test_a_reader_that_leaves_too_much_unread_is_dropped_and_the_others_are_not(
+    limits: dict[str, int], payload: bytes
+) -> None:
+    channel = fanout(**limits).open("t")
+    slow, quick = channel.subscribe(), channel.subscribe()
+    read = aiter(quick)
+    for number in (1, 2, 3):
+        publish(channel, number, payload)
+        assert await soon(anext(read)) == [(number, payload)]
+    channel.close()
+    assert slow.dropped
+    assert await rest(slow) == []
+    assert not quick.dropped
+    assert await anext(read, None) is None
+
+
+async def test_a_reader_that_has_read_all_takes_a_batch_of_any_size() -> None:
+    channel = fanout(events=1, bytes=1).open("t")
+    subscription = channel.subscribe()
+    publish(channel, 1, b"long", b"longer")
+    channel.close()
+    assert not subscription.dropped
+    assert await rest(subscription) == [[(1, b"long"), (2, b"longer")]]
+
+
+async def test_a_dropped_reader_frees_its_place() -> None:
+    streams = fanout(events=1, streams=1)
+    channel = streams.open("t")
+    channel.subscribe()
+    with pytest.raises(Busy, match="Too many streams"):
+        streams.check_room()
+    publish(channel, 1, b"a")
+    publish(channel, 2, b"b")
+    streams.check_room()
+
+
+async def test_a_reader_that_leaves_frees_its_place_once() -> None:
+    streams = fanout(streams=2)
+    channel = streams.open("t")
+    one, _other = channel.subscribe(), channel.subscribe()
+    with pytest.raises(Busy):
+        streams.check_room()
+    one.close()
+    one.close()
+    streams.check_room()
+    channel.subscribe()
+    with pytest.raises(Busy):
+        streams.check_room()
+
+
+async def test_nothing_comes_after_the_end() -> None:
+    channel = fanout().open("t")
+    subscription = channel.subscribe()
+    subscription.end()
+    publish(channel, 1, b"a")
+    assert await rest(subscription) == []
+
+
+async def test_a_channel_that_nobody_watches_takes_events() -> None:
+    publish(fanout().open("t"), 1, b"a")
+
+
+async def test_a_task_has_one_channel_as_long_as_it_is_held_or_watched() -> None:
+    streams = fanout()
+    held = streams.hold("t")
+    assert streams.hold("t") is held
+    subscription = streams.open("t").subscribe()
+    streams.release("t")
+    streams.release("t")
+    assert streams.open("t") is held
+    subscription.close()
+    assert streams.open("t") is not held
+
+
+async def test_a_channel_is_forgotten_with_its_last_hold() -> None:
+    streams = fanout()
+    held = streams.hold("t")
+    streams.release("t")
+    assert streams.open("t") is not held
+
+
+async def test_the_end_of_a_task_ends_its_streams_and_a_new_one_begins_afresh() -> None:
+    streams = fanout()
+    ended = streams.hold("t")
+    subscription = ended.subscribe()
+    streams.close("t")
+    assert await rest(subscription) == []
+    fresh = streams.open("t")
+    assert fresh is not ended
+    watching = fresh.subscribe()
+    subscription.close()
+    streams.release("t")
+    assert streams.open("t") is fresh
+    watching.close()
+
+
+async def test_a_task_that_nobody_watches_may_end() -> None:
+    streams = fanout()
+    streams.close("t")
+    streams.release("t")

@@ -1,0 +1,80 @@
+"""Streams of tasks that run elsewhere: nudged when the log has grown, ended with the task, and free when nobody watches."""
+
+import asyncio
+
+import pytest
+
+from gateway.engine.fanout import Fanout, StreamLimits
+from gateway.engine.other_processes import FollowedStream
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ports.adapter import TextDelta
+from tests.support.core import Core, frames, logged, soon, until
+from tests.support.scripted import G, Pause, ScriptedAdapter, says
+
+
+def follow(core: Core, task: str, number: int = 0) -> FollowedStream:
+    """As in another process: what is published here does not reach it."""
+    elsewhere = Fanout(StreamLimits())
+    return FollowedStream(task, [], number, elsewhere.open(task).subscribe(), core.ledger, core.runner.watch)
+
+
+async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
+    task = await core.send("1", at_once=True)
+    await soon(pause.reached.wait())
+    stream = follow(core, task.id)
+    assert core.runner.watch.watched
+    pause.go.set()
+    assert await frames(stream) == logged(core.path, task.id)
+    assert not core.runner.watch.watched
+
+
+async def test_a_stream_that_is_left_is_watched_no_more(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, [Pause()]))
+    task = await core.send("1", at_once=True)
+    await follow(core, task.id).aclose()
+    assert not core.runner.watch.watched
+
+
+async def test_a_database_that_cannot_be_read_for_a_while_ends_no_stream(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("b")]))
+    task = await core.send("1", at_once=True)
+    stream = follow(core, task.id)
+    core.ledger.fail_reads("version")
+    await asyncio.sleep(0)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(frames(stream))
+        pause.go.set()
+        await soon(core.runner.idle())
+        core.ledger.fail_reads()
+    assert reading.result() == logged(core.path, task.id)
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailable("the disk is gone")])
+async def test_a_log_that_cannot_be_read_ends_the_stream_which_can_be_resumed(core: Core, error: Exception) -> None:
+    core.agent(ScriptedAdapter(G, says("b")))
+    task = await core.send("1")
+    stream = follow(core, task.id)
+    core.ledger.fail_reads("events", error=error)
+    assert await frames(stream) == []
+
+
+async def test_a_task_that_is_no_more_ends_its_stream(core: Core) -> None:
+    assert await frames(follow(core, "nobody's")) == []
+
+
+async def test_many_streams_are_asked_for_together(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("b")], otherwise=lambda _: [pause, *says("b")]))
+    tasks = [(await core.send("1", at_once=True)).id for _ in range(3)]
+    streams = [follow(core, task) for task in tasks for _ in range(3)]
+    asked = core.ledger.slow_read("latest_events")
+    await soon(asked.reached.wait())
+    asked.go.set()
+    pause.go.set()
+    async with asyncio.TaskGroup() as group:
+        reading = [group.create_task(frames(stream)) for stream in streams]
+    assert [read.result() for read in reading] == [logged(core.path, task) for task in tasks for _ in range(3)]
+    await until(lambda: not core.runner.watch.watched)

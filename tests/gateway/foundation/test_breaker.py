@@ -1,0 +1,229 @@
+"""A breaker over a clock in the hand: when it opens, who makes the trial, and that it never stays shut."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from gateway.foundation.limits import COOLDOWN, FAILURES, ORDINARY, WINDOW, Breaker
+
+
+class Hand:
+    """A clock that somebody turns."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def down(hand: Hand) -> Breaker:
+    """One that has just opened."""
+    breaker = Breaker(hand)
+    opened = [breaker.failed(ORDINARY) for _ in range(FAILURES)]
+    assert opened == [False] * (FAILURES - 1) + [True]
+    return breaker
+
+
+def test_so_many_failures_in_a_row_let_nobody_through_until_the_cooldown_has_passed() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN - 0.5
+    assert (breaker.admit(), breaker.refuses, breaker.rest) == (None, True, 0.5)
+    hand.seconds += 0.5
+    assert (breaker.refuses, breaker.rest) == (False, 0.0)
+    assert breaker.admit() == 1
+
+
+def test_one_failure_less_changes_nothing() -> None:
+    breaker = Breaker(Hand())
+    assert not any(breaker.failed(ORDINARY) for _ in range(FAILURES - 1))
+    assert (breaker.admit(), breaker.refuses, breaker.rest) == (ORDINARY, False, 0.0)
+
+
+def test_failures_that_lie_further_apart_than_the_window_do_not_add_up() -> None:
+    hand = Hand()
+    breaker = Breaker(hand)
+    for _ in range(3 * FAILURES):
+        assert not breaker.failed(ORDINARY)
+        hand.seconds += WINDOW / (FAILURES - 1) + 0.1
+
+
+def test_the_last_failures_of_many_count_when_they_lie_in_the_window() -> None:
+    hand = Hand()
+    breaker = Breaker(hand)
+    for _ in range(FAILURES - 1):
+        breaker.failed(ORDINARY)
+    hand.seconds += WINDOW + 1
+    assert [breaker.failed(ORDINARY) for _ in range(FAILURES)] == [False] * (FAILURES - 1) + [True]
+
+
+def test_an_answer_forgets_the_failures_before_it() -> None:
+    breaker = Breaker(Hand())
+    for _ in range(3):
+        for _ in range(FAILURES - 1):
+            assert not breaker.failed(ORDINARY)
+        assert not breaker.answered()
+
+
+def test_while_one_tries_all_others_are_refused() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN
+    trial = breaker.admit()
+    hand.seconds += 10 * COOLDOWN
+    assert (trial, breaker.admit(), breaker.refuses, breaker.rest) == (1, None, True, 0.0)
+
+
+def test_a_trial_that_is_answered_lets_everybody_through() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN
+    breaker.admit()
+    assert breaker.answered()
+    assert [breaker.admit() for _ in range(3)] == [ORDINARY] * 3
+    assert not breaker.failed(ORDINARY)
+
+
+def test_a_trial_that_fails_begins_another_cooldown() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN
+    trial = breaker.admit()
+    assert trial is not None
+    assert breaker.failed(trial)
+    assert (breaker.admit(), breaker.rest) == (None, COOLDOWN)
+
+
+def test_behind_a_trial_that_was_given_up_the_next_request_is_one() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN
+    trial = breaker.admit()
+    assert trial is not None
+    breaker.left(trial)
+    assert breaker.admit() == trial + 1
+
+
+def test_failures_of_requests_from_before_prolong_nothing() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN - 1
+    assert not breaker.failed(ORDINARY)
+    assert breaker.rest == 1
+    hand.seconds += 1
+    trial = breaker.admit()
+    assert not breaker.failed(ORDINARY)
+    breaker.left(ORDINARY)
+    assert (trial, breaker.admit()) == (1, None)
+
+
+def test_an_answer_to_a_request_from_before_shows_that_the_backend_is_there() -> None:
+    breaker = down(Hand())
+    assert breaker.answered()
+    assert breaker.admit() == ORDINARY
+
+
+def test_an_old_trial_does_not_end_a_new_one() -> None:
+    hand = Hand()
+    breaker = down(hand)
+    hand.seconds += COOLDOWN
+    old = breaker.admit()
+    breaker.answered()
+    for _ in range(FAILURES):
+        breaker.failed(ORDINARY)
+    hand.seconds += COOLDOWN
+    new = breaker.admit()
+    assert old is not None
+    assert (old, new) == (1, 2)
+    breaker.left(old)
+    assert not breaker.failed(old)
+    assert breaker.admit() is None
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Requests that begin and end in any order, at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hand = Hand()
+        self.breaker = Breaker(self.hand)
+        self.under_way: list[int] = []
+        self.trials: list[int] = []
+        self.failures: list[float] = []
+        self.opened: float | None = None
+
+    @initialize(failures=st.integers(0, FAILURES))
+    def begins(self, failures: int) -> None:
+        for _ in range(failures):
+            self.asks()
+            self.fails(0)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, WINDOW / 4, COOLDOWN - 1, COOLDOWN, WINDOW + 1]))
+    def passes(self, seconds: float) -> None:
+        self.hand.seconds += seconds
+
+    @rule()
+    def asks(self) -> None:
+        number = self.breaker.admit()
+        if self.opened is None:
+            assert number == ORDINARY
+        elif self.hand.seconds < self.opened + COOLDOWN or self.trials:
+            assert number is None
+        else:
+            assert number is not None
+            assert number > ORDINARY
+            self.trials.append(number)
+        if number is not None:
+            self.under_way.append(number)
+
+    @precondition(lambda self: self.under_way)
+    @rule(index=st.integers(0, 20))
+    def is_answered(self, index: int) -> None:
+        self._end(index)
+        assert self.breaker.answered() is (self.opened is not None)
+        self.failures, self.opened, self.trials = [], None, []
+
+    @precondition(lambda self: self.under_way)
+    @rule(index=st.integers(0, 20))
+    def fails(self, index: int) -> None:
+        number, now = self._end(index), self.hand.seconds
+        opens = False
+        if self.opened is None:
+            self.failures.append(now)
+            opens = sum(now - at <= WINDOW for at in self.failures) >= FAILURES
+        elif number in self.trials:
+            opens = True
+        assert self.breaker.failed(number) is opens
+        if opens:
+            self.failures, self.opened, self.trials = [], now, []
+
+    @precondition(lambda self: self.under_way)
+    @rule(index=st.integers(0, 20))
+    def is_left(self, index: int) -> None:
+        number = self._end(index)
+        self.breaker.left(number)
+        if number in self.trials:
+            self.trials.remove(number)
+
+    @invariant()
+    def at_most_one_tries(self) -> None:
+        assert len(self.trials) <= 1
+
+    @invariant()
+    def it_says_what_it_would_do(self) -> None:
+        resting = self.opened is not None and self.hand.seconds < self.opened + COOLDOWN
+        assert self.breaker.refuses is (resting or bool(self.trials))
+        assert (self.breaker.rest > 0) is resting
+
+    def teardown(self) -> None:
+        """When all have ended and the time has passed, it lets somebody through, whatever happened."""
+        while self.under_way:
+            self.is_left(0)
+        self.hand.seconds += COOLDOWN
+        assert self.breaker.admit() is not None
+
+    def _end(self, index: int) -> int:
+        return self.under_way.pop(index % len(self.under_way))
+
+
+TestAnyOrder = AnyOrder.TestCase

@@ -1,0 +1,76 @@
+"""Connections of ours that are kept for their next request: not for long."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+import pytest
+
+from adapters.http import client as _http
+from adapters.http.failures import Failures
+from adapters.http.settings import Timeouts
+from adapters.tools import http
+from gateway.foundation import limits
+from gateway.foundation.clock import Clock
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import TargetRules
+from gateway.ports.tools import ToolRun
+from gateway.push import sender as sending
+from tests.support.core import soon
+
+
+@asynccontextmanager
+async def _server() -> AsyncGenerator[tuple[str, asyncio.Event]]:
+    """Answers the first request of a connection, and tells when its client has closed it."""
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", closed
+    finally:
+        server.close()
+
+
+async def _to_a_backend(url: str, closed: asyncio.Event) -> None:
+    client = _http.HttpClient(Timeouts(), Failures(()))
+    assert await client.ask("GET", url) == {}
+    await soon(closed.wait())
+    await client.aclose()
+
+
+async def _to_a_tool(url: str, closed: asyncio.Event) -> None:
+    tool = http.HttpTool(http.HttpToolSettings.model_validate({"url": url, "description": "d", "method": "GET"}))
+    assert not (await tool.run(ToolRun("t", {}, "key", "c", "p", lambda _: None))).error
+    await soon(closed.wait())
+    await tool.aclose()
+
+
+async def _to_a_receiver(url: str, closed: asyncio.Event) -> None:
+    rules = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
+    lookup = Lookup(rules, None)
+    sender = sending.Sender(rules, lookup, 5.0, Clock())
+    assert (await sender.post(url, {}, b"{}")).delivered
+    await soon(closed.wait())
+    await sender.aclose()
+    lookup.close()
+
+
+@pytest.mark.parametrize(("module", "client"), [(_http, _to_a_backend), (http, _to_a_tool), (sending, _to_a_receiver)])
+async def test_a_connection_that_is_not_used_again_is_closed_by_us(
+    monkeypatch: pytest.MonkeyPatch, module: object, client: Callable[[str, asyncio.Event], Awaitable[None]]
+) -> None:
+    monkeypatch.setattr(module, "OPENED_SECONDS", 0.01)
+    async with _server() as (url, closed):
+        await client(url, closed)
+
+
+def test_ours_are_kept_for_less_than_uvicorn_keeps_them_and_those_of_callers_for_longer_than_most_do() -> None:
+    assert limits.OPENED_SECONDS < 5 < 60 < limits.SERVED_SECONDS

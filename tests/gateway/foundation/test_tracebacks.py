@@ -1,0 +1,81 @@
+"""What is left of an exception that is over."""
+
+import weakref
+from dataclasses import dataclass
+
+import pytest
+
+from gateway.foundation.tasks import forget
+
+
+class _Message:
+    """Something that a frame knows."""
+
+
+def _failing() -> "tuple[BaseException, weakref.ref[_Message]]":
+    """An error that a variable of its own frame holds, as clients have it."""
+    message = _Message()
+    known = weakref.ref(message)
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        return _led_to(error), known
+
+
+def _led_to(first: ValueError) -> RuntimeError:
+    try:
+        raise RuntimeError("so") from first
+    except RuntimeError as error:
+        return error
+
+
+def test_what_an_error_and_its_cause_hold_is_free_without_the_collector() -> None:
+    error, known = _failing()
+    assert known() is not None
+    forget(error)
+    assert known() is None
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_errors_of_a_group_and_those_that_came_before_are_forgotten_as_well() -> None:
+    before = KeyError("before")
+    inner, _ = _failing()
+    group = ExceptionGroup("both", [ValueError("x"), RuntimeError("y")])
+    group.__context__ = before
+    before.__context__ = inner
+    group.exceptions[0].__cause__ = inner
+    forget(group)
+    assert inner.__traceback__ is None
+    assert inner.__cause__ is not None
+    assert inner.__cause__.__traceback__ is None
+
+
+def test_errors_that_led_to_each_other_and_none_at_all_come_to_an_end() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__context__, other.__context__ = other, one
+    forget(one)
+    forget(None)
+
+
+@dataclass(frozen=True)
+class _Frozen(Exception):
+    """An error that nobody may change."""
+
+    what: str
+
+
+def test_an_error_that_refuses_assignments_is_forgotten_like_any_other() -> None:
+    error = _Frozen("gone").with_traceback(_failing()[0].__traceback__)
+    assert error.__traceback__ is not None
+    forget(error)
+    assert error.__traceback__ is None
+
+
+def test_an_error_that_is_raised_again_tells_only_where_that_was() -> None:
+    error, _ = _failing()
+    forget(error)
+    with pytest.raises(RuntimeError) as raised:
+        raise error
+    assert [entry.name for entry in raised.traceback] == [
+        "test_an_error_that_is_raised_again_tells_only_where_that_was"
+    ]

@@ -1,0 +1,168 @@
+"""Cards: what they say, and how they are served and cached."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.a2a.model import AgentExtension, AgentProvider, AgentSkill
+from gateway.http.cards import CardSettings, build_card, without_empty
+from tests.interaction.harness import URL, Gateway, JsonRpc, agent
+
+ECHO: dict[str, Any] = {
+    "name": "Echo",
+    "description": "Says it again.",
+    "supportedInterfaces": [
+        {"url": f"{URL}/a2a/echo", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": f"{URL}/a2a/echo", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+    ],
+    "version": "1.0.0",
+    "capabilities": {
+        "streaming": True,
+        "pushNotifications": False,
+        "extensions": [
+            {
+                "uri": "https://a2a-gateway.dev/extensions/tool-calls/v1",
+                "description": "Tool calls and their results as updates of the task.",
+                "params": {"exposure": "full", "approvals": False, "clientTools": True},
+            }
+        ],
+        "extendedAgentCard": False,
+    },
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "echo", "name": "Echo", "description": "Says it again.", "tags": ["echo"]}],
+}
+FULL = CardSettings(
+    title="Support",
+    description="Answers.",
+    input_modes=("text/plain", "image/png"),
+    output_modes=("application/json",),
+    version="2.1",
+    skills=(AgentSkill(id="s", name="S", description="Does", tags=("t",), examples=()),),
+    extensions=(AgentExtension(uri="https://e.example", required=True),),
+    provider=AgentProvider(url="https://p.example", organization="P"),
+    documentation_url="https://d.example",
+    icon_url="https://i.example",
+    tenant="acme",
+)
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway(JsonRpc())
+
+
+@pytest.mark.parametrize("target", ["/a2a/echo/.well-known/agent-card.json", "/.well-known/agent-card.json"])
+async def test_the_only_agent_s_card_stands_at_its_address_and_at_the_root(gateway: Gateway, target: str) -> None:
+    answer = await gateway.request("GET", target)
+
+    assert (answer.status, answer.json) == (200, ECHO)
+    assert answer.header("content-type") == "application/json"
+    assert answer.header("cache-control") == "public, max-age=300"
+    assert answer.header("last-modified") == "Fri, 20 Nov 2026 10:00:00 GMT"
+
+
+async def test_a_card_needs_no_version_and_no_host(gateway: Gateway) -> None:
+    answer = await gateway.request("GET", "/.well-known/agent-card.json", a2a_version="")
+
+    assert answer.status == 200
+
+
+async def test_a_known_card_is_not_sent_again(gateway: Gateway) -> None:
+    target = "/a2a/echo/.well-known/agent-card.json"
+    etag = (await gateway.request("GET", target)).header("etag")
+    assert etag is not None
+
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        answer = await gateway.request("GET", target, if_none_match=known)
+        assert (answer.status, answer.body, answer.header("etag")) == (304, b"", etag)
+    assert (await gateway.request("GET", target, if_none_match='"other"')).status == 200
+
+
+async def test_head_is_get_without_the_body(gateway: Gateway) -> None:
+    target = "/a2a/echo/.well-known/agent-card.json"
+
+    got, head = await gateway.request("GET", target), await gateway.request("HEAD", target)
+
+    assert (head.status, head.headers, head.body) == (200, got.headers, b"")
+
+
+async def test_all_cards_stand_in_one_list() -> None:
+    gateway = Gateway(JsonRpc(), agent("echo"), agent("support", "acme"))
+
+    answer = await gateway.request("GET", "/a2a")
+
+    assert answer.status == 200
+    assert answer.json["agents"][0] == ECHO | {
+        "agent": "echo",
+        "url": f"{URL}/a2a/echo",
+        "cardUrl": f"{URL}/a2a/echo/.well-known/agent-card.json",
+    }
+    assert [entry["agent"] for entry in answer.json["agents"]] == ["echo", "support"]
+
+
+async def test_without_a_default_agent_there_is_no_card_at_the_root() -> None:
+    gateway = Gateway(JsonRpc(), agent("echo"), agent("support"))
+
+    answer = await gateway.request("GET", "/.well-known/agent-card.json")
+
+    assert answer.status == 404
+    assert answer.json["error"]["message"] == "no agent is the default here; GET /a2a lists them: echo, support"
+
+
+async def test_an_unknown_agent_has_no_card(gateway: Gateway) -> None:
+    answer = await gateway.request("GET", "/a2a/nobody/.well-known/agent-card.json")
+
+    assert answer.status == 404
+    assert answer.json["error"]["message"] == "no agent is called 'nobody'"
+
+
+def test_a_card_says_what_the_operator_said() -> None:
+    card = without_empty(msgspec.to_builtins(build_card("support", FULL, "https://a2a.example/")))
+
+    assert card["supportedInterfaces"] == [
+        {
+            "url": "https://a2a.example/a2a/support",
+            "protocolBinding": binding,
+            "tenant": "acme",
+            "protocolVersion": "1.0",
+        }
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    assert card["capabilities"]["extensions"][1] == {"uri": "https://e.example", "required": True}
+    assert card["skills"] == [{"id": "s", "name": "S", "description": "Does", "tags": ["t"]}]
+    assert card["provider"] == {"url": "https://p.example", "organization": "P"}
+    assert (card["version"], card["documentationUrl"], card["iconUrl"]) == (
+        "2.1",
+        "https://d.example",
+        "https://i.example",
+    )
+    assert (card["defaultInputModes"], card["defaultOutputModes"]) == (
+        ["text/plain", "image/png"],
+        ["application/json"],
+    )
+
+
+def test_nothing_in_a_card_is_empty() -> None:
+    nested: Any = {
+        "a": "",
+        "b": [],
+        "c": {},
+        "d": None,
+        "e": [{"f": ""}, "", 0, False],
+        "g": {"h": {"i": []}},
+        "j": "x",
+    }
+
+    assert without_empty(nested) == {"e": [0, False], "j": "x"}
+
+
+def test_the_official_sdk_reads_a_card() -> None:
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    sdk_types = pytest.importorskip("a2a.types")
+    card = build_card("support", FULL, URL)
+
+    parsed = json_format.Parse(msgspec.json.encode(card), sdk_types.AgentCard())
+
+    assert [entry.url for entry in parsed.supported_interfaces] == [f"{URL}/a2a/support"] * 2

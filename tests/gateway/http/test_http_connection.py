@@ -1,0 +1,559 @@
+"""Requests that come slowly, or never, or are no HTTP: raw bytes to a real server, which stays well."""
+
+import asyncio
+import socket
+import struct
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from gateway.http.connection import Connection
+from gateway.http.health import HostGuard
+from gateway.http.replies import Reply
+from gateway.http.server import HttpServer, listen
+from tests.garbage import left_behind
+from tests.running import child_gateways
+from tests.support.core import BOUND, soon
+
+SHORT = 0.05
+_UVICORNS = 5
+"""Seconds for which uvicorn keeps an idle connection by itself."""
+_ESTABLISHED = 1
+Connect: TypeAlias = Callable[[], Awaitable["Peer"]]
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def say(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def rest(self) -> bytes:
+        """All that comes until the server ends the connection, which it has to."""
+        try:
+            return await soon(self._reader.read())
+        except ConnectionError:
+            return b""
+
+    async def answer(self) -> tuple[int, Any]:
+        """Status and JSON of the next answer."""
+        head = await soon(self._reader.readuntil(b"\r\n\r\n"))
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        return int(head.split()[1]), msgspec.json.decode(await soon(self._reader.readexactly(length)))
+
+    async def line(self) -> bytes:
+        return await soon(self._reader.readuntil(b"\r\n\r\n"))
+
+    def leave(self) -> None:
+        self._writer.close()
+
+    def reset(self) -> None:
+        connection = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+    def stop_reading(self) -> None:
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    async def dropped(self) -> None:
+        """Returns when the server has dropped the connection, whatever it still had to say."""
+        connection = self._writer.get_extra_info("socket")
+        async with asyncio.timeout(BOUND):
+            while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def take(self, most: int) -> bytes:
+        return await soon(self._reader.read(most))
+
+
+async def refused(peer: Peer) -> None:
+    """Returns when the server has ended the connection for whatever comes."""
+    async with asyncio.timeout(BOUND):
+        with suppress(ConnectionError):
+            while True:
+                await peer.say(b"x")
+                await asyncio.sleep(0)
+
+
+def told(data: bytes) -> tuple[int, str]:
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), msgspec.json.decode(body)["error"]["message"]
+
+
+@asynccontextmanager
+async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
+    kind = type("Impatient", (Connection,), seconds)
+    config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    failures: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, failure: failures.append(failure))
+    listener = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    peers: list[Peer] = []
+
+    async def connect() -> Peer:
+        peers.append(Peer(*await asyncio.open_connection("127.0.0.1", port)))
+        return peers[-1]
+
+    try:
+        yield connect
+    finally:
+        for peer in peers:
+            peer.leave()
+        listener.close()
+        for connection in tuple(state.connections):
+            connection.transport.abort()
+        async with asyncio.timeout(BOUND):
+            while state.connections or state.tasks:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    assert failures == []
+
+
+async def all_is_read(connect: Connect) -> None:
+    """Returns when the server has read what was sent to it before."""
+    other = await connect()
+    await other.say(GET)
+    await other.line()
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the size of the body, when it is there."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    await Reply(b"%d" % size)(scope, receive, send)
+
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: local")
+        assert told(await peer.rest()) == (408, "the head of the request did not arrive within 0.05 s")
+
+
+async def test_a_drop_now_and_then_buys_no_time() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nX: ")
+
+        async def drip() -> None:
+            with suppress(ConnectionError):
+                while True:
+                    await peer.say(b"y")
+                    await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            dripping = group.create_task(drip())
+            # What is on its way when the connection ends may take the answer with it.
+            await peer.rest()
+            dripping.cancel()
+
+
+async def test_who_says_nothing_is_told_nothing() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        assert await (await connect()).rest() == b""
+
+
+async def test_a_connection_without_a_next_request_ends_after_that_time_and_not_after_uvicorns() -> None:
+    async with served(echo, idle_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        async with asyncio.timeout(_UVICORNS / 2):
+            assert await peer.rest() == b""
+
+
+async def test_empty_lines_between_requests_keep_no_connection() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"\r\n")
+        assert await peer.rest() == b""
+
+
+async def test_the_second_request_of_a_connection_has_no_more_time_than_the_first() -> None:
+    async with served(echo, head_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"GET / HT")
+        assert told(await peer.rest())[0] == 408
+
+
+async def test_a_body_that_nobody_waits_for_any_more_ends_the_connection() -> None:
+    async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
+        assert await peer.answer() == (413, 1)
+        assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize(
+    ("framing", "rest"),
+    [(b"Content-Length: 10\r\n\r\nx", b"y" * 9), (b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", b"0\r\n\r\n")],
+    ids=["with a length", "in chunks"],
+)
+async def test_a_connection_whose_body_came_behind_its_answer_ends_without_a_next_request(
+    framing: bytes, rest: bytes
+) -> None:
+    async with served(Reply(b"1", 404), idle_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
+        assert await peer.answer() == (404, 1)
+        await peer.say(rest)
+        assert await peer.rest() == b""
+
+
+async def test_a_body_behind_its_answer_is_followed_by_the_next_request() -> None:
+    async with served(Reply(b"1", 404)) as connect:
+        peer = await connect()
+        for _ in range(2):
+            await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nx")
+            assert await peer.answer() == (404, 1)
+            await peer.say(b"y" * 9)
+
+
+LAST = [b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"POST / HTTP/1.0\r\n"]
+"""Requests whose answer is the last of their connection."""
+
+
+@pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
+async def test_who_sends_all_of_a_body_first_gets_the_answer_that_came_before_its_end(head: bytes) -> None:
+    async with served(Reply(b"1", 413)) as connect:
+        peer = await connect()
+        await peer.say(head + b"Content-Length: 8388608\r\n\r\n" + b"x" * 8 * 1024 * 1024)
+        assert await peer.answer() == (413, 1)
+        assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
+async def test_who_goes_on_sending_behind_a_last_answer_has_no_more_time_than_for_a_body(head: bytes) -> None:
+    async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(head + b"Content-Length: 8388608\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await refused(peer)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+NO_CHUNK = b"ZZ\r\n"
+
+
+@pytest.mark.parametrize("before", [b"", GET], ids=["alone", "behind another"])
+async def test_a_body_that_is_none_ends_the_connection_at_once(before: bytes) -> None:
+    async with served(Reply(b"1")) as connect:
+        peer = await connect()
+        await peer.say(before + CHUNKED + NO_CHUNK)
+        await refused(peer)
+
+
+async def test_an_application_is_told_at_once_that_a_body_is_none() -> None:
+    told_ = asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        told_.set()
+
+    async with served(waits) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED)
+        await peer.say(NO_CHUNK)
+        await soon(told_.wait())
+
+
+async def test_an_answer_that_breaks_off_before_the_body_has_come_ends_the_connection_at_once() -> None:
+    async def gives_up(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async with served(gives_up) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
+        await refused(peer)
+
+
+async def test_an_early_answer_to_who_has_gone_is_no_trouble_for_the_application() -> None:
+    answered = asyncio.Event()
+
+    async def early(scope: Scope, receive: Receive, send: Send) -> None:
+        await Reply(b"1", 413)(scope, receive, send)
+        answered.set()
+
+    async with served(early) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 10\r\n\r\nx")
+        peer.leave()
+        await soon(answered.wait())
+
+
+async def test_a_request_behind_a_last_answer_is_not_served() -> None:
+    asked: list[str] = []
+
+    async def once(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await Reply(b"1", 413)(scope, receive, send)
+
+    async with served(once) as connect:
+        peer = await connect()
+        await peer.say(LAST[0] + b"Content-Length: 1\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await peer.say(b"x" + GET)
+        assert await peer.rest() == b""
+    assert asked == ["/"]
+
+
+@pytest.mark.parametrize("leave", [Peer.leave, Peer.reset])
+async def test_a_peer_that_goes_leaves_nothing_for_the_garbage_collector(leave: Callable[[Peer], None]) -> None:
+    served_: list[weakref.ref[object]] = []
+
+    async def known(scope: Scope, receive: Receive, send: Send) -> None:
+        served_.append(weakref.ref(receive.__self__))  # type: ignore[attr-defined]
+        await Reply(b"1")(scope, receive, send)
+
+    async with served(known) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 1)
+        with left_behind():
+            leave(peer)
+            async with asyncio.timeout(BOUND):
+                while served_[0]() is not None:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+
+
+async def test_an_answer_may_take_as_long_as_it_likes() -> None:
+    asked, ready = asyncio.Event(), asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await ready.wait()
+        await Reply(b"1")(scope, receive, send)
+
+    async with served(late, head_seconds=SHORT, body_seconds=SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        await soon(asked.wait())
+        for _ in range(2):
+            # Patience has an end twice meanwhile, for those who say nothing.
+            assert await (await connect()).rest() == b""
+        ready.set()
+        assert await peer.answer() == (200, 1)
+
+
+async def test_a_head_without_end_is_cut_short() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        await all_is_read(connect)
+        await peer.say(b"y" * 66_000)
+        assert told(await peer.rest()) == (431, "the head of the request is too large")
+
+
+async def test_who_is_still_sending_a_head_without_end_is_told_all_the_same() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 8 * 1024 * 1024)
+        assert told(await peer.rest())[0] == 431
+
+
+async def test_a_large_body_is_no_large_head() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
+        assert await peer.answer() == (200, 300_000)
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+
+
+async def test_a_head_that_begins_behind_a_large_body_is_no_large_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.http.connection._HEAD_BYTES", 1000)
+    async with served(Reply(b"1", 404)) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000\r\n\r\n")
+        assert await peer.answer() == (404, 1)
+        await peer.say(b"x" * 10_000 + b"GET / HTTP/1.1\r\n")
+        await all_is_read(connect)
+        await peer.say(b"Host: localhost\r\n\r\n")
+        assert await peer.answer() == (404, 1)
+
+
+async def test_two_requests_in_one_piece_are_both_answered() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(GET + GET)
+        assert [await peer.answer(), await peer.answer()] == [(200, 0), (200, 0)]
+
+
+async def test_a_bad_request_behind_a_good_one_is_answered_behind_it() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        await peer.say(b"hello\r\n\r\n")
+        assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
+
+
+async def test_a_client_that_waits_to_be_told_is_told_to_go_on() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert await peer.line() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await peer.say(b"abc")
+        assert await peer.answer() == (200, 3)
+
+
+async def test_an_answer_is_whole_before_its_connection_ends() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await peer.rest()).endswith(b"\r\n\r\n0")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n X: folded\r\n\r\n",
+        b"hello\r\n\r\n",
+    ],
+)
+async def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None:
+    async with served(HostGuard(Reply(b"1"), None)) as connect:
+        peer = await connect()
+        await peer.say(head)
+        assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
+
+
+async def test_a_gateway_that_is_started_as_it_is_refuses_an_endless_head(tmp_path: Path) -> None:
+    async with child_gateways('a: {type: python, ref: "gateway.cli.demo.agent:reply"}', tmp_path) as start:
+        child = await start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(child.url.rsplit(":", 1)[1]))
+        peer = Peer(reader, writer)
+        await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 1024 * 1024)
+        assert told(await peer.rest())[0] == 431
+        peer.leave()
+
+
+# --- those who take nothing ---
+
+_LARGE = 32 * 1024 * 1024
+_STOP = _LARGE // 16
+
+
+async def _says_a_lot(scope: Scope, receive: Receive, send: Send) -> None:
+    await Reply(b"x" * _LARGE)(scope, receive, send)
+
+
+async def _streams_a_lot_and_gives_up(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * _LARGE, "more_body": True})
+
+
+@pytest.mark.parametrize("app", [_says_a_lot, _streams_a_lot_and_gives_up])
+@pytest.mark.parametrize("request_", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
+async def test_who_takes_nothing_of_an_answer_loses_the_connection(app: ASGIApp, request_: bytes) -> None:
+    async with served(app, blocked_seconds=SHORT) as connect:
+        peer = await connect()
+        peer.stop_reading()
+        await peer.say(request_)
+        await peer.dropped()
+
+
+async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
+    async with served(_says_a_lot, blocked_seconds=4 * SHORT) as connect:
+        peer = await connect()
+        await peer.say(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        taken = 0
+        async with asyncio.timeout(BOUND):
+            while piece := await peer.take(_LARGE):
+                if taken // _STOP != (taken := taken + len(piece)) // _STOP:
+                    await asyncio.sleep(SHORT)
+        assert taken > _LARGE
+
+
+# --- a process that is about to go
+
+
+@asynccontextmanager
+async def _serving(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, Peer]]:
+    with listen("127.0.0.1", 0) as bound:
+        server = HttpServer(app, bound)
+        async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+            group.create_task(server.serve())
+            peer = Peer(*await asyncio.open_connection(*bound.getsockname()))
+            try:
+                yield server, peer
+            finally:
+                peer.leave()
+                server.stop()
+
+
+async def test_the_answer_of_a_request_under_way_is_the_last_of_its_connection_once_the_process_leaves() -> None:
+    asked, ready = asyncio.Event(), asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await ready.wait()
+        await Reply(b"1")(scope, receive, send)
+
+    async with _serving(late) as (server, peer):
+        await peer.say(GET)
+        await soon(asked.wait())
+        server.leave()
+        ready.set()
+        assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_the_answer_of_a_later_request_is_so_too() -> None:
+    async with _serving(echo) as (server, peer):
+        await peer.say(GET)
+        assert await peer.answer() == (200, 0)
+        server.leave()
+        await peer.say(GET)
+        assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_until_the_next_request() -> None:
+    """A connection that ends with something unread takes the answer with it."""
+    async with _serving(Reply(b"1", 413)) as (server, peer):
+        server.leave()
+        for _ in range(2):
+            await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nx")
+            assert await peer.answer() == (413, 1)
+            await peer.say(b"y" * 9)
+        await peer.say(GET)
+        assert b"connection: close" in (await peer.rest()).lower()
+
+
+async def test_a_process_that_leaves_does_not_wait_for_what_comes_behind_a_last_answer() -> None:
+    async with _serving(Reply(b"1", 413)) as (server, peer):
+        server.leave()
+        await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
+        assert await peer.answer() == (413, 1)
+        await refused(peer)

@@ -1,0 +1,154 @@
+"""The outbox of handles that backends have to forget."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.retention import Deletion, EndDeletion
+from gateway.ledger.threads import Caller
+from gateway.maintenance.backend_deletions import RETRIES
+from gateway.ports.adapter import AdapterError, ErrorClass
+from tests.support.core import START, Core, query, running_core, soon, until
+from tests.support.forgetful import Forgetful, contexts, deletions
+from tests.support.scripted import BR, Pause, ScriptedAdapter, says
+
+FAILS = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 500")
+
+
+def given(path: Path, *handles: str, agent: str = "echo", due_at: int = START) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        for handle in handles:
+            database.execute("INSERT INTO delete_job VALUES (?, ?, ?, ?, 0)", (f"t {handle}", agent, handle, due_at))
+
+
+def jobs(core: Core) -> list[tuple[str, int | None, int]]:
+    return query(core.path, "SELECT handle, due_at, attempts FROM delete_job ORDER BY handle")
+
+
+async def test_all_that_is_due_is_forgotten_and_then_there_is_nothing_to_wait_for(core: Core) -> None:
+    adapter = Forgetful(BR)
+    core.agent(adapter)
+    handles = [f"r-{number:02}" for number in range(20)]
+    given(core.path, *handles)
+    assert await soon(deletions(core).carry_out()) is None
+    assert (sorted(adapter.asked), jobs(core)) == (handles, [])
+
+
+async def test_what_is_not_due_yet_is_waited_for(core: Core) -> None:
+    adapter = Forgetful(BR)
+    core.agent(adapter)
+    given(core.path, "r-1", due_at=START + 90_000)
+    assert await soon(deletions(core).carry_out()) == 90
+    assert adapter.asked == []
+
+
+@pytest.mark.parametrize("kind", [ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED])
+async def test_what_the_backend_does_not_know_any_more_is_done(core: Core, kind: ErrorClass) -> None:
+    core.agent(Forgetful(BR, answers=(AdapterError(kind, "HTTP 404"),)))
+    given(core.path, "r-1")
+    assert await soon(deletions(core).carry_out()) is None
+    assert jobs(core) == []
+
+
+@pytest.mark.parametrize("fault", [FAILS, RuntimeError("broken"), TimeoutError()])
+async def test_a_failure_is_tried_again_later_and_holds_up_no_other(core: Core, fault: Exception) -> None:
+    adapter = Forgetful(BR, answers=(fault,))
+    core.agent(adapter)
+    given(core.path, "r-1", "r-2")
+    assert await soon(deletions(core).carry_out()) == RETRIES[0]
+    assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
+    core.time.now += RETRIES[0] * 1000
+    assert await soon(deletions(core).carry_out()) is None
+    assert (adapter.asked, jobs(core)) == (["r-1", "r-2", "r-1"], [])
+
+
+async def test_after_the_last_attempt_a_job_is_given_up_and_stays(core: Core) -> None:
+    adapter = Forgetful(BR, answers=(FAILS,) * 20)
+    core.agent(adapter)
+    given(core.path, "r-1")
+    outbox = deletions(core)
+    pauses = []
+    while (pause := await soon(outbox.carry_out())) is not None:
+        pauses.append(pause)
+        core.time.now += int(pause * 1000)
+    assert pauses == list(RETRIES)
+    assert (len(adapter.asked), jobs(core)) == (len(RETRIES) + 1, [("r-1", None, len(RETRIES) + 1)])
+
+
+async def test_an_agent_that_cannot_forget_has_its_jobs_dropped(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR))
+    given(core.path, "r-1")
+    assert await soon(deletions(core).carry_out()) is None
+    assert jobs(core) == []
+
+
+async def test_the_jobs_of_an_agent_that_is_not_there_wait_for_it(core: Core) -> None:
+    core.agent(Forgetful(BR))
+    given(core.path, "r-1", agent="removed")
+    assert await soon(deletions(core).carry_out()) == RETRIES[0]
+    assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
+
+
+async def test_two_processes_do_not_do_one_job(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
+        slow = Pause()
+        adapter, other = Forgetful(BR, answers=(slow,)), Forgetful(BR)
+        one.agent(adapter)
+        two.agent(other)
+        given(path, "r-1")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(deletions(one).carry_out())
+            await soon(slow.reached.wait())
+            assert await soon(deletions(two).carry_out()) == RETRIES[0]
+            slow.go.set()
+        assert (adapter.asked, other.asked, jobs(one)) == (["r-1"], [], [])
+
+
+async def test_who_lost_the_race_for_a_job_goes_on(core: Core) -> None:
+    adapter = Forgetful(BR)
+    core.agent(adapter)
+    given(core.path, "r-2")
+    core.ledger.answer_read("deletions", (Deletion("t r-1", "echo", "r-1", START, 0),))
+    assert await soon(deletions(core).carry_out()) is None
+    assert adapter.asked == ["r-2"]
+
+
+async def test_a_process_that_dies_in_between_loses_nothing(core: Core) -> None:
+    core.agent(Forgetful(BR))
+    given(core.path, "r-1")
+    lost = core.ledger.refuse(EndDeletion)
+    with pytest.raises(LedgerUnavailable):
+        await soon(deletions(core).carry_out())
+    assert lost.is_set()
+    assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
+
+
+async def test_it_is_woken_when_a_context_is_deleted(core: Core) -> None:
+    adapter = Forgetful(BR, says("hello", "r-1"))
+    core.agent(adapter)
+    outbox = deletions(core)
+    await core.send("hi", context="c")
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(outbox.run())
+        await contexts(core, outbox).delete(Caller("ada"), "c")
+        await until(lambda: adapter.asked == ["r-1"])
+        working.cancel()
+
+
+async def test_a_database_that_fails_does_not_end_it(core: Core) -> None:
+    core.agent(Forgetful(BR))
+    outbox = deletions(core)
+    core.ledger.fail_reads("deletions")
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(outbox.run())
+        await asyncio.sleep(0)
+        core.ledger.fail_reads()
+        given(core.path, "r-1")
+        outbox.wake()
+        await until(lambda: core.ledger.stored(EndDeletion))
+        working.cancel()

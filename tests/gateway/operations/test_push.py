@@ -1,0 +1,314 @@
+"""Push notification configurations as their owners make, read and delete them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.a2a.errors import InvalidParams, NotFound, PushNotificationNotSupported, TaskNotFound
+from gateway.a2a.model import (
+    AuthenticationInfo,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import TargetRules
+from gateway.ledger.retention import ExpireTasks
+from gateway.maintenance.retention import Lifetimes, Retention
+from gateway.operations.contexts import Contexts
+from gateway.operations.push_configs import MOST, Pushes
+from gateway.push.webhook import Outcome
+from tests.support.core import Core, message, query, soon, until
+from tests.support.pushing import SEAL, URL, Pushing
+from tests.support.scripted import BR, Pause, ScriptedAdapter, says
+
+SECRET = AuthenticationInfo(scheme="Bearer", credentials="credentials-canary")
+
+
+@pytest.fixture
+async def pushing(core: Core) -> Pushing:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    return Pushing(core)
+
+
+async def get(core: Core, task: str, config: str, principal: str = "ada") -> TaskPushNotificationConfig:
+    request = GetTaskPushNotificationConfigRequest(task_id=task, id=config)
+    return await core.operations.get_push_config(core.call(principal), request)
+
+
+async def listed(core: Core, task: str, principal: str = "ada") -> list[str | None]:
+    request = ListTaskPushNotificationConfigsRequest(task_id=task)
+    answer = await core.operations.list_push_configs(core.call(principal), request)
+    assert answer.next_page_token == ""
+    return [config.id for config in answer.configs]
+
+
+async def delete(core: Core, task: str, config: str, principal: str = "ada") -> None:
+    request = DeleteTaskPushNotificationConfigRequest(task_id=task, id=config)
+    await core.operations.delete_push_config(core.call(principal), request)
+
+
+async def test_one_is_made_read_listed_and_deleted(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    made = await pushing.create(task)
+    assert made == TaskPushNotificationConfig(id="config-1", task_id=task, url=URL)
+    assert await get(core, task, "config-1") == made
+    assert await listed(core, task) == ["config-1"]
+    assert pushing.woken == 1
+    for _ in range(2):
+        await delete(core, task, "config-1")
+    assert await listed(core, task) == []
+    with pytest.raises(TaskNotFound, match="Push notification configuration not found"):
+        await get(core, task, "config-1")
+
+
+async def test_one_without_an_id_gets_one(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    first, second = await pushing.create(task, None), await pushing.create(task, None)
+    assert first.id
+    assert second.id
+    assert await listed(core, task) == sorted([first.id, second.id])
+
+
+async def test_one_with_the_same_id_takes_its_place_and_goes_on_where_it_stood(core: Core, pushing: Pushing) -> None:
+    task = await pushing.send("hello")
+    pushing.posts.answers.append(Outcome(500))
+    await pushing.deliver()
+    await pushing.create(task.id, url="https://other.example/")
+    assert (await get(core, task.id, "config-1")).url == "https://other.example/"
+    await pushing.deliver()
+    assert pushing.posts.numbers == [1, 1, 2]
+
+
+async def test_token_and_credentials_go_in_and_do_not_come_out(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    made = await pushing.create(task, token="token-canary", authentication=SECRET)
+    shown = TaskPushNotificationConfig(
+        id="config-1", task_id=task, url=URL, authentication=AuthenticationInfo(scheme="Bearer")
+    )
+    assert made == await get(core, task, "config-1") == shown
+    stored = query(core.path, "SELECT * FROM push_config")
+    assert "canary" not in str(stored)
+    for suffix in ("", "-wal"):
+        assert b"canary" not in core.path.with_name(core.path.name + suffix).read_bytes()
+    [[sealed]] = query(core.path, "SELECT sealed FROM push_config")
+    secrets = SEAL.open(sealed, URL)
+    assert (secrets.token, secrets.credentials) == ("token-canary", "credentials-canary")
+
+
+async def test_a_task_has_room_for_ten(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    for number in range(MOST):
+        await pushing.create(task, f"config-{number}")
+    with pytest.raises(InvalidParams, match="10 push notification configurations"):
+        await pushing.create(task, "one-too-many")
+    await pushing.create(task, "config-3", url="https://other.example/")
+    await delete(core, task, "config-0")
+    await pushing.create(task, "one-more")
+    assert len(await listed(core, task)) == MOST
+
+
+async def test_of_many_that_are_made_at_once_ten_are_taken(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    made = await asyncio.gather(*(pushing.create(task, None) for _ in range(15)), return_exceptions=True)
+    assert [type(result).__name__ for result in made].count("InvalidParams") == 5
+    assert len(await listed(core, task)) == MOST
+
+
+# --- whose they are ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["create", "get", "list", "delete"])
+async def test_a_foreign_task_is_as_unknown_as_one_that_is_not_there(
+    core: Core, pushing: Pushing, operation: str
+) -> None:
+    task = (await core.send("hello")).id
+    await pushing.create(task)
+
+    async def ask(task: str, principal: str) -> object:
+        match operation:
+            case "create":
+                wanted = TaskPushNotificationConfig(task_id=task, url=URL)
+                return await core.operations.create_push_config(core.call(principal), wanted)
+            case "get":
+                return await get(core, task, "config-1", principal)
+            case "list":
+                return await listed(core, task, principal)
+            case _:
+                await delete(core, task, "config-1", principal)
+                return None
+
+    for unknown, principal in ((task, "eve"), ("nothing", "ada")):
+        with pytest.raises(TaskNotFound) as found:
+            await ask(unknown, principal)
+        assert (found.value.message, found.value.metadata) == ("Task not found", {"taskId": unknown, "field": "id"})
+    assert await listed(core, task) == ["config-1"]
+
+
+async def test_another_agents_task_is_unknown_too(core: Core, pushing: Pushing) -> None:
+    task = (await core.send("hello")).id
+    core.agent(ScriptedAdapter(BR), "other")
+    with pytest.raises(TaskNotFound):
+        await pushing.create(task)
+
+
+async def test_nobody_sees_or_replays_what_is_another_ones(core: Core, pushing: Pushing) -> None:
+    task = await pushing.send("hello")
+    pushing.posts.answers.append(Outcome(410))
+    await pushing.deliver()
+    eve = core.call("eve").caller
+    assert await pushing.pushes.standing(eve) == ()
+    with pytest.raises(NotFound):
+        await pushing.pushes.replay(eve, task.id, None)
+    assert await pushing.pushes.replay(core.call().caller, task.id, "config-1") == 1
+
+
+async def test_only_what_was_stopped_can_be_replayed(core: Core, pushing: Pushing) -> None:
+    task = await pushing.send("hello")
+    for config in (None, "config-1", "nothing"):
+        with pytest.raises(NotFound, match="that was stopped"):
+            await pushing.pushes.replay(core.call().caller, task.id, config)
+
+
+async def test_a_deleted_context_takes_its_configurations_along(core: Core, pushing: Pushing) -> None:
+    task = await pushing.send("hello")
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    await contexts.delete(core.call().caller, task.context_id)
+    assert pushing.rows() == []
+    assert await pushing.deliver() == 0
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://hook.example/", "push.allow_http"),
+        ("https://127.0.0.1/", "this machine"),
+        ("https://u:p@hook.example/", "credentials"),
+        ("https://hook.example/\r\nA: b", "visible ASCII"),
+    ],
+)
+async def test_an_address_that_must_not_be_reached_is_refused_by_its_field(
+    core: Core, pushing: Pushing, url: str, why: str
+) -> None:
+    task = (await core.send("hello")).id
+    with pytest.raises(InvalidParams, match=why) as refused:
+        await pushing.create(task, url=url)
+    assert [violation.field for violation in refused.value.violations] == ["url"]
+    assert await listed(core, task) == []
+
+
+async def test_a_name_that_leads_inside_is_refused_at_once_and_does_not_tell_where(
+    core: Core, pushing: Pushing
+) -> None:
+    task = (await core.send("hello")).id
+    pushing.addresses = ["8.8.8.8", "10.20.30.40"]
+    with pytest.raises(InvalidParams, match="must not lead to an address that is private") as refused:
+        await pushing.create(task)
+    assert "10.20" not in str(refused.value)
+
+
+async def test_a_name_that_nobody_knows_yet_is_taken_and_looked_up_again_when_something_is_sent(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, says("a")))
+    task = (await core.send("hello")).id
+    hangs = asyncio.Event()
+
+    async def nobody(host: str, port: int) -> list[str]:
+        raise OSError("no such host")
+
+    pushes = Pushes(core.ledger, TargetRules(), Lookup(TargetRules(), nobody), SEAL, core.time.clock, hangs.set)
+    made = await pushes.create(core.call(), task, TaskPushNotificationConfig(url=URL))
+    assert made.url == URL
+
+
+async def test_a_refused_configuration_refuses_the_message_that_it_came_with(core: Core, pushing: Pushing) -> None:
+    config = TaskPushNotificationConfig(url="https://10.0.0.1/")
+    configuration = SendMessageConfiguration(task_push_notification_config=config)
+    request = SendMessageRequest(message=message("hello"), configuration=configuration)
+    with pytest.raises(InvalidParams) as refused:
+        await core.operations.send_message(core.call(), request)
+    [violation] = refused.value.violations
+    assert violation.field == "configuration.taskPushNotificationConfig.url"
+    assert query(core.path, "SELECT * FROM task") == []
+
+
+@pytest.mark.parametrize("given", ["another", "id-0001"])
+async def test_a_configuration_in_a_message_is_for_its_task(core: Core, pushing: Pushing, given: str) -> None:
+    config = TaskPushNotificationConfig(url=URL, task_id=given)
+    configuration = SendMessageConfiguration(task_push_notification_config=config)
+    request = SendMessageRequest(message=message("hello"), configuration=configuration)
+    with pytest.raises(InvalidParams, match="must be left out"):
+        await core.operations.send_message(core.call(), request)
+
+
+async def test_one_that_needs_a_task_says_so(core: Core, pushing: Pushing) -> None:
+    with pytest.raises(InvalidParams, match="taskId"):
+        await core.operations.create_push_config(core.call(), TaskPushNotificationConfig(url=URL))
+
+
+async def test_where_there_are_none_a_message_that_wants_them_is_refused(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR))
+    configuration = SendMessageConfiguration(task_push_notification_config=TaskPushNotificationConfig(url=URL))
+    request = SendMessageRequest(message=message("hello"), configuration=configuration)
+    with pytest.raises(PushNotificationNotSupported):
+        await core.operations.send_message(core.call(), request)
+
+
+# --- with messages ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_is_repeated_changes_no_configuration(core: Core, pushing: Pushing) -> None:
+    async def send(config: str) -> Any:
+        wanted = TaskPushNotificationConfig(id=config, url=URL)
+        configuration = SendMessageConfiguration(task_push_notification_config=wanted)
+        request = SendMessageRequest(message=message("hello"), configuration=configuration)
+        return await core.operations.send_message(core.call(key="k"), request)
+
+    first, second = await send("one"), await send("two")
+    assert first.task.id == second.task.id
+    assert await listed(core, first.task.id) == ["one"]
+
+
+async def test_a_stream_and_a_message_to_a_task_that_waits_take_one_along(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(BR, [pause, *says("a")], says("b")))
+    pushing = Pushing(core)
+    first = await pushing.send("hello", at_once=True, context="c-1")
+    second = await pushing.send("again", at_once=True, context="c-1", config="config-2")
+    pause.go.set()
+    await soon(core.runner.idle())
+    await until(lambda: [row[3] for row in pushing.rows()] == [0, 0])
+    await pushing.deliver()
+    assert [await listed(core, task.id) for task in (first, second)] == [["config-1"], ["config-2"]]
+    assert pushing.posts.states == ["COMPLETED", "WORKING", "COMPLETED"]
+
+
+async def test_retention_leaves_the_log_of_what_is_not_delivered_yet(core: Core, pushing: Pushing) -> None:
+    pushing.posts.answers.append(Outcome(503))
+    task = await pushing.send("hello")
+    await pushing.deliver()
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+
+    async def sweep() -> int:
+        await Retention(core.ledger, contexts, core.time.clock, Lifetimes(events=1.0)).sweep()
+        return len(query(core.path, "SELECT 1 FROM event WHERE task = ?", task.id))
+
+    core.time.now += 5_000
+    assert await sweep() > 0
+    await pushing.deliver()
+    assert pushing.posts.numbers == [1, 1, 2]
+    assert await sweep() == 0
+    assert await listed(core, task.id) == ["config-1"]
+
+
+async def test_a_task_that_is_over_its_time_takes_its_configurations_along(core: Core, pushing: Pushing) -> None:
+    task = await pushing.send("hello")
+    await pushing.deliver()
+    await core.ledger.commit(ExpireTasks((task.id,), records=True))
+    assert pushing.rows() == []

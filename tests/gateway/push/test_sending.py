@@ -1,0 +1,246 @@
+"""Posts to a real receiver: what comes back, and where a connection never goes."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from gateway.foundation.clock import Clock
+from gateway.foundation.resolver import Lookup
+from gateway.foundation.url_policy import TargetRules
+from gateway.push.sender import Sender
+from gateway.push.webhook import Outcome
+from tests.receiver import RESET, STALL, Answer, Receiver, receiving
+from tests.support.core import START, soon
+
+RULES = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
+HEADERS = {"Content-Type": "application/a2a+json", "webhook-id": "msg_1"}
+
+Answers = Callable[[str, int], Awaitable[list[str]]]
+
+
+@asynccontextmanager
+async def sending(
+    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0
+) -> AsyncGenerator[Sender]:
+    lookup = Lookup(rules, answers)
+    sender = Sender(rules, lookup, seconds, Clock(now=lambda: START))
+    try:
+        yield sender
+    finally:
+        await sender.aclose()
+        lookup.close()
+
+
+def always(*addresses: str) -> Answers:
+    async def answers(host: str, port: int) -> list[str]:
+        return list(addresses)
+
+    return answers
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as receiver:
+        yield receiver
+
+
+async def test_a_post_carries_body_and_headers_and_neither_cookie_nor_compression(receiver: Receiver) -> None:
+    receiver.answers.append(Answer(204, {"set-cookie": "a=b"}))
+    async with sending() as sender:
+        for _ in range(2):
+            assert (await soon(sender.post(f"{receiver.url}/hook?a=b", HEADERS, b"body"))).delivered
+    first, second = receiver.letters
+    assert (first.path, first.body, first.headers["webhook-id"]) == ("/hook", b"body", "msg_1")
+    assert first.headers["accept-encoding"] == "identity"
+    assert "cookie" not in second.headers
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_success_of_any_kind_is_delivered(receiver: Receiver, status: int) -> None:
+    receiver.answers.append(Answer(status))
+    async with sending() as sender:
+        assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_a_failure_and_is_not_followed(receiver: Receiver, status: int) -> None:
+    receiver.answers.append(Answer(status, {"location": f"{receiver.url}/elsewhere"}))
+    async with sending() as sender:
+        assert await soon(sender.post(receiver.url, HEADERS, b"{}")) == Outcome(status)
+    assert len(receiver.letters) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("120", 120.0), ("0", 0.0), ("Thu, 20 Nov 2036 10:00:00 GMT", None), ("soon", None), ("-5", None), ("", None)],
+)
+async def test_retry_after_is_read_as_seconds_or_as_a_date(
+    receiver: Receiver, value: str, seconds: float | None
+) -> None:
+    receiver.answers.append(Answer(429, {"retry-after": value}))
+    async with sending() as sender:
+        outcome = await soon(sender.post(receiver.url, HEADERS, b"{}"))
+    if "GMT" in value:
+        assert outcome.retry_after is not None
+        assert outcome.retry_after > 300_000_000
+    else:
+        assert outcome == Outcome(429, "", seconds)
+
+
+async def test_a_huge_answer_is_not_read_to_its_end(receiver: Receiver) -> None:
+    receiver.answers.append(Answer(200, body=b"x" * 32 * 1024 * 1024))
+    async with sending() as sender:
+        assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
+        assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
+
+
+async def test_a_large_event_is_posted_whole(receiver: Receiver) -> None:
+    body = b"x" * (3 * 1024 * 1024)
+    async with sending() as sender:
+        assert (await soon(sender.post(receiver.url, HEADERS, body))).delivered
+    assert receiver.letters[0].body == body
+
+
+async def test_who_does_not_answer_in_time_has_failed(receiver: Receiver) -> None:
+    receiver.answers.append(STALL)
+    async with sending(seconds=0.2) as sender:
+        assert await soon(sender.post(receiver.url, HEADERS, b"{}")) == Outcome(None, "timed out")
+
+
+async def test_a_connection_that_breaks_is_a_failure(receiver: Receiver) -> None:
+    receiver.answers.append(RESET)
+    async with sending() as sender:
+        outcome = await soon(sender.post(receiver.url, HEADERS, b"{}"))
+    assert outcome == Outcome(None, "the connection broke, or what came was no HTTP")
+
+
+async def test_nobody_there_is_a_failure() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        async with sending() as sender:
+            outcome = await soon(sender.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
+    assert outcome == Outcome(None, "could not connect")
+
+
+async def test_a_server_without_tls_is_a_failure_of_https(receiver: Receiver) -> None:
+    async with sending() as sender:
+        outcome = await soon(sender.post(receiver.url.replace("http:", "https:"), HEADERS, b"{}"))
+    assert outcome == Outcome(None, "TLS failed")
+
+
+async def test_what_is_no_http_is_a_failure() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"220 mail.example ESMTP\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server, sending() as sender:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await soon(sender.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
+    assert outcome == Outcome(None, "the connection broke, or what came was no HTTP")
+
+
+async def test_a_name_nobody_knows_is_a_failure() -> None:
+    async def nobody(host: str, port: int) -> list[str]:
+        raise OSError("no such host")
+
+    async with sending(answers=nobody) as sender:
+        assert await soon(sender.post("https://hook.example/", HEADERS, b"{}")) == Outcome(
+            None, "the host is not known"
+        )
+
+
+# --- where a connection never goes ------------------------------------------------------------------------------------
+
+
+async def test_the_connection_goes_to_the_address_that_was_judged_under_the_name_that_was_given(
+    receiver: Receiver,
+) -> None:
+    port = receiver.url.rpartition(":")[2]
+    async with sending(answers=always("127.0.0.1")) as sender:
+        assert (await soon(sender.post(f"http://hook.example:{port}/", HEADERS, b"{}"))).delivered
+    assert receiver.letters[0].headers["host"] == f"hook.example:{port}"
+
+
+async def test_a_name_that_has_become_a_private_address_is_not_connected_to(receiver: Receiver) -> None:
+    strict = TargetRules(http=True, ports=())
+    port = receiver.url.rpartition(":")[2]
+    async with sending(strict, always("8.8.8.8", "127.0.0.1")) as sender:
+        outcome = await soon(sender.post(f"http://hook.example:{port}/", HEADERS, b"{}"))
+    assert outcome == Outcome(None, "the address must not lead to an address that is this machine")
+    assert receiver.letters == []
+
+
+async def test_each_connection_is_judged_anew(receiver: Receiver) -> None:
+    strict = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.1/32"),))
+    port = receiver.url.rpartition(":")[2]
+    found = [["127.0.0.1"], ["127.0.0.2"]]
+
+    async def rebinding(host: str, port: int) -> list[str]:
+        return found.pop(0)
+
+    receiver.answers.append(Answer(200, {"connection": "close"}))
+    async with sending(strict, rebinding) as sender:
+        assert (await soon(sender.post(f"http://hook.example:{port}/", HEADERS, b"{}"))).delivered
+        assert not (await soon(sender.post(f"http://hook.example:{port}/", HEADERS, b"{}"))).delivered
+    assert len(receiver.letters) == 1
+
+
+async def test_a_literal_address_is_judged_too_though_nobody_looks_it_up(receiver: Receiver) -> None:
+    async with sending(TargetRules(http=True, ports=())) as sender:
+        outcome = await soon(sender.post(receiver.url, HEADERS, b"{}"))
+    assert outcome == Outcome(None, "the address must not lead to 127.0.0.1 that is this machine")
+    assert receiver.letters == []
+
+
+async def test_proxies_of_the_environment_are_not_used(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with sending() as sender:
+        assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
+
+
+async def test_tls_names_the_host_that_was_given_and_trusts_no_certificate_of_its_own(tmp_path: Path) -> None:
+    named: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(_certificate(tmp_path, "hook.example"))
+
+    def sni(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        named.append(name)
+
+    context.sni_callback = sni
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+    async with server, sending(answers=always("127.0.0.1")) as sender:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await soon(sender.post(f"https://hook.example:{port}/", HEADERS, b"{}"))
+    assert (outcome, named) == (Outcome(None, "TLS failed"), ["hook.example"])
+
+
+def _certificate(folder: Path, name: str) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, SHA256())
+    )
+    file = folder / "server.pem"
+    file.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    )
+    return file

@@ -1,0 +1,52 @@
+"""Signatures of notifications can be checked with what is published, and with nothing else."""
+
+import hashlib
+import json
+
+import pytest
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from gateway.push.signatures import Signer
+
+BODY = b'{"statusUpdate":{}}'
+
+
+def signer(material: bytes = b"m" * 32) -> Signer:
+    return Signer(material, "https://gateway.example")
+
+
+def signed(by: Signer) -> str:
+    return by.sign("https://hook.example", "msg_1", "task-1", BODY, 1_795_000_000)
+
+
+def test_a_receiver_verifies_issuer_audience_time_and_body_with_the_published_key() -> None:
+    keys = KeySet.import_key_set(json.loads(signer().jwks))
+    token = jwt.decode(signed(signer()), keys, algorithms=["ES256"])
+    assert token.header["typ"] == "JWT"
+    assert token.claims == {
+        "iss": "https://gateway.example",
+        "aud": "https://hook.example",
+        "iat": 1_795_000_000,
+        "exp": 1_795_000_300,
+        "jti": "msg_1",
+        "taskId": "task-1",
+        "request_body_sha256": hashlib.sha256(BODY).hexdigest(),
+    }
+
+
+def test_what_is_published_is_the_public_half_alone() -> None:
+    [key] = json.loads(signer().jwks)["keys"]
+    assert sorted(key) == ["alg", "crv", "kid", "kty", "use", "x", "y"]
+
+
+def test_every_process_of_one_database_has_the_same_key_and_no_other_has_it() -> None:
+    assert signer().jwks == signer().jwks
+    assert signer().jwks != signer(b"n" * 32).jwks
+
+
+def test_a_signature_of_somebody_else_is_refused() -> None:
+    keys = KeySet.import_key_set(json.loads(signer().jwks))
+    with pytest.raises((JoseError, ValueError)):
+        jwt.decode(signed(signer(b"n" * 32)), keys, algorithms=["ES256"])

@@ -1,0 +1,171 @@
+"""Which turns are tried, in which order, and when one is acquitted. What that means to callers is in tests/scenarios."""
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.a2a.model import TaskState
+from gateway.core.replay import Seen
+from gateway.core.task_record import TurnOutput
+from gateway.engine.work import Rejoined
+from gateway.foundation.clock import Clock
+from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import TaskRecord
+from gateway.ledger.threads import Caller
+from gateway.scheduling.orphans import settle_all
+from gateway.scheduling.quarantine import Quarantine, is_last
+from tests.support.core import message, soon
+
+
+class Counting:
+    """A ledger that keeps what it was told, and refuses the first of them where it is said so."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.points: list[CountTries] = []
+        self._refusal = refusal
+
+    async def commit(self, point: CountTries) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.points.append(point)
+
+    def submit(self, points: Iterable[CountTries], _: object) -> None:
+        self.points.extend(points)
+
+
+def left(turn: str, tries: int = 0) -> UnfinishedTurn:
+    """`turn` is THREAD.NUMBER."""
+    task = TaskRecord(f"task-{turn}", "row", "c", "echo", TaskState.WORKING, None, 0, 0, True)
+    return UnfinishedTurn(turn, turn.partition(".")[0], 1, task, Caller("ada", ""), tries=tries)
+
+
+def quarantine(ledger: Counting | None = None, clock: Clock | None = None) -> Quarantine:
+    port: Any = ledger or Counting()
+    found: Ledger = port
+    return Quarantine(found, clock or Clock(), probation=5.0)
+
+
+def test_the_last_try_is_the_one_behind_three_others() -> None:
+    assert [is_last(left("1.1", tries)) for tries in range(TRIES)] == [False, False, False, True]
+
+
+def test_what_is_put_aside_is_not_tried_and_what_stands_behind_it_is_known() -> None:
+    kept = quarantine()
+    found = [
+        left("1.1"),
+        left("1.2", TRIES),
+        left("1.3"),
+        left("1.4", 1),
+        left("2.1", TRIES - 1),
+        left("3.1", TRIES + 9),
+    ]
+    assert [leftover.turn for leftover in kept.sift(found)] == ["1.1", "1.3", "1.4", "2.1"]
+    assert kept.behind == {"1.3", "1.4"}
+    assert kept.sift([left("1.3")]) == [left("1.3")]
+    assert kept.behind == frozenset()
+
+
+async def test_what_may_have_killed_its_process_is_tried_last_and_alone() -> None:
+    begun: list[str] = []
+    at_work = 0
+
+    async def settle(leftover: UnfinishedTurn) -> None:
+        nonlocal at_work
+        at_work += 1
+        begun.append(leftover.turn)
+        await asyncio.sleep(0)
+        assert at_work == 1 or not leftover.tries
+        at_work -= 1
+
+    found = [left("1.1", 2), left("2.1", 1), left("2.2"), left("3.1"), left("4.1"), left("5.1", 1)]
+    await soon(settle_all(found, settle))
+    assert begun == ["3.1", "4.1", "2.1", "2.2", "5.1", "1.1"]
+
+
+async def test_a_try_is_counted_before_it_is_made() -> None:
+    ledger = Counting()
+
+    async def settle() -> bool:
+        assert ledger.points == [CountTries("1.1", 1, 2)]
+        return True
+
+    await quarantine(ledger).attempt(left("1.1", 1), settle)
+    assert ledger.points == [CountTries("1.1", 1, 2)]
+
+
+async def test_who_finds_another_at_it_does_nothing() -> None:
+    async def settle() -> bool:
+        raise AssertionError
+
+    await quarantine(Counting(Conflict("1 row"))).attempt(left("1.1"), settle)
+
+
+@pytest.mark.parametrize("error", [KeyError("what nobody has thought of"), None])
+async def test_only_a_try_that_failed_stays_counted(error: Exception | None) -> None:
+    ledger = Counting()
+
+    async def settle() -> bool:
+        if error is not None:
+            raise error
+        return False
+
+    if error is None:
+        await quarantine(ledger).attempt(left("1.1"), settle)
+    else:
+        with pytest.raises(KeyError):
+            await quarantine(ledger).attempt(left("1.1"), settle)
+    assert ledger.points[1:] == ([] if error else [CountTries("1.1", 1, 0)])
+
+
+@pytest.mark.parametrize("error", [KeyError("what nobody has thought of"), LedgerUnavailable("the disk is full"), None])
+async def test_of_one_that_had_not_begun_only_a_failure_is_counted(error: Exception | None) -> None:
+    ledger, waits = Counting(), msgspec.structs.replace(left("1.1", 1), waits=True)
+
+    async def settle() -> bool:
+        assert ledger.points == []
+        if error is not None:
+            raise error
+        return True
+
+    with suppress(KeyError, LedgerUnavailable):
+        await quarantine(ledger).attempt(waits, settle)
+    assert ledger.points == ([CountTries("1.1", 1, 2)] if isinstance(error, KeyError) else [])
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailable("the disk is full"), asyncio.CancelledError()])
+async def test_what_is_not_its_fault_is_taken_back(error: BaseException) -> None:
+    ledger = Counting()
+
+    async def settle() -> bool:
+        raise error
+
+    with pytest.raises(type(error)):
+        await quarantine(ledger).attempt(left("1.1", 1), settle)
+    assert ledger.points == [CountTries("1.1", 1, 2), CountTries("1.1", 2, 1)]
+
+
+def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
+    ledger, now = Counting(), 100.0
+    kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
+    for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):
+        rejoined: Any = _Work(Rejoined(0, 0, pending, Seen(TurnOutput(message("1")), "")))
+        kept.goes_on(left(turn, 1), rejoined)
+    now = 104.9
+    kept.acquit({"1.1", "2.1", "3.1"})
+    assert ledger.points == []
+    now = 105.0
+    kept.acquit({"1.1", "3.1"})
+    kept.acquit({"1.1", "3.1"})
+    assert ledger.points == [CountTries("1.1", 2, 0)]
+
+
+@dataclasses.dataclass
+class _Work:
+    rejoined: Rejoined | None

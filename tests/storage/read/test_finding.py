@@ -1,0 +1,87 @@
+"""Rows that are found without a detour, and who is asked where that could take long."""
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from storage.read.grouped import Finder
+from storage.read.pool import Readers
+
+NAME = "SELECT name FROM things WHERE id = :id"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "things.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO things VALUES (1, 'one'), (2, CAST(x'ff' AS TEXT))")
+    return path
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
+        yield connection
+
+
+def rename(path: Path, name: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE things SET name = ? WHERE id = 1", (name,))
+
+
+def test_what_is_there_is_found(connection: sqlite3.Connection) -> None:
+    finder = Finder(connection, slow=math.inf)
+    assert finder.find(NAME, {"id": 1}) == [("one",)]
+    assert finder.find(NAME, {"id": 3}) == []
+
+
+def test_every_find_sees_the_newest_commit(path: Path, connection: sqlite3.Connection) -> None:
+    finder = Finder(connection, slow=math.inf)
+    for name in ("two", "three"):
+        rename(path, name)
+        assert finder.find(NAME, {"id": 1}) == [(name,)]
+
+
+def test_after_a_slow_find_others_are_asked(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.read.grouped._REST", 1e9)
+    finder = Finder(connection, slow=0.0)
+    assert finder.find(NAME, {"id": 1}) == [("one",)]
+    assert finder.find(NAME, {"id": 1}) is None
+
+
+async def test_what_cannot_be_found_here_is_fetched(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.read.grouped._REST", 1e9)
+    readers._finder._slow = 0.0
+    for _ in range(3):
+        assert await readers.find(NAME, {"id": 1}) == [("one",)]
+
+
+def test_who_would_have_to_wait_for_a_lock_asks_others(path: Path, connection: sqlite3.Connection) -> None:
+    finder = Finder(connection, slow=math.inf)
+    with closing(sqlite3.connect(path, isolation_level=None)) as alone:
+        alone.execute("PRAGMA locking_mode = EXCLUSIVE")
+        alone.execute("UPDATE things SET name = 'mine' WHERE id = 1")
+        assert finder.find(NAME, {"id": 1}) is None
+    assert finder.find(NAME, {"id": 1}) == [("mine",)]
+
+
+async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+    with pytest.raises(CorruptRecord):
+        await readers.find(NAME, {"id": 2})
+    rename(path, "two")
+    assert await readers.find(NAME, {"id": 1}) == [("two",)]
+
+
+async def test_nothing_is_found_after_the_end(path: Path) -> None:
+    readers = Readers()
+    await readers.open(str(path), 50)
+    await readers.close()
+    with pytest.raises(LedgerUnavailable):
+        await readers.find(NAME, {"id": 1})

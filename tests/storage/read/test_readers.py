@@ -1,0 +1,156 @@
+"""Reads see the newest commit, never a snapshot that somebody left open."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from storage.compiled import DATA_VERSION
+from storage.read.pool import Readers
+
+COUNT = "SELECT count(*) FROM numbers"
+ALL = "SELECT number FROM numbers ORDER BY number"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(1000)])
+    return path
+
+
+def add_one(path: Path) -> int:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO numbers SELECT max(number) + 1 FROM numbers")
+        return int(connection.execute(COUNT).fetchone()[0])
+
+
+async def test_a_read_sees_the_newest_commit_while_a_cursor_is_open_elsewhere(path: Path, readers: Readers) -> None:
+    with closing(sqlite3.connect(path)) as elsewhere:
+        cursor = elsewhere.execute(ALL)
+        assert cursor.fetchone() == (0,)
+        for _ in range(20):
+            count = add_one(path)
+            assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(8))) == [[(count,)]] * 8
+        cursor.close()
+
+
+async def test_a_read_sees_the_newest_commit_among_many_others(path: Path, readers: Readers) -> None:
+    for _ in range(20):
+        others = [asyncio.ensure_future(readers.fetch(ALL, {})) for _ in range(6)]  # noqa: TID251
+        await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        count = add_one(path)
+        assert await readers.fetch(COUNT, {}) == [(count,)]
+        await asyncio.gather(*others)
+
+
+async def test_a_cancelled_read_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await readers.fetch(ALL, {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(CorruptRecord, match="a row cannot be read"):
+            await readers.fetch("SELECT CAST(x'ff' AS TEXT) FROM numbers", {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_snapshot_shows_one_moment_and_is_not_left_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        async with readers.snapshot() as fetch:
+            [(before,)] = await fetch(COUNT, {})
+            assert add_one(path) == before + 1
+            assert await fetch(COUNT, {}) == [(before,)]
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_snapshot_that_is_broken_off_is_not_left_behind(path: Path, readers: Readers) -> None:
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), readers.snapshot() as fetch:
+                await fetch(ALL, {})
+    count = add_one(path)
+    assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
+
+
+async def test_a_reader_cannot_write(path: Path, readers: Readers) -> None:
+    with pytest.raises(LedgerUnavailable, match="readonly"):
+        await readers.fetch("DELETE FROM numbers", {})
+
+
+async def test_a_read_that_fails_gives_its_connection_back(readers: Readers) -> None:
+    for _ in range(10):
+        with pytest.raises(LedgerUnavailable, match="no such table"):
+            await readers.fetch("SELECT * FROM missing", {})
+    assert await readers.fetch(COUNT, {}) == [(1000,)]
+
+
+async def test_closing_waits_for_the_reads_under_way(path: Path) -> None:
+    readers = Readers()
+    await readers.open(str(path), 50)
+    reads = asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(12)))
+    await asyncio.wait([reads], timeout=0)
+    await readers.close()
+    assert await reads == [[(1000,)]] * 12
+    with pytest.raises(LedgerUnavailable, match="closed"):
+        await readers.fetch(COUNT, {})
+
+
+async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    readers = Readers()
+    with pytest.raises(LedgerUnavailable, match="does not open for reading"):
+        await readers.open(str(tmp_path / "missing" / "numbers.db"), 50)
+    await readers.close()
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA query_only = 1", "PRAGMA cache_size = -16000"])
+async def test_without_memory_to_open_the_file_it_is_unavailable(
+    path: Path, short_of_memory_for: list[str], statement: str
+) -> None:
+    readers = Readers()
+    short_of_memory_for.append(statement)
+    with pytest.raises(LedgerUnavailable, match="does not open for reading: no memory"):
+        await readers.open(str(path), 50)
+    await readers.close()
+
+
+async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: list[str], readers: Readers) -> None:
+    for read in (partial(readers.find, COUNT, {}), partial(readers.scan, COUNT, {})):
+        short_of_memory_for.append(COUNT)
+        if read.func == readers.scan:
+            with pytest.raises(LedgerUnavailable, match="no memory"):
+                await read()
+        assert await read() == [(1000,)]
+    short_of_memory_for.append(DATA_VERSION)
+    with pytest.raises(LedgerUnavailable, match="no memory"):
+        await readers.version()
+    assert await readers.version() > 0
+
+
+async def test_a_snapshot_that_could_not_be_left_is_left_by_who_reads_next(
+    path: Path, short_of_memory_for: list[str], readers: Readers
+) -> None:
+    for _ in range(3):  # each of the pool
+        short_of_memory_for.append("ROLLBACK")
+        async with readers.snapshot() as fetch:
+            await fetch(COUNT, {})
+    assert short_of_memory_for == []
+    count = add_one(path)
+    short_of_memory_for.append("ROLLBACK")
+    with pytest.raises(LedgerUnavailable, match="no memory"):
+        await readers.scan(COUNT, {})
+    assert [await readers.scan(COUNT, {}) for _ in range(6)] == [[(count,)]] * 6

@@ -1,0 +1,203 @@
+"""A context leaves one database and is the same in another."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.core.task_record import entry
+from gateway.ledger.calls import NewItem, NewToolCall, Pending
+from gateway.ledger.documents import Adopt, ContextDocument, Import
+from gateway.ledger.errors import Conflict
+from gateway.ledger.tasks import EventRow
+from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ports.conversation import OpaqueItem
+from storage.schema.tables import Row
+from storage.sql.documents import LEFT_BEHIND
+from tests.storage.conversation import (
+    ACCEPT,
+    ADA,
+    APPEND,
+    COMPLETE,
+    FAIL,
+    FINISH,
+    FOLLOW_UP,
+    PREPARE,
+    THREAD,
+    Recorded,
+    recorded,
+    rows,
+    says,
+)
+
+EVE = Caller("eve", "elsewhere")
+VALUE = {"ü": [None, 10**19, 1e-9, ""], "": {}}
+
+
+def lines(first: int, last: int) -> bytes:
+    updates = (
+        TaskStatusUpdateEvent(
+            task_id="task-1",
+            context_id="public-1",
+            status=TaskStatus(state=TaskState.WORKING),
+            metadata={"n": number, "v": VALUE},
+        )
+        for number in range(first, last + 1)
+    )
+    return b"\n".join(entry(update) for update in updates)
+
+
+def logged(row: Any) -> Any:
+    return replace(row, payload=lines(row.first, row.last))
+
+
+HISTORY = (
+    replace(ACCEPT, event=logged(ACCEPT.event)),
+    replace(PREPARE, event=logged(PREPARE.event)),
+    Pending("call-1", "resp-1"),
+    replace(
+        COMPLETE,
+        items=(*COMPLETE.items, NewItem(OpaqueItem("future", VALUE), "item-2", unsent=True)),
+        tool_calls=(*COMPLETE.tool_calls, NewToolCall("tool-2", 1, "fc-2", "wait", "{", "client", "announced", None)),
+        state_version=3,
+    ),
+    replace(APPEND, events=logged(APPEND.events)),
+    replace(
+        FINISH,
+        state=TaskState.INPUT_REQUIRED,
+        message=says("which?"),
+        events=logged(FINISH.events),
+        artifacts=msgspec.json.encode([{"artifact": {"artifactId": "a", "parts": [{"data": VALUE}]}}]),
+    ),
+)
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncGenerator[Recorded, None]:
+    async with recorded(tmp_path / "other.db") as other:
+        yield other
+
+
+async def exported(database: Recorded) -> ContextDocument:
+    await database.ledger.commit(*HISTORY)
+    document = await database.ledger.export(ADA, "public-1")
+    assert document is not None
+    return document
+
+
+def said(database: Recorded) -> dict[str, Any]:
+    """All rows, without whose they are and what is of a process."""
+    own = {"last_used_at", "expires_at"}
+    found = {
+        table: {
+            key: {name: value for name, value in row.items() if name not in LEFT_BEHIND.get(table, set()) | own}
+            for key, row in of_table.items()
+        }
+        for table, of_table in rows(database.path).items()
+    }
+    events = sorted((row["last"], row["payload"]) for row in found.pop("event").values())
+    return {**found, "event": "\n".join(str(payload) for _, payload in events).split("\n")}
+
+
+async def test_an_imported_context_is_row_for_row_the_exported_one(database: Recorded, other: Recorded) -> None:
+    document = await exported(database)
+    travelled = msgspec.json.decode(msgspec.json.encode(document), type=ContextDocument)
+    await other.ledger.commit(Import(EVE, travelled, 7777))
+    assert said(other) == said(database)
+    [context] = rows(other.path)["context"].values()
+    assert (context["principal"], context["tenant"], context["last_used_at"]) == ("eve", "elsewhere", 7777)
+    assert {row["principal"] for row in rows(other.path)["task"].values()} == {"eve"}
+    assert {row["principal"] for row in rows(other.path)["input"].values()} == {"eve"}
+    weights = [[row["weight"] for row in rows(each.path)["history_item"].values()] for each in (database, other)]
+    assert weights[0] == weights[1]
+
+
+async def test_it_goes_on_where_it_stood(database: Recorded, other: Recorded) -> None:
+    document = await exported(database)
+    await other.ledger.commit(Import(EVE, document, 7777))
+    context = await other.ledger.context(EVE, "public-1", "echo")
+    assert context is not None
+    assert context.thread is not None
+    assert (context.thread.handle, context.thread.adapter_state, context.thread.state_version) == (
+        "resp-1",
+        {"seen": 1},
+        3,
+    )
+    assert await other.ledger.history("thread-1", unsent_only=False) == await database.ledger.history(
+        "thread-1", unsent_only=False
+    )
+    follow_up = replace(FOLLOW_UP, caller=EVE, thread=context.thread, event=EventRow("task-1", 7, 7, lines(7, 7)))
+    await other.ledger.commit(replace(follow_up, last_event=7))
+
+
+@pytest.mark.parametrize("caller", [ADA, EVE])
+async def test_what_exists_is_not_written_over_and_nothing_of_it_is_stored(database: Recorded, caller: Caller) -> None:
+    document = await exported(database)
+    before = rows(database.path)
+    with pytest.raises(Conflict):
+        await database.ledger.commit(Import(caller, document, 7777))
+    assert rows(database.path) == before
+
+
+async def test_a_context_at_work_is_not_exported(database: Recorded) -> None:
+    await database.ledger.commit(*HISTORY[:-1])
+    with pytest.raises(Conflict, match="has not ended"):
+        await database.ledger.export(ADA, "public-1")
+
+
+@pytest.mark.parametrize(("caller", "public_id"), [(EVE, "public-1"), (ADA, "public-2")])
+async def test_only_the_callers_own_context_is_exported(database: Recorded, caller: Caller, public_id: str) -> None:
+    await exported(database)
+    assert await database.ledger.export(caller, public_id) is None
+
+
+async def test_a_failed_turn_travels_with_what_it_left(database: Recorded, other: Recorded) -> None:
+    failed = replace(HISTORY[-1], state=TaskState.FAILED, status="failed", failure_class="timed-out")
+    await database.ledger.commit(*HISTORY[:3], FAIL, HISTORY[4], failed)
+    document = await database.ledger.export(ADA, "public-1")
+    assert document is not None
+    await other.ledger.commit(Import(EVE, document, 7777))
+    assert said(other) == said(database)
+
+
+def test_every_column_travels_or_is_left_behind_on_purpose() -> None:
+    """A new column belongs into `gateway.ledger.documents`, or here."""
+    known = {
+        "context": "id public_id state created_at last_used_at",
+        "thread": "id context agent epoch storage_owner handle_kind handle clean_handle generation state state_version "
+        "adapter_state",
+        "task": "id context agent visible created_at last_event state status_at status_message",
+        "turn": "id task thread number base_generation status failure_class displaced accepted_at ended_at last_event messages "
+        "artifacts",
+        "input": "turn ordinal message_id digest key_kind key received_at event payload",
+        "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "
+        "usage weight",
+        "tool_call": "id service_call sequence external_id name executor server status digest approval_required "
+        "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
+        "history_item": "thread position turn input service_call tool_call kind provider_id item_group replayable sent_in "
+        "payload",
+        "event": "task last first payload",
+    }
+    tables = {
+        name: table
+        for name, table in Row.metadata.tables.items()
+        if name not in {"api_key", "secret", "delete_job", "process", "push_config"}
+    }
+    assert {
+        name: [column.name for column in table.columns if column.name not in LEFT_BEHIND.get(name, set())]
+        for name, table in tables.items()
+    } == {name: columns.split() for name, columns in known.items()}
+
+
+async def test_an_adopted_context_begins_at_the_handle(database: Recorded) -> None:
+    thread: ThreadRecord = replace(THREAD, handle="resp-0")
+    await database.ledger.commit(Adopt(ADA, "public-1", thread, 500))
+    context = await database.ledger.context(ADA, "public-1", "echo")
+    assert context is not None
+    assert context.thread == thread
+    with pytest.raises(Conflict):
+        await database.ledger.commit(Adopt(ADA, "public-1", replace(thread, id="t", context="c"), 500))

@@ -1,0 +1,84 @@
+"""Reads find their rows through an index, whatever the database holds."""
+
+import re
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from storage.sql import reads, recovery
+from tests.storage.conversation import recorded
+
+QUERIES = {
+    name: value
+    for module in (reads, recovery)
+    for name, value in vars(module).items()
+    if isinstance(value, str) and name.isupper() and value.startswith("SELECT")
+}
+# The few turns that have not ended are walked, in their own index; the version is one row.
+WALKED = {
+    "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
+    "CANCELS_ASKED": ["SCAN turn USING INDEX ix_turn_open"],
+    "LATEST_EVENTS": ["SCAN asked VIRTUAL TABLE INDEX 1:"],
+    "SCHEMA_VERSION": ["SCAN alembic_version"],
+}
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+    async with recorded(tmp_path / "ledger.db"):
+        with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+            yield connection
+
+
+def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
+    return [step for step in plan(connection, sql) if step.startswith("SCAN")]
+
+
+def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
+    values = dict.fromkeys(re.findall(r":(\w+)", sql))
+    return [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, name: str) -> None:
+    assert scans(connection, QUERIES[name]) == WALKED.get(name, [])
+
+
+@pytest.mark.parametrize("artifacts", [False, True])
+def test_turns_are_found_by_their_tasks(connection: sqlite3.Connection, artifacts: bool) -> None:
+    assert scans(connection, reads.turns(artifacts=artifacts)) == []
+
+
+def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:
+    assert (
+        plan(connection, reads.UNSENT_ITEMS)[0] == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
+    )
+
+
+@pytest.mark.parametrize(("in_context", "in_state", "since", "after"), [*product([False, True], repeat=4)])
+def test_a_page_is_read_in_the_order_of_an_index(
+    connection: sqlite3.Connection, in_context: bool, in_state: bool, since: bool, after: bool
+) -> None:
+    listing = reads.listing(in_context=in_context, in_state=in_state, since=since, after=after)
+    index = "ix_task_listed_in_context" if in_context else "ix_task_listed"
+    for sql in (listing.page, listing.total):
+        steps = plan(connection, sql)
+        assert any(f"USING INDEX {index} " in step for step in steps)
+        assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
+
+
+def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, reads.RECENT_HISTORY)
+    assert [step for step in steps if step.startswith("SCAN")] == ["SCAN tail"]
+    assert "SEARCH older USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position=?)" in steps
+    assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
+
+
+def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, reads.MEASURED)
+    assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps

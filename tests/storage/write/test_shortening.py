@@ -1,0 +1,73 @@
+"""A shortened unit leaves the same rows as the whole one."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.a2a.model import TaskState
+from gateway.ledger.calls import Pending
+from gateway.ledger.points import CommitPoint
+from storage import compiled
+from storage.ledger import SqliteLedger, open_ledger
+from storage.statement import Step
+from storage.write import units
+from storage.write.units import shortened
+from tests.storage.conversation import ACCEPT, COMPLETE, FAIL, FINISH, FOLLOW_UP, PREPARE, Rows, rows
+
+BEGIN = (replace(ACCEPT, working=True), replace(PREPARE, event=None))
+AGAIN = (
+    FOLLOW_UP,
+    replace(PREPARE, turn="turn-2", service_call="call-2", generation=2, handle_in="resp-1", now=2100, event=None),
+)
+ASKS = replace(FINISH, state=TaskState.INPUT_REQUIRED, events=None)
+STARTED = Pending("call-1", "resp-1")
+ENDS = (COMPLETE, replace(FINISH, events=None))
+FAILS = (FAIL, replace(FINISH, status="failed", events=None))
+
+UNITS: dict[str, tuple[list[tuple[CommitPoint, ...]], list[int]]] = {
+    "a first turn begins at once": ([BEGIN], [2]),
+    "a later turn begins at once": ([BEGIN, (*ENDS[:1], ASKS), AGAIN], [2, 1, 0]),
+    "a call is named and completed": ([BEGIN, (STARTED, *ENDS)], [2, 2]),
+    "a call is named and fails": ([BEGIN, (STARTED, *FAILS)], [2, 2]),
+    "a call that was named completes": ([BEGIN, (STARTED,), ENDS], [2, 0, 1]),
+    "a turn ends without its call": ([BEGIN, FAILS[1:]], [2, 0]),
+}
+
+
+def whole(points: Iterable[CommitPoint]) -> list[Step]:
+    return [step for point in points for step in units._steps(point)]
+
+
+async def left_by(path: Path, steps: list[list[Step]]) -> Rows:
+    async with open_ledger(f"sqlite:///{path}", True) as ledger:
+        assert isinstance(ledger, SqliteLedger)
+        for unit in steps:
+            await ledger._store(unit)
+    return rows(path)
+
+
+@pytest.mark.parametrize("which", UNITS)
+async def test_the_rows_are_those_of_the_whole_unit(tmp_path: Path, which: str) -> None:
+    points, saved = UNITS[which]
+    long = [whole(unit) for unit in points]
+    short = [units.unit(unit) for unit in points]
+    assert [len(one) - len(other) for one, other in zip(long, short, strict=True)] == saved
+    assert await left_by(tmp_path / "short.db", short) == await left_by(tmp_path / "long.db", long)
+
+
+def test_a_turn_that_only_waits_is_not_begun() -> None:
+    steps = whole([ACCEPT])
+    assert shortened(steps) == whole([ACCEPT])
+
+
+def test_a_call_of_another_turn_does_not_settle_this_one() -> None:
+    steps = whole([replace(COMPLETE, turn="turn-9"), FINISH])
+    assert compiled.FORGET_CALLS in [statement for statement, _ in shortened(steps)]
+
+
+def test_several_turns_in_one_unit_are_left_as_they_are() -> None:
+    one = (*BEGIN, STARTED, *ENDS)
+    other = tuple(replace(point, turn="turn-2") if hasattr(point, "turn") else point for point in one)
+    assert shortened(whole([*one, *other])) == whole([*one, *other])

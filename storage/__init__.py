@@ -1,0 +1,4 @@
+"""The ledger on SQLite.
+
+Law: implements the ledger port and imports nothing of the gateway above it.
+"""

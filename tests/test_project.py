@@ -92,9 +92,14 @@ def test_every_package_has_tests_in_the_folder_that_mirrors_it() -> None:
     assert [package for package in packages() if not list((ROOT / "tests" / package).glob("test_*.py"))] == []
 
 
-def test_init_files_are_empty() -> None:
-    found = chain.from_iterable((ROOT / top).rglob("__init__.py") for top in (*PACKAGES, "tests"))
-    assert [path for path in found if path.stat().st_size] == []
+def test_a_package_says_its_law_and_nothing_else() -> None:
+    found = chain.from_iterable((ROOT / top).rglob("__init__.py") for top in PACKAGES)
+    law = re.compile(r'"""[^"]+\n\nLaw: [^"]+"""\n')
+    assert [path for path in found if not law.fullmatch(path.read_text(encoding="utf-8"))] == []
+
+
+def test_init_files_of_tests_are_empty() -> None:
+    assert [path for path in (ROOT / "tests").rglob("__init__.py") if path.stat().st_size] == []
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

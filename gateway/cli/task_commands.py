@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,22 +18,11 @@ from gateway.cli.console.parameters import (
     Format,
     Headers,
     Output,
+    StateChoice,
     Tools,
     Url,
     examples,
 )
-
-
-class StateChoice(StrEnum):
-    submitted = "submitted"
-    working = "working"
-    completed = "completed"
-    failed = "failed"
-    canceled = "canceled"
-    rejected = "rejected"
-    input_required = "input-required"
-    auth_required = "auth-required"
-
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the task.")]
 ContextId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the context.")]

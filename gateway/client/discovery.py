@@ -19,7 +19,7 @@ from gateway.client.transport import (
     refusal,
     text_at,
 )
-from gateway.config.problems import did_you_mean
+from gateway.foundation.text import did_you_mean
 
 CARD = ".well-known/agent-card.json"
 

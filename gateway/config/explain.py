@@ -13,9 +13,10 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.agents import AgentCommon, ToolCommon
 from gateway.config.gateway import GatewayConfig
-from gateway.config.problems import KeyPath, Place, did_you_mean, shown
+from gateway.config.problems import KeyPath, Place, shown
 from gateway.config.settings import EXPECTED, duration, duration_text, size, size_text
 from gateway.config.yaml import typed
+from gateway.foundation.text import did_you_mean
 
 
 class SettingsResolver(Protocol):

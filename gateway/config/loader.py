@@ -23,10 +23,11 @@ from gateway.config.explain import (
     settings_model,
 )
 from gateway.config.gateway import GatewayConfig, GatewaySections
-from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, did_you_mean, path_text, shown
+from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text, shown
 from gateway.config.settings import NAME
 from gateway.config.yaml import Document, Literally, References, is_well_formed, read, typed
 from gateway.core.tools.approvals import may_fit
+from gateway.foundation.text import did_you_mean
 
 _PREFIX = "A2A_GATEWAY__"
 _ENVIRONMENT = "environment"

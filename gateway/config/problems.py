@@ -1,6 +1,5 @@
 """What is wrong in a configuration, and where: one line per problem, in plain words, never with a secret in it."""
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -86,10 +85,3 @@ def shown(value: object, text: str | None = None) -> str:
 def without_credentials(text: str) -> str:
     """The same without the password of any URL in it."""
     return _CREDENTIALS.sub("***@", text)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is closest, if one is close."""
-    by_form = {name.lower().replace("-", "_"): name for name in known}
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), by_form, n=1, cutoff=0.6)
-    return by_form[close[0]] if close else None

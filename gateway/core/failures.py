@@ -8,10 +8,10 @@ Source: state-model, section 10; reliability, sections 2a and 4.
 
 from enum import StrEnum
 
+from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import Ownership, StorageOwner
 
-RESTARTED = "gateway-restarted"
 TURN_TIMEOUT = "turn-timeout"
 INTERNAL = "internal"
 HANDLE_MISSING = "backend-state-lost"

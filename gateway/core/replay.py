@@ -16,8 +16,9 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import TurnOutput, Update
+from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import LatestCall
+from gateway.ledger.events import Update
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import StorageOwner

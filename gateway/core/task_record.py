@@ -16,41 +16,16 @@ from gateway.a2a.model import (
     Artifact,
     Message,
     Part,
-    StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.a2a.tool_calls import URI
-from gateway.a2a.wire.v1_0 import encode
-from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.events import Update, logged
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
 
-Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-
-
 _encoder = msgspec.json.Encoder()
-_events = msgspec.json.Decoder(StreamResponse)
-
-
-def entry(update: Update) -> bytes:
-    """The event of the log that tells the update."""
-    if isinstance(update, TaskArtifactUpdateEvent):
-        return encode(StreamResponse(artifact_update=update))
-    return encode(StreamResponse(status_update=update))
-
-
-def logged(payload: bytes) -> Update:
-    """The update that an event of the log is. Raises: CorruptRecord."""
-    try:
-        event = _events.decode(payload)
-    except msgspec.MsgspecError as error:
-        raise CorruptRecord(f"an event cannot be read: {error}") from error
-    update = event.status_update or event.artifact_update
-    if update is None:
-        raise CorruptRecord("an event is no update")
-    return update
 
 
 class _Growing:

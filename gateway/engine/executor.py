@@ -15,7 +15,7 @@ from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.history import View
 from gateway.core.replay import Replay
-from gateway.core.task_record import Update, entry, whole
+from gateway.core.task_record import whole
 from gateway.core.turn.commands import (
     CloseCall,
     Command,
@@ -39,6 +39,7 @@ from gateway.engine.work import Work, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import Complete, Fail, Pending
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow, Finish

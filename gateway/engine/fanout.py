@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import Message, StreamResponse, Task
 from gateway.a2a.wire.v1_0 import encode
-
-Frame = tuple[int | None, bytes]
-"""An event's number (None: it has none) and its A2A 1.0 StreamResponse as one line of JSON, safe in an SSE field."""
+from gateway.ledger.events import Frame
 
 
 class Subscription:

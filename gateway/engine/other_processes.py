@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import structlog
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
-from gateway.core.task_record import logged
-from gateway.engine.fanout import Frame, Subscription
+from gateway.engine.fanout import Subscription
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from gateway.ledger.events import Frame, logged
 from gateway.ledger.leases import AskCancel
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import OpenTurn

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from gateway.a2a.model import Message, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.a2a.tool_calls import CallFacts, Rendering
 from gateway.core import ownership
-from gateway.core.task_record import TurnOutput, entry, replay
+from gateway.core.task_record import TurnOutput, replay
 from gateway.core.tools import consent, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.consent import ConsentLink
@@ -19,6 +19,7 @@ from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
 from gateway.engine.work import status
 from gateway.foundation.clock import Clock, onwards, timestamp
+from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import EventRow, Finish, TaskRecord

@@ -16,8 +16,7 @@ from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.citations import last_number, without_uncited
 from gateway.core.failures import TOOLS_UNAVAILABLE
-from gateway.core.history import View, Window, project, weigh, weight_of_tokens
-from gateway.core.task_record import entry
+from gateway.core.history import View, Window, project, weight_of_tokens
 from gateway.core.tools import client_tools
 from gateway.core.tools.approvals import asks
 from gateway.core.tools.tool_call import ToolPolicy
@@ -28,11 +27,13 @@ from gateway.engine.work import Lane, Work, status
 from gateway.foundation.clock import milliseconds, onwards, timestamp
 from gateway.ledger.calls import NewToolCall
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import entry
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import StandingApproval
 from gateway.ports.conversation import HistoryRecord, StorageOwner
 from gateway.ports.tools import ToolError
+from gateway.ports.weight import weigh
 
 _NO_TOOLS = ToolPolicy()
 _THE_EPOCH = timestamp(0)

@@ -15,9 +15,9 @@ from functools import partial
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, Unauthenticated
-from gateway.engine.fanout import Frame
 from gateway.foundation.tasks import Drain, Watchdog
 from gateway.http.replies import Headers
+from gateway.ledger.events import Frame
 from gateway.operations.api import EventStream
 
 Counting = Callable[[Callable[[], None]], AbstractContextManager[None]]

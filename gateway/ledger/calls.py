@@ -6,6 +6,9 @@ from gateway.a2a.model import Json
 from gateway.ledger.tasks import EventRow
 from gateway.ports.conversation import Item
 
+RESTARTED = "gateway-restarted"
+"""The error class of a call whose process has ended; no adapter reports it."""
+
 
 class NewItem(msgspec.Struct, frozen=True):
     """An item to append to the thread of its commit point. `tool_call`: the id of the NewToolCall that it belongs to.

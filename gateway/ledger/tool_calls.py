@@ -5,6 +5,9 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.ledger.calls import NewItem
 
+OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
+"""The states of a call that has no outcome yet, in the ledger's words."""
+
 
 class ToolStarts(msgspec.Struct, frozen=True):
     """C4: a tool call is about to run. Its approval, where it needed one, is used up by this.

@@ -12,7 +12,7 @@ from gateway.a2a.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.a2a.model import TERMINAL, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from gateway.a2a.tool_calls import rendering
 from gateway.core.ownership import is_newer, serves
-from gateway.core.task_record import TurnOutput, entry, repeats
+from gateway.core.task_record import TurnOutput, repeats
 from gateway.core.tools.client_tools import with_declarations
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
@@ -21,6 +21,7 @@ from gateway.engine.work import LiveTask, Work, status
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import entry
 from gateway.ledger.leases import AskCancel
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger

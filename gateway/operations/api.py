@@ -23,7 +23,7 @@ from gateway.a2a.model import (
     TaskPushNotificationConfig,
 )
 from gateway.core.agents import Agent
-from gateway.engine.fanout import Frame
+from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
 
 

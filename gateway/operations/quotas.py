@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from gateway.a2a.errors import TooManyRequests
-from gateway.engine.fanout import Frame
 from gateway.foundation.clock import Clock
 from gateway.foundation.limits import Buckets
+from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
 from gateway.operations.api import EventStream
 

@@ -33,11 +33,12 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.tool_calls import rendering
 from gateway.core.task_record import assemble
-from gateway.engine.fanout import Fanout, Frame, Subscription, TaskStream, message_stream, task_frame
+from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
 from gateway.engine.other_processes import Elsewhere, FollowedStream
 from gateway.engine.work import Work
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.tasks import Drain
+from gateway.ledger.events import Frame
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay

@@ -25,11 +25,11 @@ from gateway.a2a.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.core.task_record import TurnOutput, Update, assemble, logged, pauses, replay
-from gateway.engine.fanout import Frame
+from gateway.core.task_record import TurnOutput, assemble, pauses, replay
 from gateway.engine.work import LiveTask, Work, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.errors import Conflict, CorruptRecord
+from gateway.ledger.events import Frame, Update, logged
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.operations.api import Call

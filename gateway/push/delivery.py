@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.core.task_record import logged
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.events import logged
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import DuePush, FailPush, LeavePush, MovePush, PushConfig, PushState, TakePush
 from gateway.push.secrets import Unreadable

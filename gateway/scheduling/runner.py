@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import TERMINAL
 from gateway.core.agents import Agent
-from gateway.core.failures import CONTEXT_STUCK, RESTARTED
+from gateway.core.failures import CONTEXT_STUCK
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import Watch
 from gateway.engine.preparation import Parked
@@ -24,7 +24,7 @@ from gateway.engine.turn_runner import Serving
 from gateway.engine.work import Lane, Work
 from gateway.foundation.clock import Clock, ClockSteps
 from gateway.foundation.tasks import Arrivals
-from gateway.ledger.calls import Prepare
+from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import Beat, Release, Renew, UnfinishedTurn
 from gateway.ledger.points import CommitPoint

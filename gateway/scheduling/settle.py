@@ -10,16 +10,17 @@ from gateway.a2a.model import Message, Part, Role, TaskState, TaskStatusUpdateEv
 from gateway.a2a.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update, rendering
 from gateway.core import ownership
 from gateway.core.agents import AgentPolicies
-from gateway.core.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN, safe_text
-from gateway.core.task_record import TurnOutput, entry, replay
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
+from gateway.core.task_record import TurnOutput, replay
 from gateway.core.tools import tool_call
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.work import status
 from gateway.foundation.clock import Clock, onwards, timestamp
-from gateway.ledger.calls import NewItem
+from gateway.ledger.calls import RESTARTED, NewItem
 from gateway.ledger.errors import Conflict, CorruptRecord
+from gateway.ledger.events import entry
 from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger

@@ -12,17 +12,18 @@ from msgspec.structs import replace
 from gateway.a2a.tool_calls import rendering
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.failures import OWNER_CONFLICT, RESTARTED
+from gateway.core.failures import OWNER_CONFLICT
 from gateway.core.replay import Listen, Make, Seen, seen_before, way_on
-from gateway.core.task_record import TurnOutput, Update, repeats, replay
+from gateway.core.task_record import TurnOutput, repeats, replay
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.runtime import Means
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.work import LiveTask, Rejoined, Work, status
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Fail, LatestCall
+from gateway.ledger.calls import RESTARTED, Fail, LatestCall
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import Update
 from gateway.ledger.leases import Beat, Claim, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger

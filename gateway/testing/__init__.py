@@ -1,0 +1,4 @@
+"""Conformance suites for plug-ins, shipped for third parties to subclass.
+
+Law: drives a plug-in through its port only.
+"""

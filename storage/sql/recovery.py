@@ -4,7 +4,7 @@ itself. Law: as in `queries`."""
 from sqlalchemy import and_, bindparam, column, exists, func, literal_column, not_, or_, select, text
 from sqlalchemy import table as from_table
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from storage.schema.conditions import UNFINISHED
 from storage.sql.fragments import (
     compiled,

@@ -8,7 +8,6 @@ from msgspec import UNSET
 
 from gateway.a2a.model import Json, Message
 from gateway.a2a.wire.v1_0 import encode
-from gateway.core.history import weight
 from gateway.ledger.documents import (
     Adopt,
     Import,
@@ -22,6 +21,7 @@ from gateway.ledger.documents import (
 )
 from gateway.ports import conversation
 from gateway.ports.conversation import UserItem, kind
+from gateway.ports.weight import weight
 from storage import compiled
 from storage.statement import Step, Value
 

@@ -11,7 +11,6 @@ What answers a turn that waits, as statements. Law: as in `units`.
 
 import msgspec
 
-from gateway.core.history import weight
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
 from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
@@ -19,6 +18,7 @@ from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, 
 from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
 from gateway.ledger.turns import Decide
 from gateway.ports import conversation
+from gateway.ports.weight import weight
 from storage import compiled
 from storage.statement import Statement, Step, Value
 

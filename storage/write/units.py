@@ -13,8 +13,6 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.a2a.model import Json, TaskState
-from gateway.core.history import weight
-from gateway.core.tools.tool_call import OPEN
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
 from gateway.ledger.documents import Adopt, Import
@@ -23,9 +21,10 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
-from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
+from gateway.ledger.tool_calls import OPEN, ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
 from gateway.ports import conversation
+from gateway.ports.weight import weight
 from storage import compiled
 from storage.statement import Step, Value, Values
 from storage.write.documents import bring

@@ -10,7 +10,8 @@ import pytest
 from gateway.a2a.model import Part
 from gateway.config.plugins import Registry
 from gateway.config.settings import Settings
-from gateway.core.failures import INTERNAL, RESTARTED, TURN_TIMEOUT
+from gateway.core.failures import INTERNAL, TURN_TIMEOUT
+from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, a2a_http, failed, text_of, why
 from tests.faults.held_agents import held_agents
 from tests.gateway.cli.pseudo_terminal import Terminal, free_port, terminal

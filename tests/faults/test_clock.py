@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.a2a.model import TaskState, TaskStatus
-from gateway.core.failures import RESTARTED
-from gateway.engine.fanout import Frame
 from gateway.foundation.clock import milliseconds
+from gateway.ledger.calls import RESTARTED
+from gateway.ledger.events import Frame
 from gateway.ledger.leases import Renew
 from gateway.ports.adapter import CallCompleted, Ending, TextDelta
 from gateway.ports.conversation import Ownership

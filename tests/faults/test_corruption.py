@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.failures import RESTARTED
 from gateway.foundation.clock import Clock
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, failed, streamed_text, text_of, why
 from tests.interop.like_minded import knows
 from tests.running import local_gateway

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
 from tests.faults.crash_clients import FINAL, Client, Line, Stitched, Told
 from tests.faults.crash_world import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, Held, held_agents
 from tests.running import StartChild, child_gateways

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from gateway.a2a.tool_calls import URI
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.emulators.responses_server import ResponsesServer

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from gateway.config.plugins import Registry
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from gateway.ledger.port import LedgerFactory
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why

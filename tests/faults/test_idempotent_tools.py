@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, why
 from tests.faults.effects import effects
 from tests.faults.kinds import services

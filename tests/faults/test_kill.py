@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, POINTS, Held, held_agents
 from tests.interop.responses_bodies import user

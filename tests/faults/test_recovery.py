@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.failures import RESTARTED
+from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, held_agents
 from tests.faults.leftovers import all_ended, time_passes

@@ -18,7 +18,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.core.failures import RESTARTED, TOOL_OUTCOME_UNKNOWN
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.ledger.calls import RESTARTED
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_message, why
 from tests.emulators.responses_server import ResponsesServer

@@ -24,7 +24,7 @@ from gateway.a2a.model import (
     TaskStatus,
     Wire,
 )
-from gateway.engine.fanout import Frame
+from gateway.ledger.events import Frame
 from gateway.operations.api import Call, Operations
 
 TASK = Task(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.tools.toolset import OfferedTool
-from gateway.engine.fanout import Frame
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.operations.api import EventStream

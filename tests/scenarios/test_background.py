@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Part, Task
-from gateway.core.failures import RESTARTED
 from gateway.core.task_record import TurnOutput
+from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,

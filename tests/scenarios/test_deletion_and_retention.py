@@ -7,8 +7,8 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams, NotFound, TaskNotFound, UnsupportedOperation
 from gateway.a2a.model import Message, Part, Role, SendMessageRequest, TaskState
-from gateway.engine.fanout import Frame
 from gateway.ledger.calls import Complete
+from gateway.ledger.events import Frame
 from gateway.ledger.retention import DeleteContext, ExpireContext, PurgeContext
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Transfer

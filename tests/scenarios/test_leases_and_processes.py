@@ -9,10 +9,9 @@ import pytest
 
 from gateway.a2a.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
 from gateway.a2a.model import Task, TaskState
-from gateway.core.failures import RESTARTED
-from gateway.engine.fanout import Frame
-from gateway.ledger.calls import Prepare
+from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import Frame
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
 from gateway.ports.conversation import Ownership

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from gateway.a2a.errors import Busy, UnsupportedOperation
 from gateway.a2a.model import TaskState
-from gateway.core.failures import CONTEXT_STUCK, RESTARTED, TOOL_OUTCOME_UNKNOWN
+from gateway.core.failures import CONTEXT_STUCK, TOOL_OUTCOME_UNKNOWN
+from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import TRIES, Claim, CountTries, TakeOver
 from gateway.ledger.tasks import Finish

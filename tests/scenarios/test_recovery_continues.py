@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Part, SendMessageConfiguration, SendMessageRequest, TaskState
-from gateway.core.failures import OWNER_CONFLICT, RESTARTED
-from gateway.ledger.calls import Prepare
+from gateway.core.failures import OWNER_CONFLICT
+from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.leases import AskCancel, Beat, Claim, TakeOver
 from gateway.ledger.tasks import Finish
 from gateway.ports.adapter import (

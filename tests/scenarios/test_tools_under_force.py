@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.a2a.model import Json, Task, TaskState
-from gateway.core.failures import INTERNAL, RESTARTED, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
+from gateway.core.failures import INTERNAL, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.core.tools import tool_call
-from gateway.ledger.calls import Complete, Prepare
+from gateway.ledger.calls import RESTARTED, Complete, Prepare
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller

@@ -32,11 +32,12 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.tools.toolset import Toolset
-from gateway.engine.fanout import Fanout, Frame, StreamLimits
+from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.runtime import Pace
 from gateway.foundation.clock import Clock
 from gateway.foundation.tasks import Drain
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller

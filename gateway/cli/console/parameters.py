@@ -191,3 +191,14 @@ AgentOrUrl = Annotated[
 def examples(*lines: str) -> str:
     """The end of a command's help."""
     return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
+
+
+class StateChoice(StrEnum):
+    submitted = "submitted"
+    working = "working"
+    completed = "completed"
+    failed = "failed"
+    canceled = "canceled"
+    rejected = "rejected"
+    input_required = "input-required"
+    auth_required = "auth-required"

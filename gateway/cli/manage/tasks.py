@@ -9,13 +9,12 @@ from typing import Any
 
 from gateway.cli.console.connect import Reach, connected, looking_for, stop, told_plainly
 from gateway.cli.console.exits import ExitCode
-from gateway.cli.console.parameters import Approve, Output
+from gateway.cli.console.parameters import Approve, Output, StateChoice
 from gateway.cli.console.terminal import Screen, json_text, local_time, print_rows, visible
 from gateway.cli.talk.approvals import Question, answer, question
 from gateway.cli.talk.conversation import moment_of, opening, state_of, transcript
 from gateway.cli.talk.render import Standing, TextView
 from gateway.cli.talk.send import compose, goes_on, how_to_answer, waits
-from gateway.cli.task_commands import StateChoice
 from gateway.client.client import WAITING, Client
 from gateway.client.transport import ClientError, Refused, text_at
 

@@ -16,8 +16,9 @@ from gateway.config.dump import literal, written
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid, Problem, did_you_mean, shown
+from gateway.config.problems import ConfigInvalid, Problem, shown
 from gateway.config.settings import NAME
+from gateway.foundation.text import did_you_mean
 
 _OLLAMA = "http://localhost:11434/v1"
 _KEY = "OPENAI_API_KEY"

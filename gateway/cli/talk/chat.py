@@ -25,7 +25,7 @@ from gateway.cli.talk.render import described_file
 from gateway.cli.talk.send import file_part
 from gateway.client.client import WAITING
 from gateway.client.transport import ClientError
-from gateway.config.problems import did_you_mean
+from gateway.foundation.text import did_you_mean
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from gateway.a2a.errors import InvalidParams, echo, invalid
 from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
 from gateway.a2a.tool_calls import URI
-from gateway.core.tools.tool_call import OPEN, parsed
-from gateway.ledger.tool_calls import AskedCall
+from gateway.core.tools.tool_call import parsed
+from gateway.ledger.tool_calls import OPEN, AskedCall
 
 ADK_CONFIRMATION = "adk_request_confirmation"
 """The name of the call by which Google ADK asks for a yes."""

@@ -14,7 +14,7 @@ from gateway.a2a.tool_calls import CallFacts, Phase
 from gateway.core.tools import approvals
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.toolset import OfferedTool
-from gateway.ledger.tool_calls import StandingApproval
+from gateway.ledger.tool_calls import OPEN, StandingApproval
 from gateway.ports.tools import ToolDeclaration
 
 NO_SUCH_TOOL = "This tool is not available."
@@ -28,9 +28,6 @@ LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
 RUNS = 3
 """So often may an idempotent call be started whose process died while it ran: it may be what ends the process."""
-
-OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
-"""The states of a call that has no outcome yet, in the ledger's words."""
 
 PHASES = {
     "completed": Phase.SUCCEEDED,

@@ -20,6 +20,7 @@ from gateway.foundation.clock import Clock
 from gateway.ledger.calls import Complete, Fail, UnheardCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import Keep, Orphan, Synced, ThreadRecord
+from gateway.ledger.tool_calls import OPEN
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass
 from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -169,7 +170,7 @@ def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) ->
             for command in machine.receive(taken):
                 if isinstance(command, CloseCall):
                     # A question of the backend's can only be answered in a turn that goes on.
-                    asks = any(call.status in tool_call.OPEN for call in command.tool_calls)
+                    asks = any(call.status in OPEN for call in command.tool_calls)
                     return None if asks else command
     except AdapterError as error:
         log.warning("call.not-adopted", agent=unheard.agent.name, thread=thread.id, detail=error.detail)

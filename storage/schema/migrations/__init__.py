@@ -1,0 +1,4 @@
+"""Alembic migrations.
+
+Law: a migration of a released version never changes.
+"""

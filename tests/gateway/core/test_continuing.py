@@ -18,10 +18,9 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agent
-from gateway.core.failures import RESTARTED
 from gateway.core.replay import Listen, Make, says_something, way_on
-from gateway.core.task_record import Update
-from gateway.ledger.calls import LatestCall
+from gateway.ledger.calls import RESTARTED, LatestCall
+from gateway.ledger.events import Update
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import Adapter
 from gateway.ports.conversation import Ownership

@@ -4,9 +4,10 @@ import pytest
 
 from gateway.core import failures
 from gateway.core.failures import safe_text
+from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import ErrorClass
 
-OURS = (failures.RESTARTED, failures.TURN_TIMEOUT, failures.INTERNAL, failures.HANDLE_MISSING, failures.UNKNOWN_TOOL)
+OURS = (RESTARTED, failures.TURN_TIMEOUT, failures.INTERNAL, failures.HANDLE_MISSING, failures.UNKNOWN_TOOL)
 
 
 @pytest.mark.parametrize("failure", [*ErrorClass, *OURS])

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role
-from gateway.core.history import View, Window, project, weigh
+from gateway.core.history import View, Window, project
 from gateway.ports.conversation import (
     AssistantItem,
     CallItem,
@@ -22,6 +22,7 @@ from gateway.ports.conversation import (
     StorageOwner,
     UserItem,
 )
+from gateway.ports.weight import weigh
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 G_OPAQUE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)

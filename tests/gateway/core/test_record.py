@@ -16,7 +16,8 @@ from gateway.a2a.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.core.task_record import TurnOutput, Update, assemble
+from gateway.core.task_record import TurnOutput, assemble
+from gateway.ledger.events import Update
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
 
 DONE = TaskStatus(state=TaskState.COMPLETED, timestamp="2026-11-20T10:00:00.000Z")

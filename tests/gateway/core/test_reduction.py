@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.a2a.model import Json, Message, Part, Role
-from gateway.core.history import Window, newest, project, weigh, weight, weight_of_tokens
+from gateway.core.history import Window, newest, project, weight_of_tokens
 from gateway.ledger.calls import MeasuredCall
 from gateway.ports.conversation import (
     AssistantItem,
@@ -22,6 +22,7 @@ from gateway.ports.conversation import (
     StorageOwner,
     UserItem,
 )
+from gateway.ports.weight import weigh, weight
 
 G_OPAQUE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
 FRAME = 16

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
 from gateway.core.replay import Replay, Seen
-from gateway.core.task_record import TurnOutput, Update
+from gateway.core.task_record import TurnOutput
+from gateway.ledger.events import Update
 
 
 def answer_of(shown: TurnOutput) -> str:

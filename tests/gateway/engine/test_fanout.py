@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.a2a.errors import Busy
-from gateway.engine.fanout import Channel, Fanout, Frame, StreamLimits, Subscription
+from gateway.engine.fanout import Channel, Fanout, StreamLimits, Subscription
+from gateway.ledger.events import Frame
 from tests.support.core import soon
 
 

@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.engine.fanout import Fanout, Frame, StreamLimits, Subscription
+from gateway.engine.fanout import Fanout, StreamLimits, Subscription
 from gateway.engine.journal import Journal
 from gateway.ledger.calls import Pending
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.events import Frame
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger

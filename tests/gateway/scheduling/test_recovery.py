@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Task, TaskState
-from gateway.core.failures import RESTARTED, safe_text
+from gateway.core.failures import safe_text
 from gateway.engine.fanout import Fanout, StreamLimits
+from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Append, Close, Finish
 from gateway.ports.adapter import CallCompleted, CallStarted, Ending, TextDelta, ToolCallReady

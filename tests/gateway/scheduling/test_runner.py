@@ -8,9 +8,10 @@ import pytest
 
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import TaskState
-from gateway.engine.fanout import Frame, Subscription
+from gateway.engine.fanout import Subscription
 from gateway.ledger.calls import Complete, Fail, Pending, Prepare
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.events import Frame
 from gateway.ledger.leases import Release, Renew
 from gateway.ledger.tasks import Append, Finish
 from gateway.ledger.turns import Accept

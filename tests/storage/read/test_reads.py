@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskState
-from gateway.core.failures import RESTARTED
-from gateway.ledger.calls import LatestCall, NewItem, Pending
+from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, Pending
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.leases import AskCancel, Beat, Release, UnfinishedTurn
 from gateway.ledger.points import CommitPoint

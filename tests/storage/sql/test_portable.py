@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.core.task_record import entry
 from gateway.ledger.calls import NewItem, NewToolCall, Pending
 from gateway.ledger.documents import Adopt, ContextDocument, Import
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import entry
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.conversation import OpaqueItem

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from adapters.tools.python import PythonTool, PythonToolSettings
+from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 

@@ -1,0 +1,33 @@
+"""Rows of the event log: an update of a task as the JSON that is stored, numbered and sent."""
+
+import msgspec
+
+from gateway.a2a.model import StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from gateway.a2a.wire.v1_0 import encode
+from gateway.ledger.errors import CorruptRecord
+
+Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+Frame = tuple[int | None, bytes]
+"""An event's number (None: it has none) and its A2A 1.0 StreamResponse as one line of JSON, safe in an SSE field."""
+
+_events = msgspec.json.Decoder(StreamResponse)
+
+
+def entry(update: Update) -> bytes:
+    """The event of the log that tells the update."""
+    if isinstance(update, TaskArtifactUpdateEvent):
+        return encode(StreamResponse(artifact_update=update))
+    return encode(StreamResponse(status_update=update))
+
+
+def logged(payload: bytes) -> Update:
+    """The update that an event of the log is. Raises: CorruptRecord."""
+    try:
+        event = _events.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptRecord(f"an event cannot be read: {error}") from error
+    update = event.status_update or event.artifact_update
+    if update is None:
+        raise CorruptRecord("an event is no update")
+    return update

@@ -38,10 +38,10 @@ from gateway.http.health import Health, HostGuard, allowed_hosts
 from gateway.http.routes import routes
 from gateway.http.server import HttpServer, Signals, listen
 from gateway.maintenance.backend_deletions import Deletions
-from gateway.maintenance.expiry import Patience
+from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Lifetimes, Retention
 from gateway.operations.answer import Answering
-from gateway.operations.contexts import Contexts, Transfer
+from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.quotas import QuotaLimits, Quotas
 from gateway.operations.service import Operations
 from gateway.ports.capabilities import BackendNaming
@@ -182,7 +182,7 @@ def _application(
     agents: Agents,
     operations: Operations,
     contexts: Contexts,
-    transfer: Transfer,
+    transfer: ContextTransfer,
     health: Health,
     clock: Clock,
     auth: Authenticator,
@@ -248,9 +248,9 @@ async def running(
         )
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
-        transfer = Transfer(ledger, clock)
+        transfer = ContextTransfer(ledger, clock)
         answering = Answering(ledger, runner, fanout, clock)
-        patience = Patience(ledger, runner, answering, clock, lambda: front.agents)
+        patience = QuestionExpiry(ledger, runner, answering, clock, lambda: front.agents)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
         keys = KeyAuthentication(ledger, clock)

@@ -9,11 +9,11 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Lookup
 from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.port import Ledger
-from gateway.operations.push_configs import Pushes
+from gateway.operations.push_configs import PushConfigs
 from gateway.push.delivery import PushLimits
-from gateway.push.dispatcher import Notifier
+from gateway.push.dispatcher import Dispatcher
 from gateway.push.secrets import Seal
-from gateway.push.webhook import Letters
+from gateway.push.webhook import WebhookRequests
 
 if TYPE_CHECKING:
     from gateway.push.sender import Sender
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Push:
     """`jwks` are the public keys of what is signed, None where nothing is."""
 
-    pushes: Pushes
-    notifier: Notifier
+    pushes: PushConfigs
+    notifier: Dispatcher
     lookup: Lookup
     jwks: bytes | None
 
@@ -57,6 +57,6 @@ async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Cl
         return Sender(rules, lookup, config.timeout, clock)
 
     limits = PushLimits(config.timeout, config.max_attempts)
-    notifier = Notifier(ledger, open_sender, Letters(seal, signer), clock, limits)
-    pushes = Pushes(ledger, rules, lookup, seal, clock, notifier.wake)
+    notifier = Dispatcher(ledger, open_sender, WebhookRequests(seal, signer), clock, limits)
+    pushes = PushConfigs(ledger, rules, lookup, seal, clock, notifier.wake)
     return Push(pushes, notifier, lookup, None if signer is None else signer.jwks)

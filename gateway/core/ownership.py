@@ -16,7 +16,16 @@ from gateway.a2a.model import Json
 from gateway.core.agents import AgentPolicies
 from gateway.ledger.calls import Complete
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.threads import BeginEpoch, Lose, Orphan, Rewind, Synced, TakeBack, ThreadRecord, Unsync
+from gateway.ledger.threads import (
+    BeginEpoch,
+    DeleteOrphan,
+    MarkHandleLost,
+    MarkSynced,
+    MarkUnsynced,
+    RevertIfDisplaced,
+    Rewind,
+    ThreadRecord,
+)
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
 from gateway.ports.capabilities import StateReading
 from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
@@ -122,10 +131,12 @@ def goes_back(thread: ThreadRecord, status: str, policies: AgentPolicies) -> boo
     return failed and thread.handle_kind is HandleKind.ROTATING
 
 
-def taken_back(thread: ThreadRecord, turn: str, status: str, now: int) -> tuple[TakeBack, ...]:
+def taken_back(thread: ThreadRecord, turn: str, status: str, now: int) -> tuple[RevertIfDisplaced, ...]:
     """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
     unfinished = status in ("failed", "cancelled")
-    return (TakeBack(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
+    return (
+        (RevertIfDisplaced(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
+    )
 
 
 # --- what commit points do to a thread --------------------------------------------------------------------------------
@@ -145,10 +156,10 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
             following = replace(following, state_version=1, unsynced=False)
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
-        case Lose():
+        case MarkHandleLost():
             return replace(thread, lost=True, unsynced=False)
-        case Unsync() | Synced():
-            return replace(thread, unsynced=isinstance(point, Unsync))
+        case MarkUnsynced() | MarkSynced():
+            return replace(thread, unsynced=isinstance(point, MarkUnsynced))
         case _:
             return thread
 
@@ -166,7 +177,7 @@ def orphan(thread: ThreadRecord, pending: str | None) -> str | None:
 
 def led_to(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
     """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
-    handles = {p.handle for p in points if isinstance(p, BeginEpoch | Orphan)}
+    handles = {p.handle for p in points if isinstance(p, BeginEpoch | DeleteOrphan)}
     handles |= {orphan(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)
 

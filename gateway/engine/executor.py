@@ -17,14 +17,14 @@ from gateway.core.history import View
 from gateway.core.replay import Replay
 from gateway.core.task_record import whole
 from gateway.core.turn.commands import (
-    CloseCall,
+    AbortCall,
     Command,
-    Conflicting,
-    DropCall,
+    CompleteCall,
+    Continue,
     EndTool,
     EndTurn,
-    GoOn,
     NotePending,
+    OwnershipConflict,
     PauseTool,
     Publish,
     Reply,
@@ -34,8 +34,8 @@ from gateway.core.turn.commands import (
 )
 from gateway.core.turn.reconcile import is_unheard
 from gateway.engine.journal import appended
-from gateway.engine.turn_context import Course, weight_to_measure
-from gateway.engine.work import Work, status
+from gateway.engine.turn_context import TurnContext, weight_to_measure
+from gateway.engine.turn_run import TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import Complete, Fail, Pending
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -43,14 +43,14 @@ from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow, Finish
-from gateway.ledger.threads import Lose, Orphan, Rewind, ThreadRecord, Unsync
+from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
 from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 
-def complete(work: Work, thread: ThreadRecord, view: View, command: CloseCall, now: int) -> Complete:
+def complete(work: TurnRun, thread: ThreadRecord, view: View, command: CompleteCall, now: int) -> Complete:
     # Without a new handle the chain goes on from before this request, and does not hold what it carried.
     carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
     return Complete(
@@ -72,7 +72,7 @@ def complete(work: Work, thread: ThreadRecord, view: View, command: CloseCall, n
 
 
 def drop(
-    work: Work, thread: ThreadRecord, command: DropCall, pending: str | None, now: int, *, loses: bool = True
+    work: TurnRun, thread: ThreadRecord, command: AbortCall, pending: str | None, now: int, *, loses: bool = True
 ) -> list[CommitPoint]:
     """`loses`: nothing follows in this turn; a handle that the backend does not know marks the thread as lost."""
     if not work.prepared:
@@ -90,18 +90,18 @@ def drop(
         now=now,
     )
     if unheard:
-        return [fail, Unsync(thread.id, work.turn)]
+        return [fail, MarkUnsynced(thread.id, work.turn)]
     points: list[CommitPoint] = [fail]
     if loses and command.error_class in ownership.LOST and thread.handle is not None and not thread.lost:
-        points.append(Lose(thread.id, thread.generation))
+        points.append(MarkHandleLost(thread.id, thread.generation))
     left = ownership.orphan(thread, pending)
     if left is not None:
         points.append(orphan(work.agent, thread, left, now))
     return points
 
 
-def orphan(agent: Agent, thread: ThreadRecord, handle: str, now: int) -> Orphan:
-    return Orphan(thread.id, agent.name, handle, now)
+def orphan(agent: Agent, thread: ThreadRecord, handle: str, now: int) -> DeleteOrphan:
+    return DeleteOrphan(thread.id, agent.name, handle, now)
 
 
 def tool_starts(thread: ThreadRecord, command: StartTool, now: int) -> ToolStarts:
@@ -128,12 +128,12 @@ def tool_ends(thread: ThreadRecord, turn: str, service_call: str, command: EndTo
 log = structlog.get_logger("gateway.engine.executor")
 
 
-class Performer:
+class CommandExecutor:
     """The commands of one turn, carried out. `replay` passes over what was shown while a call is told once more."""
 
     __slots__ = ("_course", "_lane", "_means", "_work", "replay")
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TurnContext) -> None:
         self._course = course
         self._means, self._work, self._lane = course.means, course.work, course.lane
         self.replay: Replay | None = None
@@ -171,7 +171,7 @@ class Performer:
                     reply = command
                 case StrayResult(call_id=call_id):
                     log.warning("tool.stray-result", agent=self._work.agent.name, task=self._work.live.id, call=call_id)
-                case GoOn():
+                case Continue():
                     pass
                 case Wait():
                     await self._suspend(command)
@@ -184,15 +184,17 @@ class Performer:
             await self._store(points)
 
     def _points(
-        self, command: CloseCall | DropCall | Conflicting | StartTool | PauseTool | EndTool, before: list[CommitPoint]
+        self,
+        command: CompleteCall | AbortCall | OwnershipConflict | StartTool | PauseTool | EndTool,
+        before: list[CommitPoint],
     ) -> list[CommitPoint]:
         course, work, thread, now = self._course, self._work, self._lane.thread, self._means.clock.now()
         match command:
-            case CloseCall():
+            case CompleteCall():
                 return [complete(work, thread, course.view, command, now)]
-            case DropCall():
+            case AbortCall():
                 return drop(work, thread, command, course.pending, now)
-            case Conflicting():
+            case OwnershipConflict():
                 return self._conflict(command, before)
             case StartTool():
                 return [tool_starts(thread, command, now)]
@@ -202,7 +204,7 @@ class Performer:
                 behind = ownership.behind_all(thread, before)
                 return [tool_ends(behind, work.turn, work.service_call, command)]
 
-    def _conflict(self, command: Conflicting, before: list[CommitPoint]) -> list[CommitPoint]:
+    def _conflict(self, command: OwnershipConflict, before: list[CommitPoint]) -> list[CommitPoint]:
         agent, means = self._work.agent, self._means
         thread = ownership.behind_all(self._lane.thread, before)
         if command.adopts:

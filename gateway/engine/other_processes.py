@@ -16,7 +16,7 @@ from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdate
 from gateway.engine.fanout import Subscription
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import Frame, logged
-from gateway.ledger.leases import AskCancel
+from gateway.ledger.leases import RequestCancel
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import OpenTurn
 
@@ -29,13 +29,13 @@ _OVER = frozenset(TERMINAL)
 _WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
 
 
-class Watch:
+class LogTail:
     """Tells streams that their task's log has grown. `run` belongs into a task group."""
 
     def __init__(self, ledger: Ledger, interval: float = INTERVAL) -> None:
         self._ledger = ledger
         self._interval = interval
-        self._streams: set[FollowedStream] = set()
+        self._streams: set[LogTailStream] = set()
         self._wanted = asyncio.Event()
         self._seen: int | None = None
 
@@ -54,12 +54,12 @@ class Watch:
         """Somebody follows a task here that may run elsewhere."""
         return bool(self._streams)
 
-    def add(self, stream: "FollowedStream") -> None:
+    def add(self, stream: "LogTailStream") -> None:
         self._streams.add(stream)
         self._seen = None
         self._wanted.set()
 
-    def remove(self, stream: "FollowedStream") -> None:
+    def remove(self, stream: "LogTailStream") -> None:
         self._streams.discard(stream)
         if not self._streams:
             self._wanted.clear()
@@ -79,7 +79,7 @@ class Watch:
             stream.look(latest.get(stream.task))
 
 
-class FollowedStream:
+class LogTailStream:
     """Frames that are there already, then the log behind `number`, to the end of the task or of its turn."""
 
     def __init__(
@@ -89,7 +89,7 @@ class FollowedStream:
         number: int,
         subscription: Subscription,
         ledger: Ledger,
-        watch: Watch,
+        watch: LogTail,
         *,
         with_turn: bool = False,
         ended: bool = False,
@@ -163,7 +163,7 @@ def _state(payload: bytes) -> TaskState | None:
     return update.status.state if isinstance(update, TaskStatusUpdateEvent) else None
 
 
-class Elsewhere:
+class RemoteCancel:
     """`patience`: seconds in which a process that lives answers, and one that does not is found dead."""
 
     def __init__(self, ledger: Ledger, patience: float) -> None:
@@ -175,7 +175,7 @@ class Elsewhere:
         turns = {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}
         if not turns:
             return True
-        await self._ledger.commit(AskCancel(tuple(sorted(turns))))
+        await self._ledger.commit(RequestCancel(tuple(sorted(turns))))
         try:
             async with asyncio.timeout(self._patience):
                 # There is no event: who ends them is another process.

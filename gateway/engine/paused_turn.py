@@ -17,7 +17,7 @@ from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.turn.commands import Command, EndTool, Publish, Wait
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
-from gateway.engine.work import status
+from gateway.engine.turn_run import status
 from gateway.foundation.clock import Clock, onwards, timestamp
 from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
@@ -34,7 +34,7 @@ NO_CONSENT = "The user did not consent to what this call needs in time; it was n
 NO_RESULT = "The client gave no result in time."
 
 
-class Suspended:
+class PausedTurn:
     """`outputs` are what the turns of the task have shown, the last of them is that of this one; `number` is that of the
     task's latest event. `events` and `points` collect what a change brings about."""
 
@@ -223,7 +223,7 @@ class Suspended:
 
 async def load(
     ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord, rendering: Rendering
-) -> Suspended | None:
+) -> PausedTurn | None:
     """The waiting turn of this task; None where there is none (any more). `rendering`: what of tool calls is shown.
 
     Raises: LedgerUnavailable, CorruptRecord.
@@ -238,7 +238,7 @@ async def load(
         return None
     for number, _ in replay(outputs[-1], turns[-1], await ledger.events(task.id, task.last_event)):  # noqa: B007
         pass
-    return Suspended(caller, task, turn, thread, outputs, number, clock, rendering)
+    return PausedTurn(caller, task, turn, thread, outputs, number, clock, rendering)
 
 
 def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:

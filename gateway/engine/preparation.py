@@ -24,15 +24,15 @@ from gateway.core.history import View, project
 from gateway.core.ownership import state_of
 from gateway.core.turn import reconcile
 from gateway.core.turn.reconcile import Unheard
-from gateway.engine.runtime import Means
+from gateway.engine.runtime import Runtime
 from gateway.engine.tool_loop import is_cancelled
-from gateway.engine.turn_context import Course, recall
+from gateway.engine.turn_context import TurnContext, load_history
 from gateway.ledger.calls import Complete
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
-from gateway.ledger.threads import Synced, ThreadRecord
+from gateway.ledger.threads import MarkSynced, ThreadRecord
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import Fetching, Tail, TailListing
 from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
@@ -75,7 +75,7 @@ class CaughtUp:
 
 
 async def catch_up(
-    means: Means,
+    means: Runtime,
     agent: Agent,
     thread: ThreadRecord,
     asking: Callable[[str | None, tuple[Item, ...]], ServiceRequest],
@@ -87,7 +87,7 @@ async def catch_up(
     ledger = means.ledger
     call = await ledger.unheard(thread.id)
     if call is None:
-        return CaughtUp((Synced(thread.id, thread.generation),))
+        return CaughtUp((MarkSynced(thread.id, thread.generation),))
     records = await ledger.history(thread.id, unsent_only=True)
     # What the call carried has been due ever since.
     owned = ownership.of_thread(thread, agent.adapter.ownership)
@@ -104,7 +104,7 @@ async def catch_up(
     return CaughtUp(points, call.turn if static and not adopted and thread.handle is not None else None)
 
 
-async def _by_fetching(unheard: Unheard, means: Means) -> tuple[CommitPoint, ...]:
+async def _by_fetching(unheard: Unheard, means: Runtime) -> tuple[CommitPoint, ...]:
     adapter, pending = unheard.agent.adapter, unheard.call.pending
     if pending is None or not isinstance(adapter, Fetching):
         return reconcile.not_told(unheard, means.clock)
@@ -114,19 +114,19 @@ async def _by_fetching(unheard: Unheard, means: Means) -> tuple[CommitPoint, ...
     return reconcile.fetched(unheard, found, means.clock)
 
 
-async def _by_tail(unheard: Unheard, request: ServiceRequest, means: Means) -> tuple[CommitPoint, ...]:
+async def _by_tail(unheard: Unheard, request: ServiceRequest, means: Runtime) -> tuple[CommitPoint, ...]:
     adapter, thread = unheard.agent.adapter, unheard.thread
     if request.handle is None or not isinstance(adapter, TailListing):
-        return (Synced(thread.id, thread.generation),)
+        return (MarkSynced(thread.id, thread.generation),)
     listing: TailListing = adapter
     tail: Tail | None = await _asked(lambda: listing.tail(request), unheard, means)
     if tail is None and thread.handle is None:
         # A conversation of which nothing is known is not gone on with.
-        return (Synced(thread.id, thread.generation),)
+        return (MarkSynced(thread.id, thread.generation),)
     return reconcile.listed(unheard, tail, means.clock)
 
 
-async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Means) -> T | None:
+async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Runtime) -> T | None:
     """None when this backend cannot tell. Raises: AdapterError."""
     tries, agent = 0, unheard.agent
     while True:
@@ -152,13 +152,13 @@ class Parked(Exception):
     """The turn cannot begin: one before it waits for its caller."""
 
 
-class Preparer:
+class CallPreparation:
     """The service calls of one turn, prepared. `doubtful`: the backend may still be at work on this earlier turn of the
     thread, so that it has to be asked again while it is locked."""
 
     __slots__ = ("_course", "_deadline", "_lane", "_means", "_work", "doubtful")
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TurnContext) -> None:
         self._course = course
         self._means, self._work, self._lane = course.means, course.work, course.lane
         self._deadline = 0.0
@@ -246,7 +246,7 @@ class Preparer:
         if work.fresh_thread and self._course.machine.round == 0:
             first = HistoryRecord(1, 1, UserItem(work.message), turn_id=work.turn)
             return project(ownership.of_thread(thread, work.agent.adapter.ownership), (first,), work.turn)
-        return await recall(self._means.ledger, work.agent, thread, work.turn)
+        return await load_history(self._means.ledger, work.agent, thread, work.turn)
 
     async def _commit_prepare(self, before: tuple[CommitPoint, ...]) -> None:
         """`before`: what has to be stored of the thread in the same unit."""

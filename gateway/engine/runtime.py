@@ -139,7 +139,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Means:
+class Runtime:
     """`holder` is the id of this process, `lease` the length of its leases in seconds."""
 
     ledger: Ledger

@@ -17,17 +17,17 @@ from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import Phase, may_repeat, wait_before
 from gateway.core.replay import Replay, Seen
-from gateway.core.turn.commands import DropCall, Publish
+from gateway.core.turn.commands import AbortCall, Publish
 from gateway.engine import executor
-from gateway.engine.executor import Performer
+from gateway.engine.executor import CommandExecutor
 from gateway.engine.journal import appended
-from gateway.engine.preparation import Preparer
+from gateway.engine.preparation import CallPreparation
 from gateway.engine.runtime import Asking
-from gateway.engine.turn_context import Course
-from gateway.engine.work import Rejoined
+from gateway.engine.turn_context import TurnContext
+from gateway.engine.turn_run import Rejoined
 from gateway.foundation.tasks import forget
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.threads import Unsync
+from gateway.ledger.threads import MarkUnsynced
 from gateway.ports.adapter import (
     Adapter,
     AdapterError,
@@ -85,17 +85,17 @@ FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 """What an adapter may raise: none of it may end the process for all the others."""
 
 
-class ServiceCalls:
+class ServiceCallLoop:
     """Those of one turn, one after another. `tries`: how many of this very request failed; `phase`: how far the try under
     way came. `seen` is what was shown when the call began."""
 
     __slots__ = ("_course", "_lane", "_means", "_performer", "_phase", "_preparer", "_seen", "_tries", "_work")
 
-    def __init__(self, course: Course, performer: Performer) -> None:
+    def __init__(self, course: TurnContext, performer: CommandExecutor) -> None:
         self._course = course
         self._means, self._work, self._lane = course.means, course.work, course.lane
         self._performer = performer
-        self._preparer = Preparer(course)
+        self._preparer = CallPreparation(course)
         self._phase = Phase.SENT
         self._tries = 0
         self._seen: Seen | None = None
@@ -234,7 +234,7 @@ class ServiceCalls:
         failed = self._failed(error)
         unsure = self._preparer.doubtful if error.kind is ErrorClass.LOCKED else None
         if unsure is not None:
-            failed.append(Unsync(lane.thread.id, unsure))
+            failed.append(MarkUnsynced(lane.thread.id, unsure))
 
         def stored() -> None:
             work.prepared, course.pending = False, None
@@ -271,5 +271,5 @@ class ServiceCalls:
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try behind which there is another."""
-        drop, now = DropCall("failed", error.kind, ()), self._means.clock.now()
+        drop, now = AbortCall("failed", error.kind, ()), self._means.clock.now()
         return executor.drop(self._work, self._lane.thread, drop, self._course.pending, now, loses=False)

@@ -17,8 +17,8 @@ from gateway.core.tools import consent, tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.commands import Publish
-from gateway.engine.executor import Performer
-from gateway.engine.turn_context import Course, TurnFailed, recall
+from gateway.engine.executor import CommandExecutor
+from gateway.engine.turn_context import TurnContext, TurnFailed, load_history
 from gateway.foundation.tasks import forget, stop
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.tools import ConsentNeeded, ToolError, ToolOutput, ToolRun
@@ -90,7 +90,7 @@ class ToolRounds:
 
     __slots__ = ("_course", "_failing", "_last_source", "_performer")
 
-    def __init__(self, course: Course, performer: Performer) -> None:
+    def __init__(self, course: TurnContext, performer: CommandExecutor) -> None:
         self._course = course
         self._performer = performer
         self._failing = 0
@@ -161,7 +161,7 @@ class ToolRounds:
         view = course.view
         if self._last_source is None and not view.items:
             # The turn waited, and has read nothing yet.
-            view = await recall(course.means.ledger, course.work.agent, course.lane.thread, course.work.turn)
+            view = await load_history(course.means.ledger, course.work.agent, course.lane.thread, course.work.turn)
         last = view.last_source if self._last_source is None else self._last_source
         output, self._last_source = numbered(settled.output, last)
         return Settled(settled.status, output)

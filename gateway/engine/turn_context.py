@@ -22,8 +22,8 @@ from gateway.core.tools.approvals import asks
 from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import Turn, TurnFacts
-from gateway.engine.runtime import Means
-from gateway.engine.work import Lane, Work, status
+from gateway.engine.runtime import Runtime
+from gateway.engine.turn_run import ThreadQueue, TurnRun, status
 from gateway.foundation.clock import milliseconds, onwards, timestamp
 from gateway.ledger.calls import NewToolCall
 from gateway.ledger.errors import Conflict
@@ -48,7 +48,7 @@ class TurnFailed(Exception):
         self.detail = detail
 
 
-class Course:
+class TurnContext:
     """`tools` is what the service call may lead to, `view` what it carries of the conversation, `attempt` the number of its
     next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began. The
     times of the task are those of `clock`.
@@ -56,7 +56,7 @@ class Course:
 
     __slots__ = ("attempt", "base", "clock", "lane", "machine", "means", "pending", "tools", "view", "work")
 
-    def __init__(self, means: Means, work: Work, lane: Lane) -> None:
+    def __init__(self, means: Runtime, work: TurnRun, lane: ThreadQueue) -> None:
         self.means = means
         self.work = work
         self.lane = lane
@@ -131,7 +131,7 @@ class Course:
         )
 
 
-async def recall(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
+async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
     anew = ownership.begins_anew(thread)

@@ -16,13 +16,13 @@ from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN
 from gateway.core.turn.commands import EndTurn
 from gateway.core.turn.machine import Turn
 from gateway.engine import service_call
-from gateway.engine.executor import Performer
+from gateway.engine.executor import CommandExecutor
 from gateway.engine.preparation import Parked
-from gateway.engine.runtime import Means
-from gateway.engine.service_call import FAULTS, ServiceCalls
+from gateway.engine.runtime import Runtime
+from gateway.engine.service_call import FAULTS, ServiceCallLoop
 from gateway.engine.tool_loop import ToolRounds, is_cancelled
-from gateway.engine.turn_context import Course, TurnFailed
-from gateway.engine.work import Lane, Work
+from gateway.engine.turn_context import TurnContext, TurnFailed
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock import milliseconds, timestamp
 from gateway.foundation.tasks import forget
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -32,16 +32,16 @@ from gateway.ports.adapter import AdapterError
 log = structlog.get_logger("gateway.engine.turn_runner")
 
 
-class Serving:
+class TurnRunner:
     """One turn, from beginning to end. `resuming`: the turn waited, and does so still."""
 
     __slots__ = ("_calls", "_course", "_performer", "_resuming", "_rounds", "_work")
 
-    def __init__(self, means: Means, work: Work, lane: Lane) -> None:
+    def __init__(self, means: Runtime, work: TurnRun, lane: ThreadQueue) -> None:
         self._work = work
-        self._course = Course(means, work, lane)
-        self._performer = Performer(self._course)
-        self._calls = ServiceCalls(self._course, self._performer)
+        self._course = TurnContext(means, work, lane)
+        self._performer = CommandExecutor(self._course)
+        self._calls = ServiceCallLoop(self._course, self._performer)
         self._rounds = ToolRounds(self._course, self._performer)
         self._resuming = bool(work.resumed)
 

@@ -47,7 +47,7 @@ class Inside:
             await self._none.wait()
 
 
-class Arrivals:
+class InFlight:
     """Each is one block `with arrivals.now`. Those that came between two calls of `passed` are counted together."""
 
     __slots__ = ("_before", "now")

@@ -30,8 +30,8 @@ from gateway.http.headers import query
 from gateway.http.replies import Reply, rest_reply
 from gateway.ledger.push import PushStatus
 from gateway.ledger.threads import Caller
-from gateway.operations.contexts import Contexts, Transfer
-from gateway.operations.push_configs import Pushes
+from gateway.operations.contexts import Contexts, ContextTransfer
+from gateway.operations.push_configs import PushConfigs
 
 _CONTEXTS = "/admin/api/v1/contexts"
 
@@ -41,7 +41,7 @@ _WRAPPING = 16
 Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
-def admin_routes(front: Front, contexts: Contexts, transfer: Transfer) -> list[Route]:
+def admin_routes(front: Front, contexts: Contexts, transfer: ContextTransfer) -> list[Route]:
     admin = _Admin(front, contexts, transfer)
     return [
         Route(f"{_CONTEXTS}:import", Address(front, {"POST": admin.bring})),
@@ -76,7 +76,7 @@ class Address:
 
 
 class _Admin:
-    def __init__(self, front: Front, contexts: Contexts, transfer: Transfer) -> None:
+    def __init__(self, front: Front, contexts: Contexts, transfer: ContextTransfer) -> None:
         self._front = front
         self._contexts = contexts
         self._transfer = transfer
@@ -129,7 +129,7 @@ def _made(context_id: str) -> ASGIApp:
 _PUSH = "/admin/api/v1/push"
 
 
-def push_routes(front: Front, pushes: Pushes) -> list[Route]:
+def push_routes(front: Front, pushes: PushConfigs) -> list[Route]:
     admin = _PushAdmin(front, pushes)
     return [
         Route(f"{_PUSH}:replay", Address(front, {"POST": admin.replay})),
@@ -138,7 +138,7 @@ def push_routes(front: Front, pushes: Pushes) -> list[Route]:
 
 
 class _PushAdmin:
-    def __init__(self, front: Front, pushes: Pushes) -> None:
+    def __init__(self, front: Front, pushes: PushConfigs) -> None:
         self._front = front
         self._pushes = pushes
 

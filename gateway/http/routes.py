@@ -27,8 +27,8 @@ from gateway.http.jsonrpc import JsonRpc
 from gateway.http.replies import rest_reply
 from gateway.http.rest import Resource, Rest, resource
 from gateway.operations.api import Operations
-from gateway.operations.contexts import Contexts, Transfer
-from gateway.operations.push_configs import Pushes
+from gateway.operations.contexts import Contexts, ContextTransfer
+from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 
 _CARD = [".well-known", "agent-card.json"]
@@ -45,9 +45,9 @@ def routes(
     settings: BindingSettings | None = None,
     clock: Clock | None = None,
     contexts: Contexts | None = None,
-    transfer: Transfer | None = None,
+    transfer: ContextTransfer | None = None,
     quotas: Quotas | None = None,
-    pushes: Pushes | None = None,
+    pushes: PushConfigs | None = None,
     jwks: bytes | None = None,
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""

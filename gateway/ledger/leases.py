@@ -68,7 +68,7 @@ class Fence(msgspec.Struct, frozen=True):
     now: int
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """The process lives, and with it the turns that wait there, until `alive_until`."""
 
     process: str
@@ -76,7 +76,7 @@ class Beat(msgspec.Struct, frozen=True):
     now: int
 
 
-class AskCancel(msgspec.Struct, frozen=True):
+class RequestCancel(msgspec.Struct, frozen=True):
     """The process that has these turns is to cancel them; what was put aside may be tried once more. A turn that has ended is
     left alone."""
 

@@ -6,11 +6,21 @@ Law: a commit point is one unit, all or nothing; it says what must be true of th
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.calls import Complete, Fail, Pending, Prepare
 from gateway.ledger.documents import Adopt, Import
-from gateway.ledger.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
+from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
 from gateway.ledger.push import PushPoint
 from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.tasks import Append, Close, Finish
-from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
+from gateway.ledger.threads import (
+    BeginEpoch,
+    DeleteOrphan,
+    Displace,
+    KeepHandle,
+    MarkHandleLost,
+    MarkSynced,
+    MarkUnsynced,
+    RevertIfDisplaced,
+    Rewind,
+)
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Accept, Decide, Resume, Suspend
 
@@ -34,18 +44,18 @@ CommitPoint = (
     | Append
     | Renew
     | Release
-    | Lose
-    | Unsync
-    | Synced
+    | MarkHandleLost
+    | MarkUnsynced
+    | MarkSynced
     | BeginEpoch
     | Rewind
     | Displace
-    | TakeBack
-    | Orphan
-    | Keep
+    | RevertIfDisplaced
+    | DeleteOrphan
+    | KeepHandle
     | Fence
-    | Beat
-    | AskCancel
+    | Heartbeat
+    | RequestCancel
     | DeleteContext
     | ExpireContext
     | PurgeContext

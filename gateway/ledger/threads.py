@@ -47,14 +47,14 @@ class ContextRecord(msgspec.Struct, frozen=True):
     stuck: str | None = None
 
 
-class Lose(msgspec.Struct, frozen=True):
+class MarkHandleLost(msgspec.Struct, frozen=True):
     """The thread's handle leads nowhere any more; it stays, so that nothing goes on without what was said before."""
 
     thread: str
     generation: int
 
 
-class Unsync(msgspec.Struct, frozen=True):
+class MarkUnsynced(msgspec.Struct, frozen=True):
     """Nobody heard the end of a service call of this turn: before the next request it has to be looked up.
 
     Hits no row where there is nothing to look up: no such call, no handle for it, a history that the gateway keeps.
@@ -64,7 +64,7 @@ class Unsync(msgspec.Struct, frozen=True):
     turn: str
 
 
-class Synced(msgspec.Struct, frozen=True):
+class MarkSynced(msgspec.Struct, frozen=True):
     """What became of the service call whose end nobody heard has been looked up."""
 
     thread: str
@@ -103,7 +103,7 @@ class Displace(msgspec.Struct, frozen=True):
     itself: bool = False
 
 
-class TakeBack(msgspec.Struct, frozen=True):
+class RevertIfDisplaced(msgspec.Struct, frozen=True):
     """Goes behind the end of a turn: if that was displaced, a chain goes back to where it began, and the handles that it led
     to are left for deletion."""
 
@@ -112,7 +112,7 @@ class TakeBack(msgspec.Struct, frozen=True):
     now: int
 
 
-class Orphan(msgspec.Struct, frozen=True):
+class DeleteOrphan(msgspec.Struct, frozen=True):
     """A handle from which nobody will go on: left for deletion at the backend of this agent."""
 
     thread: str
@@ -121,7 +121,7 @@ class Orphan(msgspec.Struct, frozen=True):
     now: int
 
 
-class Keep(msgspec.Struct, frozen=True):
+class KeepHandle(msgspec.Struct, frozen=True):
     """The thread goes on from this handle, although somebody may have left it for deletion."""
 
     thread: str

@@ -9,7 +9,7 @@ import structlog
 
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.tasks import Arrivals
+from gateway.foundation.tasks import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
@@ -44,7 +44,7 @@ class Deletions:
         self._clock = clock
         self._chance = chance
         self._woken = asyncio.Event()
-        self._attempts = Arrivals()
+        self._attempts = InFlight()
 
     def wake(self) -> None:
         """There may be something new to do."""

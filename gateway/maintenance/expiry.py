@@ -27,7 +27,7 @@ _GRACE = 10_000
 _AT_ONCE = 500
 
 
-class Patience:
+class QuestionExpiry:
     """One instance serves every agent of the gateway."""
 
     def __init__(

@@ -16,13 +16,13 @@ from gateway.core.task_record import TurnOutput, repeats
 from gateway.core.tools.client_tools import with_declarations
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
-from gateway.engine.paused_turn import Suspended
-from gateway.engine.work import LiveTask, Work, status
+from gateway.engine.paused_turn import PausedTurn
+from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
-from gateway.ledger.leases import AskCancel
+from gateway.ledger.leases import RequestCancel
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import EventRow, OpenTurn, TaskRecord
@@ -31,7 +31,7 @@ from gateway.ledger.turns import Accept, IdempotencyKey, Preferences, Replay
 from gateway.operations.answer import Accepted, Answering
 from gateway.operations.api import Call
 from gateway.operations.push_configs import Draft
-from gateway.operations.quotas import Places
+from gateway.operations.quotas import ConcurrencyLimit
 from gateway.operations.target import (
     Target,
     check_content,
@@ -67,7 +67,7 @@ class _Plan(msgspec.Struct, frozen=True):
     prepare: Prepare | None = None
     besides: tuple[CommitPoint, ...] = ()
     push: CommitPoint | None = None
-    ends: Suspended | None = None
+    ends: PausedTurn | None = None
 
     def at_once(self, runner: Runner) -> "_Plan":
         """The same with C2 in the same unit, for a thread on which nothing runs. Another process may be faster."""
@@ -89,13 +89,13 @@ class _Plan(msgspec.Struct, frozen=True):
         if policy == "rollback":
             marks = (Displace(self.accept.thread.id, self.accept.turn),)
         elif policy == "interrupt" and others:
-            marks = (AskCancel(tuple(open_.turn for open_ in others)),)
+            marks = (RequestCancel(tuple(open_.turn for open_ in others)),)
         return replace(self, besides=(runner.beat(), *marks))
 
 
 class Admission:
     def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock, runs: Places
+        self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock, runs: ConcurrencyLimit
     ) -> None:
         """`runs` are the turns that a principal may have."""
         self._runs = runs
@@ -108,7 +108,7 @@ class Admission:
 
     async def accept(
         self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None, draft: Draft | None = None
-    ) -> Work | Replay:
+    ) -> TurnRun | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
 
         `accepted` is called with the turn when it is stored and before it can do anything. `draft` is stored with it.
@@ -134,7 +134,7 @@ class Admission:
         accepted: Accepted | None,
         attempt: int,
         draft: Draft | None,
-    ) -> Work | Replay:
+    ) -> TurnRun | Replay:
         """Raises: Conflict when something has changed since it was read."""
         replay = await self._known(call, key, content)
         if replay is not None:
@@ -145,7 +145,7 @@ class Admission:
             if await self._answering.was_said(call, request.message):
                 return Replay(request.message.task_id or "", content)
             raise
-        ends: Suspended | None = None
+        ends: PausedTurn | None = None
         waits = found.context.waiting if found.context is not None else None
         if waits is not None:
             if found.context is not None and found.context.thread is not None:
@@ -154,7 +154,7 @@ class Admission:
                 await self._make_room(call, waits)
                 raise Conflict(f"the turn of task {waits!r} waits no more")
             answered = await self._answer(call, request, found.task, key, content, accepted, draft)
-            if not isinstance(answered, Suspended):
+            if not isinstance(answered, PausedTurn):
                 return answered
             ends = answered
         outputs = await self._outputs(found, ends)
@@ -179,12 +179,12 @@ class Admission:
         content: str,
         accepted: Accepted | None,
         draft: Draft | None,
-    ) -> Work | Replay | Suspended:
+    ) -> TurnRun | Replay | PausedTurn:
         """As Answering.answer; a turn that goes on by it takes one of the principal's places."""
         leave = self._runs.take(call.caller)
         started = False
 
-        def start(work: Work) -> None:
+        def start(work: TurnRun) -> None:
             nonlocal started
             started = True
             work.done.add_done_callback(lambda _: leave())
@@ -198,7 +198,7 @@ class Admission:
             if not started:
                 leave()
 
-    async def _outputs(self, found: Target, ends: Suspended | None) -> list[TurnOutput]:
+    async def _outputs(self, found: Target, ends: PausedTurn | None) -> list[TurnOutput]:
         if found.task is None:
             return []
         outputs = await self._reader.outputs(found.task) if ends is None else ends.outputs
@@ -234,7 +234,7 @@ class Admission:
             call.caller, record, canceled, self._ledger, self._fanout, self._clock, shown, displaced=displaced
         )
 
-    async def _others(self, found: Target, attempt: int, ends: Suspended | None) -> tuple[OpenTurn, ...]:
+    async def _others(self, found: Target, attempt: int, ends: PausedTurn | None) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, wherever they are; not asked where nothing speaks for any."""
         thread = found.context.thread if found.context else None
         if found.context is None or thread is None or not (attempt or self._runner.queued(thread.id)):
@@ -263,7 +263,7 @@ class Admission:
         key: IdempotencyKey | None,
         content: str,
         others: int,
-        ends: Suspended | None,
+        ends: PausedTurn | None,
     ) -> _Plan:
         clock, agent = self._clock, call.agent
         context_row = found.context.id if found.context else clock.row_id()
@@ -324,7 +324,7 @@ class Admission:
         plan: _Plan,
         outputs: list[TurnOutput],
         accepted: Accepted | None,
-    ) -> Work:
+    ) -> TurnRun:
         """A caller who goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
         accept = plan.accept
         leave = self._runs.take(call.caller)
@@ -333,7 +333,7 @@ class Admission:
         queued = accept.new_task and plan.prepare is None
         state = TaskState.SUBMITTED if queued else TaskState.WORKING
         loop = asyncio.get_running_loop()
-        work = Work(
+        work = TurnRun(
             turn=accept.turn,
             agent=call.agent,
             caller=call.caller,

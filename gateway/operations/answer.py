@@ -17,8 +17,8 @@ from gateway.core.tools.answers import Answers, answers, refuse_always, repeats,
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
-from gateway.engine.paused_turn import Suspended
-from gateway.engine.work import LiveTask, Work, status
+from gateway.engine.paused_turn import PausedTurn
+from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.errors import Conflict
 from gateway.ledger.points import CommitPoint
@@ -32,7 +32,7 @@ from gateway.ports.conversation import UserItem
 from gateway.scheduling.runner import Runner
 from gateway.scheduling.settle import close_task
 
-Accepted = Callable[[Work], None]
+Accepted = Callable[[TurnRun], None]
 
 
 class Answering:
@@ -64,7 +64,7 @@ class Answering:
         content: str,
         accepted: Accepted | None,
         besides: tuple[CommitPoint, ...] = (),
-    ) -> Work | Replay | Suspended:
+    ) -> TurnRun | Replay | PausedTurn:
         """The turn that goes on; a Replay where it still waits; the turn itself, closed, where the message answers nothing.
 
         `besides` is stored with the answers. Raises: InvalidParams; Conflict when it waits no more.
@@ -95,12 +95,12 @@ class Answering:
         self,
         agent: Agent,
         caller: Caller,
-        waiting: Suspended,
+        waiting: PausedTurn,
         said: GivenAnswer | None,
         accepted: Accepted | None = None,
         modes: tuple[str, ...] = (),
         besides: tuple[CommitPoint, ...] = (),
-    ) -> Work | None:
+    ) -> TurnRun | None:
         """Stores what has changed of a turn that waits; the turn, if it goes on. Raises: Conflict."""
         task = waiting.task
         journal = Journal(self._ledger, self._fanout.hold(task.id), task.id, waiting.number)
@@ -130,9 +130,11 @@ class Answering:
         """Ends a turn that waits and was to be cancelled. Whoever is faster wins."""
         await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock, shown)
 
-    def _work(self, agent: Agent, caller: Caller, waiting: Suspended, journal: Journal, modes: tuple[str, ...]) -> Work:
+    def _work(
+        self, agent: Agent, caller: Caller, waiting: PausedTurn, journal: Journal, modes: tuple[str, ...]
+    ) -> TurnRun:
         task, loop = waiting.task, asyncio.get_running_loop()
-        work = Work(
+        work = TurnRun(
             turn=waiting.turn.turn,
             agent=agent,
             caller=caller,
@@ -159,7 +161,7 @@ class Answering:
         work.opened.set_result(None)
         return work
 
-    async def _calls(self, given: Answers, waiting: Suspended) -> tuple[AskedCall, ...]:
+    async def _calls(self, given: Answers, waiting: PausedTurn) -> tuple[AskedCall, ...]:
         """Those of the round, and where the message names others, those of the task that were answered before."""
         calls = waiting.turn.calls
         known = {asked.call.id for asked in calls}

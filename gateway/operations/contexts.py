@@ -19,7 +19,7 @@ from gateway.core.agents import Agent, Agents
 from gateway.core.document_import import read
 from gateway.core.ownership import serves
 from gateway.engine.fanout import Fanout
-from gateway.engine.other_processes import Elsewhere
+from gateway.engine.other_processes import RemoteCancel
 from gateway.foundation.clock import Clock
 from gateway.ledger.documents import Adopt, Import, PortableThread
 from gateway.ledger.errors import Conflict, CorruptRecord
@@ -52,7 +52,7 @@ class Contexts:
         self._runner = runner
         self._fanout = fanout
         self._clock = clock
-        self._elsewhere = Elsewhere(ledger, runner.patience)
+        self._elsewhere = RemoteCancel(ledger, runner.patience)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
         """Deletes what was said in a context to every agent. With `agent`, only one in which that agent was spoken to.
@@ -124,7 +124,7 @@ _OVER = frozenset({"closed", "expired", "deleted"})
 _encoder = msgspec.json.Encoder()
 
 
-class Transfer:
+class ContextTransfer:
     """What the admin API does with whole contexts. Every context is its caller's own."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:

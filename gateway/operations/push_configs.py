@@ -49,7 +49,7 @@ class Draft:
         return PutPush(caller.tenant, caller.principal, self.call.agent.name, config, MOST, now)
 
 
-class Pushes:
+class PushConfigs:
     """One instance serves every agent of the gateway. `changed` is called when there may be something to deliver."""
 
     def __init__(

@@ -30,7 +30,7 @@ def _nothing() -> None:
     """What is not counted needs no freeing."""
 
 
-class Places:
+class ConcurrencyLimit:
     """At most so many of something for each principal."""
 
     def __init__(self, what: str) -> None:
@@ -65,8 +65,8 @@ class Quotas:
         self._clock = clock
         self._requests: Buckets | None = None
         self._per_minute = 0
-        self.streams = Places("open streams")
-        self.runs = Places("messages that are worked on or wait")
+        self.streams = ConcurrencyLimit("open streams")
+        self.runs = ConcurrencyLimit("messages that are worked on or wait")
         self.limit(limits or QuotaLimits())
 
     def limit(self, limits: QuotaLimits) -> None:

@@ -34,8 +34,8 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import rendering
 from gateway.core.task_record import assemble
 from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
-from gateway.engine.other_processes import Elsewhere, FollowedStream
-from gateway.engine.work import Work
+from gateway.engine.other_processes import LogTailStream, RemoteCancel
+from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.tasks import Drain
 from gateway.ledger.events import Frame
@@ -45,7 +45,7 @@ from gateway.ledger.turns import Replay
 from gateway.operations import task_reader
 from gateway.operations.accept import Admission
 from gateway.operations.api import Call, EventStream
-from gateway.operations.push_configs import Draft, Pushes
+from gateway.operations.push_configs import Draft, PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of
 from gateway.scheduling.runner import Runner
@@ -68,7 +68,7 @@ class Operations:
         page_secret: bytes,
         drain: Drain,
         quotas: Quotas | None = None,
-        pushes: Pushes | None = None,
+        pushes: PushConfigs | None = None,
     ) -> None:
         """`drain`, once set, refuses new messages. Without `pushes` there are no push notifications."""
         self._ledger = ledger
@@ -79,7 +79,7 @@ class Operations:
         self.drain = drain
         self._pushes = pushes
         self._reader = TaskReader(ledger, runner)
-        self._elsewhere = Elsewhere(ledger, runner.patience)
+        self._elsewhere = RemoteCancel(ledger, runner.patience)
         self._admission = Admission(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
 
     # --- messages
@@ -108,8 +108,8 @@ class Operations:
         return SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
-        self, call: Call, request: SendMessageRequest, accepted: Callable[[Work], None] | None = None
-    ) -> Work | Replay:
+        self, call: Call, request: SendMessageRequest, accepted: Callable[[TurnRun], None] | None = None
+    ) -> TurnRun | Replay:
         if self.drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
@@ -140,7 +140,7 @@ class Operations:
             return message_stream(reply)
         return stream
 
-    def _from_the_start(self, work: Work) -> TaskStream:
+    def _from_the_start(self, work: TurnRun) -> TaskStream:
         """The Task as it was accepted, then all that its turn does."""
         number = work.live.journal.number
         subscription = self._fanout.open(work.live.id).subscribe()
@@ -175,8 +175,8 @@ class Operations:
         subscription: Subscription,
         with_turn: bool,
         ended: bool = False,
-    ) -> FollowedStream:
-        return FollowedStream(
+    ) -> LogTailStream:
+        return LogTailStream(
             task,
             ready,
             number,
@@ -315,7 +315,7 @@ class Operations:
         await self._reader.record(call, request.task_id)
         await pushes.delete(request.task_id, request.id)
 
-    def _pushes_of(self, call: Call) -> Pushes:
+    def _pushes_of(self, call: Call) -> PushConfigs:
         """Raises: PushNotificationNotSupported."""
         if self._pushes is None:
             raise PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")

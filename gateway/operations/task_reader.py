@@ -26,7 +26,7 @@ from gateway.a2a.model import (
     TaskStatusUpdateEvent,
 )
 from gateway.core.task_record import TurnOutput, assemble, pauses, replay
-from gateway.engine.work import LiveTask, Work, status
+from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.events import Frame, Update, logged
@@ -94,7 +94,7 @@ class TaskReader:
         self._ledger = ledger
         self._runner = runner
 
-    def work(self, call: Call, task_id: str) -> Work | None:
+    def work(self, call: Call, task_id: str) -> TurnRun | None:
         """The turn that waits or runs here, if its task is one that this caller may know of."""
         work = self._runner.work(task_id)
         if work is None or work.caller != call.caller or work.agent.name != call.agent.name or not work.public:

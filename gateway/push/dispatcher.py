@@ -14,7 +14,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import DuePush, PushConfig
 from gateway.push.delivery import Delivery, PushLimits
-from gateway.push.webhook import Letters, Outcome
+from gateway.push.webhook import Outcome, WebhookRequests
 
 if TYPE_CHECKING:
     from gateway.push.sender import Sender
@@ -29,14 +29,14 @@ _REST = 4
 """So many times as long as a look took, nobody looks again."""
 
 
-class Notifier:
+class Dispatcher:
     """One instance serves the whole database, beside those of other processes. `run` belongs into a task group."""
 
     def __init__(
         self,
         ledger: Ledger,
         open_sender: Callable[[], "Sender"],
-        letters: Letters,
+        letters: WebhookRequests,
         clock: Clock,
         limits: PushLimits,
         chance: Callable[[], float] = random.random,

@@ -41,7 +41,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class WebhookRequests:
     """Makes the headers of a notification."""
 
     seal: Seal

@@ -11,9 +11,9 @@ from itertools import groupby
 
 import structlog
 
-from gateway.engine.runtime import Means
+from gateway.engine.runtime import Runtime
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
-from gateway.ledger.leases import Beat, UnfinishedTurn
+from gateway.ledger.leases import Heartbeat, UnfinishedTurn
 from gateway.scheduling.quarantine import Quarantine
 
 log = structlog.get_logger("gateway.scheduling.orphans")
@@ -24,16 +24,16 @@ _COMMITS = 20
 of others may come before theirs, of which each takes as long as one of ours."""
 
 
-class Leftovers:
+class OrphanScan:
     """As one process finds them. `own`: its turns that it works on; `beat`: what it says itself; `patience`: seconds in
     which a commit is no late one."""
 
     def __init__(
         self,
-        means: Means,
+        means: Runtime,
         quarantine: Quarantine,
         own: Callable[[], set[str]],
-        beat: Callable[[], Beat],
+        beat: Callable[[], Heartbeat],
         patience: float,
     ) -> None:
         self._means = means

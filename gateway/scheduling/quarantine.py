@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 import structlog
 
-from gateway.engine.work import Work
+from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
@@ -73,7 +73,7 @@ class Quarantine:
             self._count(leftover.turn, leftover.tries, leftover.tries + 1)
             raise
 
-    def goes_on(self, leftover: UnfinishedTurn, work: Work) -> None:
+    def goes_on(self, leftover: UnfinishedTurn, work: TurnRun) -> None:
         """It was taken over. An answer that is listened to again may be what killed its process."""
         if work.rejoined is not None and work.rejoined.pending is not None:
             self._on_trial[leftover.turn] = leftover.tries + 1, self._clock.monotonic() + self._probation

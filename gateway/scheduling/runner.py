@@ -16,26 +16,26 @@ from gateway.a2a.model import TERMINAL
 from gateway.core.agents import Agent
 from gateway.core.failures import CONTEXT_STUCK
 from gateway.engine.fanout import Fanout
-from gateway.engine.other_processes import Watch
+from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
-from gateway.engine.runtime import Call, Means, Pace
+from gateway.engine.runtime import Call, Pace, Runtime
 from gateway.engine.turn_context import TurnFailed
-from gateway.engine.turn_runner import Serving
-from gateway.engine.work import Lane, Work
+from gateway.engine.turn_run import ThreadQueue, TurnRun
+from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.clock import Clock, ClockSteps
-from gateway.foundation.tasks import Arrivals
+from gateway.foundation.tasks import InFlight
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
-from gateway.ledger.leases import Beat, Release, Renew, UnfinishedTurn
+from gateway.ledger.leases import Heartbeat, Release, Renew, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept
-from gateway.scheduling.lanes import Lanes
-from gateway.scheduling.orphans import Leftovers, settle_all
+from gateway.scheduling.orphans import OrphanScan, settle_all
 from gateway.scheduling.quarantine import Quarantine, is_last
+from gateway.scheduling.queues import ThreadQueues
 from gateway.scheduling.settle import settle
-from gateway.scheduling.takeover import take_over
+from gateway.scheduling.takeover import take_over_turn
 
 log = structlog.get_logger("gateway.scheduling.runner")
 
@@ -76,17 +76,17 @@ class Runner:
         self._clock = clock
         self._lease = lease or LeaseTimes()
         self._holder = clock.row_id()
-        self._means = Means(ledger, clock, self._holder, self._lease.length, pace or Pace())
-        self._lanes = Lanes()
+        self._means = Runtime(ledger, clock, self._holder, self._lease.length, pace or Pace())
+        self._lanes = ThreadQueues()
         self.retired = False
-        self._tasks: dict[str, Work] = {}
+        self._tasks: dict[str, TurnRun] = {}
         self._expected: dict[str, str] = {}
-        self.arrivals = Arrivals()
+        self.arrivals = InFlight()
         """To be entered with all that may start a turn."""
         self._given_up: set[str] = set()
         self._quarantine = Quarantine(ledger, clock, self._lease.length)
-        self._leftovers = Leftovers(self._means, self._quarantine, self._own, self.beat, self._lease.round)
-        self.watch = Watch(ledger)
+        self._leftovers = OrphanScan(self._means, self._quarantine, self._own, self.beat, self._lease.round)
+        self.watch = LogTail(ledger)
         self._group: asyncio.TaskGroup | None = None
         self._agent: Callable[[str], Agent | None] = lambda _: None
 
@@ -129,7 +129,7 @@ class Runner:
 
     # --- what operations ask
 
-    def work(self, task: str) -> Work | None:
+    def work(self, task: str) -> TurnRun | None:
         """The turn of this task that waits or runs here."""
         return self._tasks.get(task)
 
@@ -143,11 +143,11 @@ class Runner:
         """Seconds in which another process has seen what it is asked, or has been found dead."""
         return 2 * self._lease.length
 
-    def beat(self) -> Beat:
+    def beat(self) -> Heartbeat:
         """To be stored with a turn that has to wait: it is nobody's leftover as long as this process lives."""
-        return Beat(self._holder, self._means.lease_until(), self._clock.now())
+        return Heartbeat(self._holder, self._means.lease_until(), self._clock.now())
 
-    def works(self, caller: Caller, context_id: str) -> list[Work]:
+    def works(self, caller: Caller, context_id: str) -> list[TurnRun]:
         """The turns of this context that wait or run here, in the order in which they came."""
         return [work for work in self._tasks.values() if work.caller == caller and work.live.context_id == context_id]
 
@@ -184,12 +184,12 @@ class Runner:
         """C2 for a turn that begins in the very unit that accepts it, where no other runs on its thread."""
         return self._means.prepare(accept.thread, accept.turn, accept.task)
 
-    def start(self, work: Work, thread: ThreadRecord) -> None:
+    def start(self, work: TurnRun, thread: ThreadRecord) -> None:
         """Queues an accepted turn behind the others of its thread; takes over the hold on the task's channel."""
         lane = self._lanes.first(thread.id)
         if lane is None:
             # Who did not take the lease with what was read may have read it before the thread's last turn ended.
-            lane = self._lanes.add(Lane(thread, current=work.prepared or work.fresh_thread))
+            lane = self._lanes.add(ThreadQueue(thread, current=work.prepared or work.fresh_thread))
         if work.prepared:
             lane.thread, lane.leased = replace(lane.thread, generation=lane.thread.generation + 1), True
         self._tasks[work.live.id] = work
@@ -199,27 +199,27 @@ class Runner:
         # Behind the answer to its caller, who waits for nothing else.
         asyncio.get_running_loop().call_soon(self._next, lane)
 
-    def resume(self, work: Work, thread: ThreadRecord) -> None:
+    def resume(self, work: TurnRun, thread: ThreadRecord) -> None:
         """Takes up a turn that waited for its caller, before the others of its thread, and the hold on its task's channel."""
-        lane = self._lanes.first(thread.id) or self._lanes.add(Lane(thread, current=False))
+        lane = self._lanes.first(thread.id) or self._lanes.add(ThreadQueue(thread, current=False))
         self._tasks[work.live.id] = work
         lane.waiting.appendleft(work)
         lane.parked = False
         self._next(lane)
 
-    def interrupt(self, work: Work, thread: str) -> None:
+    def interrupt(self, work: TurnRun, thread: str) -> None:
         """Asks the turns before this one to end, so that it need not wait for what they do."""
         for lane in self._lanes.of(thread):
             for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
                 if other is not work:
                     self.ask(other)
 
-    async def cancel(self, work: Work) -> None:
+    async def cancel(self, work: TurnRun) -> None:
         """Asks the turn to end; returns when it has ended, one way or another."""
         self.ask(work)
         await work.ended()
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: TurnRun) -> None:
         """Asks the turn to end."""
         if not work.cancel_asked:
             work.cancel_asked = True
@@ -228,7 +228,7 @@ class Runner:
             elif work.begun:
                 work.task.cancel()
 
-    def _take_out(self, work: Work) -> None:
+    def _take_out(self, work: TurnRun) -> None:
         """A turn that waits is ended beside the one that runs; one that is about to begin, when it does."""
         lane = next((lane for lane in self._lanes if work in lane.waiting), None)
         if lane is None:
@@ -240,16 +240,16 @@ class Runner:
 
     # --- lanes and leases
 
-    def _next(self, lane: Lane) -> None:
+    def _next(self, lane: ThreadQueue) -> None:
         if lane.running is None and lane.waiting and not lane.parked:
             lane.running = lane.waiting.popleft()
             self._set_off(lane.running, lane)
 
-    def _set_off(self, work: Work, lane: Lane) -> None:
+    def _set_off(self, work: TurnRun, lane: ThreadQueue) -> None:
         if self._group is not None:
             work.task = self._group.create_task(self._run(lane, work))
 
-    def _leave(self, work: Work, lane: Lane) -> None:
+    def _leave(self, work: TurnRun, lane: ThreadQueue) -> None:
         if lane.running is work:
             lane.running = None
         self._dismiss(work)
@@ -259,7 +259,7 @@ class Runner:
             if lane.leased and last:
                 self._given_up.add(lane.thread.id)
 
-    def _dismiss(self, work: Work) -> None:
+    def _dismiss(self, work: TurnRun) -> None:
         del self._tasks[work.live.id]
         if work.live.status.state in TERMINAL:
             self._fanout.close(work.live.id)
@@ -333,18 +333,18 @@ class Runner:
     def _own(self) -> set[str]:
         return {work.turn for work in self._tasks.values()} | self._expected.keys()
 
-    async def _settle(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> None:
+    async def _settle(self, begun: dict[str, ThreadQueue], leftover: UnfinishedTurn) -> None:
         """`begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
         if not (self.retired or leftover.turn in self._expected or self._runs(leftover)):
             with self.arrivals.now:
                 await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
 
-    async def _try(self, begun: dict[str, Lane], leftover: UnfinishedTurn) -> bool:
+    async def _try(self, begun: dict[str, ThreadQueue], leftover: UnfinishedTurn) -> bool:
         """It goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""
         agent, failure = self._agent(leftover.task.agent), RESTARTED
         blocked, last = leftover.turn in self._quarantine.behind, is_last(leftover)
         try:
-            taken = None if blocked or last else await take_over(leftover, agent, self._means, self._fanout)
+            taken = None if blocked or last else await take_over_turn(leftover, agent, self._means, self._fanout)
         except TurnFailed as error:
             log.warning("turn.not-taken-over", task=leftover.task.id, failure=error.failure, detail=error.detail)
             taken, failure = None, error.failure
@@ -359,11 +359,11 @@ class Runner:
         failure = CONTEXT_STUCK if blocked else failure
         return await settle(leftover, self._ledger, self._fanout, self._clock, policies, failure, bare=last)
 
-    def _go_on(self, work: Work, thread: ThreadRecord, begun: dict[str, Lane], *, asked_to_end: bool) -> None:
+    def _go_on(self, work: TurnRun, thread: ThreadRecord, begun: dict[str, ThreadQueue], *, asked_to_end: bool) -> None:
         """Behind the turns that were taken up just before, and beside those that wait here already: they come later."""
         lane = begun.get(thread.id)
         if lane is None:
-            lane = begun[thread.id] = self._lanes.add(Lane(thread, current=work.rejoined is not None))
+            lane = begun[thread.id] = self._lanes.add(ThreadQueue(thread, current=work.rejoined is not None))
             lane.leased = work.rejoined is not None
         self._tasks[work.live.id] = work
         lane.waiting.append(work)
@@ -378,11 +378,11 @@ class Runner:
 
     # --- one turn
 
-    async def _run(self, lane: Lane, work: Work) -> None:
+    async def _run(self, lane: ThreadQueue, work: TurnRun) -> None:
         work.begun = True
         parked = False
         try:
-            await Serving(self._means, work, lane).run()
+            await TurnRunner(self._means, work, lane).run()
         except Parked:
             parked = True
         except Conflict as error:
@@ -401,7 +401,7 @@ class Runner:
             else:
                 self._leave(work, lane)
 
-    def _park(self, work: Work, lane: Lane) -> None:
+    def _park(self, work: TurnRun, lane: ThreadQueue) -> None:
         work.task, work.begun = None, False
         # The turn that waited may be there by now, to go on before all others.
         behind = int(bool(lane.waiting) and bool(lane.waiting[0].resumed))

@@ -16,7 +16,7 @@ from gateway.core.tools import tool_call
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
-from gateway.engine.work import status
+from gateway.engine.turn_run import status
 from gateway.foundation.clock import Clock, onwards, timestamp
 from gateway.ledger.calls import RESTARTED, NewItem
 from gateway.ledger.errors import Conflict, CorruptRecord
@@ -25,7 +25,7 @@ from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Close, EventRow, Finish, TaskRecord, TurnRecord
-from gateway.ledger.threads import Caller, Rewind, TakeBack, ThreadRecord, Unsync
+from gateway.ledger.threads import Caller, MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
@@ -101,8 +101,8 @@ async def settle(
                 now=now,
                 process=leftover.process,
             ),
-            TakeBack(leftover.thread, leftover.turn, now),
-            Unsync(leftover.thread, leftover.turn),
+            RevertIfDisplaced(leftover.thread, leftover.turn, now),
+            MarkUnsynced(leftover.thread, leftover.turn),
         )
 
     journal = Journal(ledger, fanout.hold(task.id), task.id, number)

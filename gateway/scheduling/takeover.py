@@ -17,14 +17,14 @@ from gateway.core.replay import Listen, Make, Seen, seen_before, way_on
 from gateway.core.task_record import TurnOutput, repeats, replay
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
-from gateway.engine.runtime import Means
+from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
-from gateway.engine.work import LiveTask, Rejoined, Work, status
+from gateway.engine.turn_run import LiveTask, Rejoined, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import RESTARTED, Fail, LatestCall
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
-from gateway.ledger.leases import Beat, Claim, TakeOver, UnfinishedTurn
+from gateway.ledger.leases import Claim, Heartbeat, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
@@ -33,9 +33,9 @@ from gateway.ledger.turns import Preferences
 log = structlog.get_logger("gateway.taking-over")
 
 
-async def take_over(
-    leftover: UnfinishedTurn, agent: Agent | None, means: Means, fanout: Fanout
-) -> tuple[Work, ThreadRecord] | None:
+async def take_over_turn(
+    leftover: UnfinishedTurn, agent: Agent | None, means: Runtime, fanout: Fanout
+) -> tuple[TurnRun, ThreadRecord] | None:
     """The turn, with its thread as this leaves it; None: nobody can go on with it, or another did.
 
     The fanout's hold on the task belongs to the turn then. Raises: TurnFailed where the agent's settings do not let the thread
@@ -56,21 +56,21 @@ async def take_over(
 
 
 async def _take_queued(
-    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Means, fanout: Fanout
-) -> tuple[Work, ThreadRecord] | None:
+    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Runtime, fanout: Fanout
+) -> tuple[TurnRun, ThreadRecord] | None:
     """Nothing of it was sent: it takes its place here."""
     known = await _known(leftover, means.ledger)
     now = means.clock.now()
     claim = Claim(leftover.turn, leftover.process, means.holder, now)
-    if not await _stored(means, Beat(means.holder, means.lease_until(), now), claim):
+    if not await _stored(means, Heartbeat(means.holder, means.lease_until(), now), claim):
         return None
     log.info("turn.taken-up", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
     return _work(leftover, agent, known, means, fanout), thread
 
 
 async def _take_begun(
-    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Means, fanout: Fanout, *, anew: bool
-) -> tuple[Work, ThreadRecord] | None:
+    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Runtime, fanout: Fanout, *, anew: bool
+) -> tuple[TurnRun, ThreadRecord] | None:
     """`anew`: a service call may be made, besides listening to one."""
     call = await means.ledger.latest_call(leftover.turn)
     open_tools = bool(await means.ledger.open_tool_calls(leftover.turn))
@@ -128,10 +128,10 @@ async def _known(leftover: UnfinishedTurn, ledger: Ledger) -> _Known:
     return _Known(outputs, updates, number, await ledger.preferences(leftover.turn))
 
 
-def _work(leftover: UnfinishedTurn, agent: Agent, known: _Known, means: Means, fanout: Fanout) -> Work:
+def _work(leftover: UnfinishedTurn, agent: Agent, known: _Known, means: Runtime, fanout: Fanout) -> TurnRun:
     task, loop, named = leftover.task, asyncio.get_running_loop(), known.preferences.named
     policies = agent.policies
-    return Work(
+    return TurnRun(
         turn=leftover.turn,
         agent=agent,
         caller=leftover.caller,
@@ -169,7 +169,7 @@ def _given_up(call: LatestCall, leftover: UnfinishedTurn, thread: ThreadRecord, 
     )
 
 
-async def _stored(means: Means, *points: CommitPoint) -> bool:
+async def _stored(means: Runtime, *points: CommitPoint) -> bool:
     try:
         await means.ledger.commit(*points)
     except Conflict:

@@ -12,10 +12,20 @@ What answers a turn that waits, as statements. Law: as in `units`.
 import msgspec
 
 from gateway.ledger.api_keys import IssueKey, RevokeKey
-from gateway.ledger.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
+from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
 from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
-from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
+from gateway.ledger.threads import (
+    BeginEpoch,
+    DeleteOrphan,
+    Displace,
+    KeepHandle,
+    MarkHandleLost,
+    MarkSynced,
+    MarkUnsynced,
+    RevertIfDisplaced,
+    Rewind,
+)
 from gateway.ledger.turns import Decide
 from gateway.ports import conversation
 from gateway.ports.weight import weight
@@ -148,7 +158,7 @@ def pushing(point: PushPoint) -> list[Step]:
     return [(_STATEMENTS[type(point)], values)]
 
 
-def leased(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Beat | AskCancel) -> list[Step]:
+def leased(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Heartbeat | RequestCancel) -> list[Step]:
     match point:
         case TakeOver():
             return _take_over(point)
@@ -165,26 +175,28 @@ def leased(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Beat
             return [(compiled.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
         case Fence():
             return [(compiled.FENCE_OFF, {"thread": point.thread, "generation": point.generation, "now": point.now})]
-        case Beat():
+        case Heartbeat():
             values: dict[str, Value] = {
                 "process": point.process,
                 "alive_until": point.alive_until,
                 "now": point.now,
             }
             return [(compiled.FORGET_PROCESSES, values), (compiled.BEAT, values)]
-        case AskCancel():
+        case RequestCancel():
             return [(compiled.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
-def elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Keep) -> list[Step]:
+def elsewhere(
+    point: MarkHandleLost | MarkUnsynced | MarkSynced | BeginEpoch | Rewind | DeleteOrphan | KeepHandle,
+) -> list[Step]:
     """Of a thread that cannot simply go on from its handle."""
     values: dict[str, Value] = {"thread": point.thread}
     match point:
-        case Lose():
+        case MarkHandleLost():
             return [(compiled.LOSE_HANDLE, values | {"generation": point.generation})]
-        case Unsync():
+        case MarkUnsynced():
             return [(compiled.UNSYNC, values | {"turn": point.turn})]
-        case Synced():
+        case MarkSynced():
             return [(compiled.SYNCED, values | {"generation": point.generation})]
         case BeginEpoch():
             values |= {
@@ -198,13 +210,13 @@ def elsewhere(point: Lose | Unsync | Synced | BeginEpoch | Rewind | Orphan | Kee
         case Rewind():
             values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
             return [(compiled.LEAVE_BRANCH, values), (compiled.UNSEND, values), (compiled.WAY_BACK, values)]
-        case Orphan():
+        case DeleteOrphan():
             return [(compiled.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
-        case Keep():
+        case KeepHandle():
             return [(compiled.KEEP_HANDLE, values | {"handle": point.handle})]
 
 
-def displaced(point: Displace | TakeBack) -> list[Step]:
+def displaced(point: Displace | RevertIfDisplaced) -> list[Step]:
     values: dict[str, Value] = {"thread": point.thread, "turn": point.turn}
     if isinstance(point, Displace):
         return [(compiled.DISPLACE, values | {"itself": int(point.itself)})]

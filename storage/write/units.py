@@ -16,11 +16,21 @@ from gateway.a2a.model import Json, TaskState
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
 from gateway.ledger.documents import Adopt, Import
-from gateway.ledger.leases import AskCancel, Beat, Claim, CountTries, Fence, Release, Renew, TakeOver
+from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
-from gateway.ledger.threads import BeginEpoch, Displace, Keep, Lose, Orphan, Rewind, Synced, TakeBack, Unsync
+from gateway.ledger.threads import (
+    BeginEpoch,
+    DeleteOrphan,
+    Displace,
+    KeepHandle,
+    MarkHandleLost,
+    MarkSynced,
+    MarkUnsynced,
+    RevertIfDisplaced,
+    Rewind,
+)
 from gateway.ledger.tool_calls import OPEN, ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
 from gateway.ports import conversation
@@ -122,11 +132,11 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _finish(point)
         case Close():
             return _close(point)
-        case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Beat() | AskCancel():
+        case TakeOver() | Claim() | CountTries() | Renew() | Release() | Fence() | Heartbeat() | RequestCancel():
             return leased(point)
-        case Lose() | Unsync() | Synced() | BeginEpoch() | Rewind() | Orphan() | Keep():
+        case MarkHandleLost() | MarkUnsynced() | MarkSynced() | BeginEpoch() | Rewind() | DeleteOrphan() | KeepHandle():
             return elsewhere(point)
-        case Displace() | TakeBack():
+        case Displace() | RevertIfDisplaced():
             return displaced(point)
         case _:
             return _beside(point)

@@ -20,10 +20,10 @@ from gateway.foundation.resolver import Lookup
 from gateway.foundation.url_policy import TargetRules
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
-from gateway.push.dispatcher import Notifier
+from gateway.push.dispatcher import Dispatcher
 from gateway.push.sender import Sender
 from gateway.push.signatures import Signer
-from gateway.push.webhook import Letters
+from gateway.push.webhook import WebhookRequests
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.receiver import LOOPBACK, RESET, STALL, Answer, Letter, Receiver, receiving
 from tests.running import child_gateways
@@ -52,8 +52,8 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         pushing = Pushing(core)
         lookup = Lookup(RULES)
         sender = Sender(RULES, lookup, 0.3, core.time.clock)
-        notifier = Notifier(
-            core.ledger, lambda: sender, Letters(SEAL, signer), core.time.clock, PushLimits(timeout=0.3)
+        notifier = Dispatcher(
+            core.ledger, lambda: sender, WebhookRequests(SEAL, signer), core.time.clock, PushLimits(timeout=0.3)
         )
         alive = await stack.enter_async_context(AsyncExitStack())
         await alive.enter_async_context(receiving(receiver))

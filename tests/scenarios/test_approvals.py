@@ -32,7 +32,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Finish
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Decide, Resume
-from gateway.maintenance.expiry import Patience
+from gateway.maintenance.expiry import QuestionExpiry
 from gateway.operations.answer import Answering
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
@@ -651,11 +651,11 @@ async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
         await reply(core, task.id, yes(one(task)))
 
 
-def patience(core: Core) -> Patience:
+def patience(core: Core) -> QuestionExpiry:
     ledger: Any = core.ledger
     answering = Answering(ledger, core.runner, core.fanout, core.time.clock)
     latest = {agent.name: agent for agent in core.agents}
-    return Patience(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
+    return QuestionExpiry(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
 
 
 async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_is_taking_up(core: Core) -> None:

@@ -11,7 +11,7 @@ from gateway.ledger.calls import Complete
 from gateway.ledger.events import Frame
 from gateway.ledger.retention import DeleteContext, ExpireContext, PurgeContext
 from gateway.ledger.threads import Caller
-from gateway.operations.contexts import Transfer
+from gateway.operations.contexts import ContextTransfer
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
 from tests.support.core import Core, answer, events, frames, logged, numbers, query, said, soon, states, until
@@ -198,7 +198,7 @@ async def test_142_a_context_over_its_time_answers_with_an_explicit_error(core: 
     with pytest.raises(TaskNotFound):
         await core.get(old.id)
     with pytest.raises(NotFound):
-        await Transfer(core.ledger, core.time.clock).export(ADA, "old")
+        await ContextTransfer(core.ledger, core.time.clock).export(ADA, "old")
     assert answer(await core.send("3", context="young")) == "A3"
     assert query(core.path, "SELECT public_id, state FROM context ORDER BY id") == [
         ("old", "expired"),

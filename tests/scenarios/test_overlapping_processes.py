@@ -128,7 +128,7 @@ class StrictBackend:
         pass
 
 
-class Work:
+class TurnRun:
     """Source and toolset of both processes. `begun` and `done` are the calls of which it was told, and their effects."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -177,7 +177,7 @@ async def test_turns_that_two_processes_run_on_the_same_contexts_never_meet(
     tmp_path: Path, ownership: Ownership
 ) -> None:
     path, chance, tasks = tmp_path / "ledger.db", random.Random(7), list[str]()
-    backend, work = StrictBackend(ownership, chance), Work(chance)
+    backend, work = StrictBackend(ownership, chance), TurnRun(chance)
     with capture_logs():
         async with (
             running_core(path, prefix="one", lease=QUICK) as one,

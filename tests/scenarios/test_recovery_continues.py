@@ -11,7 +11,7 @@ import pytest
 from gateway.a2a.model import Part, SendMessageConfiguration, SendMessageRequest, TaskState
 from gateway.core.failures import OWNER_CONFLICT
 from gateway.ledger.calls import RESTARTED, Prepare
-from gateway.ledger.leases import AskCancel, Beat, Claim, TakeOver
+from gateway.ledger.leases import Claim, Heartbeat, RequestCancel, TakeOver
 from gateway.ledger.tasks import Finish
 from gateway.ports.adapter import (
     AdapterError,
@@ -187,9 +187,9 @@ async def test_137_a_turn_that_waited_and_was_to_be_cancelled_is_cancelled_and_n
     assert violations(path) == []
 
 
-def asked_to_cancel(path: Path, task: str) -> AskCancel:
+def asked_to_cancel(path: Path, task: str) -> RequestCancel:
     [(turn,)] = query(path, "SELECT id FROM turn WHERE task = ?", task)
-    return AskCancel((turn,))
+    return RequestCancel((turn,))
 
 
 # --- two processes ----------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ async def test_136_a_process_says_that_it_lives_in_the_unit_in_which_it_takes_a_
         await soon(held.reached.wait())
         units = [unit for unit in two.ledger.units if any(isinstance(point, Claim) for point in unit)]
         assert units
-        assert all(any(isinstance(point, Beat) for point in unit) for unit in units)
+        assert all(any(isinstance(point, Heartbeat) for point in unit) for unit in units)
         held.go.set()
         await soon(two.runner.idle())
         assert answer(await two.get(second)) == "b"

@@ -17,7 +17,7 @@ from gateway.ledger.calls import Complete, Fail, Prepare
 from gateway.ledger.documents import Import
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import Finish
-from gateway.ledger.threads import Caller, Displace, TakeBack
+from gateway.ledger.threads import Caller, Displace, RevertIfDisplaced
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Accept
 from gateway.ports.adapter import (
@@ -713,7 +713,7 @@ async def test_133_rollback_costs_nothing_where_nothing_is_displaced(core: Core)
     core.agent(ScriptedAdapter(BR, otherwise=echo), **ROLLBACK)
     for text in "12":
         await core.send(text, context="c")
-    assert core.ledger.stored(Displace) == core.ledger.stored(TakeBack) == []
+    assert core.ledger.stored(Displace) == core.ledger.stored(RevertIfDisplaced) == []
 
 
 async def test_133_rollback_is_one_unit_with_the_message_and_one_with_the_end(core: Core) -> None:
@@ -723,7 +723,7 @@ async def test_133_rollback_is_one_unit_with_the_message_and_one_with_the_end(co
     await soon(core.send("2", context="c"))
     together = [{type(point) for point in unit} for unit in core.ledger.units]
     assert next(unit for unit in together if Displace in unit) >= {Accept, Displace}
-    assert next(unit for unit in together if TakeBack in unit) >= {Finish, TakeBack}
+    assert next(unit for unit in together if RevertIfDisplaced in unit) >= {Finish, RevertIfDisplaced}
 
 
 @BOTH

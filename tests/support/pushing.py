@@ -10,7 +10,7 @@ from gateway.foundation.resolver import Lookup
 from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.errors import Conflict
 from gateway.ledger.push import PushConfig
-from gateway.operations.push_configs import Pushes
+from gateway.operations.push_configs import PushConfigs
 from gateway.operations.service import Operations
 from gateway.push.delivery import Delivery, PushLimits
 from gateway.push.secrets import Seal
@@ -58,7 +58,7 @@ class Pushing:
         self.addresses = ["8.8.8.8"]
         self.woken = 0
         self.posts = Posts()
-        self.pushes = Pushes(
+        self.pushes = PushConfigs(
             core.ledger,
             TargetRules(),
             Lookup(TargetRules(), self._answers),

@@ -12,7 +12,7 @@ from gateway.a2a.tool_calls import Phase
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
 from gateway.core.turn.commands import Publish, StrayResult
-from gateway.core.turn.output import Telling
+from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import NewItem, NewToolCall
 from gateway.ports.adapter import (
@@ -29,10 +29,10 @@ from gateway.ports.conversation import CallItem, OutputItem
 
 
 @dataclass(slots=True)
-class ToldCalls:
+class ToolCallTracker:
     """`rendering` is what callers see of them."""
 
-    telling: Telling
+    telling: OutputBuilder
     rendering: tool_calls.Rendering
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _unnamed: str = ""

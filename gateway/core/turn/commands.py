@@ -18,7 +18,7 @@ class NotePending(msgspec.Struct, frozen=True):
     handle: str
 
 
-class CloseCall(msgspec.Struct, frozen=True):
+class CompleteCall(msgspec.Struct, frozen=True):
     """The service call counts: items and handle belong to one commit. `handle` None leaves the thread's as it is."""
 
     handle: str | None
@@ -28,7 +28,7 @@ class CloseCall(msgspec.Struct, frozen=True):
     tool_calls: tuple[NewToolCall, ...]
 
 
-class DropCall(msgspec.Struct, frozen=True):
+class AbortCall(msgspec.Struct, frozen=True):
     """The service call does not count; what was said is kept but never shown to the model again."""
 
     status: str
@@ -36,7 +36,7 @@ class DropCall(msgspec.Struct, frozen=True):
     items: tuple[NewItem, ...]
 
 
-class Conflicting(msgspec.Struct, frozen=True):
+class OwnershipConflict(msgspec.Struct, frozen=True):
     """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread goes on from its handle."""
 
     handle: str | None
@@ -49,7 +49,7 @@ class StrayResult(msgspec.Struct, frozen=True):
     call_id: str
 
 
-class GoOn(msgspec.Struct, frozen=True):
+class Continue(msgspec.Struct, frozen=True):
     """The service call is closed and the turn goes on: with its tool calls first, then with another service call."""
 
 
@@ -105,11 +105,11 @@ class Reply(msgspec.Struct, frozen=True):
 Command = (
     Publish
     | NotePending
-    | CloseCall
-    | DropCall
-    | Conflicting
+    | CompleteCall
+    | AbortCall
+    | OwnershipConflict
     | StrayResult
-    | GoOn
+    | Continue
     | StartTool
     | EndTool
     | PauseTool

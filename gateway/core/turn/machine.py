@@ -14,23 +14,23 @@ from gateway.core.tools import consent, tool_call
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.prompts import question
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
-from gateway.core.turn.call_tracker import ToldCalls, output_item
+from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import (
-    CloseCall,
+    AbortCall,
     Command,
-    Conflicting,
-    DropCall,
+    CompleteCall,
+    Continue,
     EndTool,
     EndTurn,
-    GoOn,
     NotePending,
+    OwnershipConflict,
     PauseTool,
     Publish,
     Reply,
     StartTool,
     Wait,
 )
-from gateway.core.turn.output import ASIDE, Telling
+from gateway.core.turn.output import ASIDE, OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ports.adapter import (
@@ -89,8 +89,8 @@ class Turn:
 
     facts: TurnFacts
     clock: Clock
-    _telling: Telling = field(init=False)
-    _told: ToldCalls = field(init=False)
+    _telling: OutputBuilder = field(init=False)
+    _told: ToolCallTracker = field(init=False)
     _shown: bool = False
     _consents: dict[str, ConsentLink] = field(default_factory=dict)
     round: int = 0
@@ -99,8 +99,8 @@ class Turn:
     ended: bool = False
 
     def __post_init__(self) -> None:
-        self._telling = Telling(self.facts.task_id, self.facts.context_id, self.clock)
-        self._told = ToldCalls(self._telling, self.facts.rendering)
+        self._telling = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
+        self._told = ToolCallTracker(self._telling, self.facts.rendering)
 
     def receive(self, event: AdapterEvent) -> list[Command]:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
@@ -140,7 +140,7 @@ class Turn:
         `retry_after`: seconds for which another message would fail as well.
         """
         out = self._interrupt()
-        drop = DropCall("failed", failure, self._telling.unreplayable())
+        drop = AbortCall("failed", failure, self._telling.unreplayable())
         return [*out, drop, self._failed(failure, correlation_id, retry_after)]
 
     def rebuilt(self, kind: str) -> list[Command]:
@@ -152,7 +152,7 @@ class Turn:
 
     def cancel(self) -> list[Command]:
         out = self._interrupt()
-        drop = DropCall("failed", "cancelled", self._telling.unreplayable())
+        drop = AbortCall("failed", "cancelled", self._telling.unreplayable())
         return [*out, drop, EndTurn("cancelled", TaskState.CANCELED)]
 
     def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
@@ -289,7 +289,7 @@ class Turn:
             self._decide(call, goes_on=goes_on, on_chain=on_chain)
         told.keep_strays()
         handle = event.handle if backend else None
-        out.append(CloseCall(handle, event.state, event.usage, tuple(self._shadowed()), told.rows()))
+        out.append(CompleteCall(handle, event.state, event.usage, tuple(self._shadowed()), told.rows()))
         if conflict is not None:
             out.append(conflict)
         asked = [call for call in unanswered if call.executor != "backend" or call.question]
@@ -317,11 +317,11 @@ class Turn:
             return self._telling.message((words,), why)
         return None
 
-    def _conflict(self, event: CallCompleted) -> Conflicting | None:
+    def _conflict(self, event: CallCompleted) -> OwnershipConflict | None:
         """Source: state-model, scenarios 21 to 23. Only a handle can be adopted."""
         if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
             return None
-        return Conflicting(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
+        return OwnershipConflict(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
 
     def _decide(self, call: ToolCall, *, goes_on: bool, on_chain: bool) -> None:
         """A call that nobody answered when its service call was complete: what becomes of it is decided here, once."""
@@ -354,7 +354,7 @@ class Turn:
         for call in asked:
             if call.status == "pending_approval":
                 self._told.show(call, Phase.AWAITING_APPROVAL)
-        return [GoOn()]
+        return [Continue()]
 
     def _broken_off(self, failure: str) -> list[Command]:
         """The service call counts, and the turn fails behind it: calls that were to run are closed."""
@@ -368,7 +368,7 @@ class Turn:
         self.ended = True
         message = self._telling.message(parts, task=False)
         self._telling.out += [
-            CloseCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
+            CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
             Reply(message),
             EndTurn("completed", TaskState.COMPLETED, message),
         ]

@@ -27,7 +27,7 @@ ASIDE: dict[str, Json] = {"adk_thought": True}
 
 
 @dataclass(slots=True)
-class Telling:
+class OutputBuilder:
     """`out` are the commands that the event at hand leads to, `items` what the call has said so far. `answer` is the id of
     the artifact with the answer; empty while there is none.
     """

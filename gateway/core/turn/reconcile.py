@@ -14,12 +14,12 @@ from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.history import View
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import ToolPolicy
-from gateway.core.turn.commands import CloseCall
+from gateway.core.turn.commands import CompleteCall
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import Complete, Fail, UnheardCall
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.threads import Keep, Orphan, Synced, ThreadRecord
+from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
 from gateway.ledger.tool_calls import OPEN
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass
 from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
@@ -92,8 +92,8 @@ def not_told(unheard: Unheard, clock: Clock) -> tuple[CommitPoint, ...]:
     """The backend cannot tell: what the call may have made there is nobody's."""
     thread = unheard.thread
     left = ownership.orphan(thread, unheard.call.pending)
-    orphans = () if left is None else (Orphan(thread.id, unheard.agent.name, left, clock.now()),)
-    return (Synced(thread.id, thread.generation), *orphans)
+    orphans = () if left is None else (DeleteOrphan(thread.id, unheard.agent.name, left, clock.now()),)
+    return (MarkSynced(thread.id, thread.generation), *orphans)
 
 
 def given_up(unheard: Unheard, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
@@ -121,15 +121,15 @@ def listed(unheard: Unheard, tail: Tail | None, clock: Clock) -> tuple[CommitPoi
     held = tail.held if tail is not None else 0
     handle = thread.handle or call.pending
     if not held and thread.handle is not None:
-        return (Synced(thread.id, thread.generation),)
+        return (MarkSynced(thread.id, thread.generation),)
     closed = _closed(unheard, tail.answer, clock) if tail is not None and tail.answer else None
     if closed is None:
         # That the conversation was made, or took what was said, is all that is known to be done.
-        closed = CloseCall(handle, None, None, (), ())
+        closed = CompleteCall(handle, None, None, (), ())
     return _completed(unheard, replace(closed, handle=handle), unheard.view.positions[:held], clock)
 
 
-def _completed(unheard: Unheard, closed: CloseCall, sent: tuple[int, ...], clock: Clock) -> tuple[CommitPoint, ...]:
+def _completed(unheard: Unheard, closed: CompleteCall, sent: tuple[int, ...], clock: Clock) -> tuple[CommitPoint, ...]:
     thread, call = unheard.thread, unheard.call
     complete = Complete(
         thread=thread.id,
@@ -146,11 +146,11 @@ def _completed(unheard: Unheard, closed: CloseCall, sent: tuple[int, ...], clock
         now=clock.now(),
         state_version=unheard.agent.adapter.ownership.state_version,
     )
-    kept = () if closed.handle is None else (Keep(thread.id, closed.handle),)
-    return (Synced(thread.id, thread.generation), complete, *kept)
+    kept = () if closed.handle is None else (KeepHandle(thread.id, closed.handle),)
+    return (MarkSynced(thread.id, thread.generation), complete, *kept)
 
 
-def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) -> CloseCall | None:
+def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
     """The call's end, as its turn would have taken it; None for one that it could not have taken.
 
     The turn has ended: tool calls that nobody answered were not run, and their model is told so.
@@ -168,7 +168,7 @@ def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) ->
         for event in events:
             taken = ownership.in_conversation(thread, event) if ownership.is_static(thread) else event
             for command in machine.receive(taken):
-                if isinstance(command, CloseCall):
+                if isinstance(command, CompleteCall):
                     # A question of the backend's can only be answered in a turn that goes on.
                     asks = any(call.status in OPEN for call in command.tool_calls)
                     return None if asks else command

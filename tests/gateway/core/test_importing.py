@@ -10,7 +10,7 @@ import pytest
 from gateway.a2a.errors import InvalidParams
 from gateway.core.document_import import read
 from gateway.ledger.threads import Caller
-from gateway.operations.contexts import Transfer
+from gateway.operations.contexts import ContextTransfer
 from tests.gateway.operations.test_transfer import ASKS, RICH
 from tests.support.core import Core
 from tests.support.scripted import BR, ScriptedAdapter
@@ -22,7 +22,7 @@ async def conversation(core: Core) -> Document:
     core.agent(ScriptedAdapter(BR, RICH, ASKS))
     for text in "12":
         await core.send(text, context="c")
-    exported = await Transfer(core.ledger, core.time.clock).export(Caller("ada"), "c")
+    exported = await ContextTransfer(core.ledger, core.time.clock).export(Caller("ada"), "c")
     return json.loads(exported)
 
 

@@ -24,7 +24,7 @@ from gateway.core.ownership import (
 from gateway.ledger.calls import Complete
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.threads import BeginEpoch, Lose, Orphan, Rewind, TakeBack, ThreadRecord
+from gateway.ledger.threads import BeginEpoch, DeleteOrphan, MarkHandleLost, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import (
     AssistantItem,
@@ -196,8 +196,8 @@ COMPLETE = Complete("th", 7, "t", "s", "r1", "r2", None, None, (), (), (), 0)
         (replace(COMPLETE, state={"n": 2}), {"handle": "r2", "generation": 8, "adapter_state": {"n": 2}}),
         (Rewind("th", "t", "r0", 0), {"handle": "r0", "generation": 8}),
         (Rewind("th", "t", "r1", 0), {}),
-        (Lose("th", 7), {"lost": True}),
-        (Orphan("th", "echo", "r9", 0), {}),
+        (MarkHandleLost("th", 7), {"lost": True}),
+        (DeleteOrphan("th", "echo", "r9", 0), {}),
         (Release("th", "me"), {}),
     ],
 )
@@ -227,7 +227,7 @@ def test_what_a_lost_unit_led_to_is_nobodys() -> None:
     kept = replace(COMPLETE, handle_out="r1")
     adopted = epoch(thread(G), "old", BR, "x1")
     assert led_to(thread(BR, "r1"), (kept, Release("th", "me"))) == []
-    assert led_to(thread(BR, "r1"), (COMPLETE, adopted, Orphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]
+    assert led_to(thread(BR, "r1"), (COMPLETE, adopted, DeleteOrphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]
 
 
 def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left() -> None:
@@ -250,4 +250,4 @@ def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left(
 def test_a_chain_may_have_to_be_taken_back_behind_a_turn_that_is_not_complete(
     of: Ownership, status: str, looks: bool
 ) -> None:
-    assert taken_back(thread(of), "t", status, 5) == ((TakeBack("th", "t", 5),) if looks else ())
+    assert taken_back(thread(of), "t", status, 5) == ((RevertIfDisplaced("th", "t", 5),) if looks else ())

@@ -1,13 +1,13 @@
 """What turns work with: leases from the moment on, and warnings that are given once."""
 
-from gateway.engine.runtime import Means, Pace
+from gateway.engine.runtime import Pace, Runtime
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import HandleKind, StorageOwner
 from tests.support.core import Core, Time
 
 
-def means(core: Core, time: Time) -> Means:
-    return Means(core.ledger, time.clock, "me", 2.5, Pace())
+def means(core: Core, time: Time) -> Runtime:
+    return Runtime(core.ledger, time.clock, "me", 2.5, Pace())
 
 
 async def test_a_call_is_prepared_from_the_thread_as_it_is_with_a_lease_from_now_on(core: Core) -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway.a2a.model import Message, Part, Role
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.history import View
-from gateway.engine.turn_context import recall, weight_to_measure
+from gateway.engine.turn_context import load_history, weight_to_measure
 from gateway.ledger.calls import MeasuredCall, NewToolCall
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
@@ -88,7 +88,7 @@ async def test_only_what_the_window_needs_is_read(
     ownership: Ownership, policies: dict[str, Any], reads: list[Any], view: View
 ) -> None:
     ledger = Asked()
-    assert await recall(cast("Ledger", ledger), agent(ownership, **policies), thread(ownership), "turn-2") == view
+    assert await load_history(cast("Ledger", ledger), agent(ownership, **policies), thread(ownership), "turn-2") == view
     assert ledger.reads == reads
 
 

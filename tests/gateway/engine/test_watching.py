@@ -5,17 +5,17 @@ import asyncio
 import pytest
 
 from gateway.engine.fanout import Fanout, StreamLimits
-from gateway.engine.other_processes import FollowedStream
+from gateway.engine.other_processes import LogTailStream
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ports.adapter import TextDelta
 from tests.support.core import Core, frames, logged, soon, until
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
 
-def follow(core: Core, task: str, number: int = 0) -> FollowedStream:
+def follow(core: Core, task: str, number: int = 0) -> LogTailStream:
     """As in another process: what is published here does not reach it."""
     elsewhere = Fanout(StreamLimits())
-    return FollowedStream(task, [], number, elsewhere.open(task).subscribe(), core.ledger, core.runner.watch)
+    return LogTailStream(task, [], number, elsewhere.open(task).subscribe(), core.ledger, core.runner.watch)
 
 
 async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None:

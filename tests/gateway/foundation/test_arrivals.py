@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from gateway.foundation.tasks import Arrivals
+from gateway.foundation.tasks import InFlight
 from tests.support.core import soon
 
 
 async def test_where_nothing_arrives_nobody_waits() -> None:
-    arrivals = Arrivals()
+    arrivals = InFlight()
     with arrivals.now:
         pass
     await soon(arrivals.over())
 
 
 async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() -> None:
-    arrivals, order = Arrivals(), []
+    arrivals, order = InFlight(), []
 
     async def over() -> None:
         await arrivals.over()
@@ -36,7 +36,7 @@ async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() ->
 
 
 async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_later() -> None:
-    arrivals = Arrivals()
+    arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
             passed = group.create_task(arrivals.passed())
@@ -49,7 +49,7 @@ async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_
 
 
 async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arrived() -> None:
-    arrivals = Arrivals()
+    arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
             first = group.create_task(arrivals.passed())
@@ -62,7 +62,7 @@ async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arriv
 
 
 async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
-    arrivals = Arrivals()
+    arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         first = arrivals.now
         with first:
@@ -78,7 +78,7 @@ async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
 
 
 async def test_what_fails_has_arrived_too() -> None:
-    arrivals = Arrivals()
+    arrivals = InFlight()
     with pytest.raises(KeyError), arrivals.now:
         raise KeyError
     await soon(arrivals.over())

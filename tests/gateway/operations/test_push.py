@@ -20,7 +20,7 @@ from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.retention import ExpireTasks
 from gateway.maintenance.retention import Lifetimes, Retention
 from gateway.operations.contexts import Contexts
-from gateway.operations.push_configs import MOST, Pushes
+from gateway.operations.push_configs import MOST, PushConfigs
 from gateway.push.webhook import Outcome
 from tests.support.core import Core, message, query, soon, until
 from tests.support.pushing import SEAL, URL, Pushing
@@ -222,7 +222,7 @@ async def test_a_name_that_nobody_knows_yet_is_taken_and_looked_up_again_when_so
     async def nobody(host: str, port: int) -> list[str]:
         raise OSError("no such host")
 
-    pushes = Pushes(core.ledger, TargetRules(), Lookup(TargetRules(), nobody), SEAL, core.time.clock, hangs.set)
+    pushes = PushConfigs(core.ledger, TargetRules(), Lookup(TargetRules(), nobody), SEAL, core.time.clock, hangs.set)
     made = await pushes.create(core.call(), task, TaskPushNotificationConfig(url=URL))
     assert made.url == URL
 

@@ -15,7 +15,7 @@ from gateway.a2a.model import Part, TaskState
 from gateway.core.agents import Agents
 from gateway.ledger.documents import Import
 from gateway.ledger.threads import Caller
-from gateway.operations.contexts import Transfer
+from gateway.operations.contexts import ContextTransfer
 from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
@@ -54,8 +54,8 @@ async def other(tmp_path: Path) -> AsyncGenerator[Core, None]:
         yield other
 
 
-def transfer(core: Core) -> Transfer:
-    return Transfer(core.ledger, core.time.clock)
+def transfer(core: Core) -> ContextTransfer:
+    return ContextTransfer(core.ledger, core.time.clock)
 
 
 def agents(core: Core) -> Agents:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gateway.ledger.push import PushConfig
 from gateway.push.secrets import Seal, Secrets, Unreadable
 from gateway.push.signatures import Signer
-from gateway.push.webhook import Letters, Outcome, webhook_id
+from gateway.push.webhook import Outcome, WebhookRequests, webhook_id
 
 SEAL = Seal(b"k" * 32)
 URL = "https://hook.example/a"
@@ -21,7 +21,7 @@ def sealed(scheme: str | None, token: str | None = None, credentials: str | None
 
 
 def test_a_configuration_without_secrets_has_the_type_and_the_headers_of_a_webhook() -> None:
-    assert Letters(SEAL).headers(PLAIN, 7, BODY, 1_795_000_000) == {
+    assert WebhookRequests(SEAL).headers(PLAIN, 7, BODY, 1_795_000_000) == {
         "Content-Type": "application/a2a+json",
         "A2A-Version": "1.0",
         "webhook-id": webhook_id(PLAIN, 7),
@@ -50,16 +50,16 @@ def test_the_id_is_that_of_event_and_configuration_and_of_no_attempt() -> None:
     ],
 )
 def test_credentials_go_into_the_authorization(scheme: str, credentials: str, header: str) -> None:
-    headers = Letters(SEAL).headers(sealed(scheme, "tok", credentials), 1, BODY, 1)
+    headers = WebhookRequests(SEAL).headers(sealed(scheme, "tok", credentials), 1, BODY, 1)
     assert (headers["Authorization"], headers["X-A2A-Notification-Token"]) == (header, "tok")
 
 
 def test_a_scheme_without_credentials_authorises_nothing() -> None:
-    assert "Authorization" not in Letters(SEAL).headers(sealed("Bearer", "tok"), 1, BODY, 1)
+    assert "Authorization" not in WebhookRequests(SEAL).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
 
 def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_there_are_none() -> None:
-    letters = Letters(SEAL, Signer(b"m" * 32, "https://gateway.example"))
+    letters = WebhookRequests(SEAL, Signer(b"m" * 32, "https://gateway.example"))
     beside = letters.headers(sealed("Bearer", credentials="abc"), 1, BODY, 1)
     alone = letters.headers(replace(PLAIN, scheme="Bearer"), 1, BODY, 1)
     assert beside["Authorization"] == "Bearer abc"
@@ -69,7 +69,7 @@ def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_the
 
 def test_what_was_sealed_with_another_key_makes_no_letter() -> None:
     with pytest.raises(Unreadable):
-        Letters(Seal(b"x" * 32)).headers(sealed("Bearer", "tok"), 1, BODY, 1)
+        WebhookRequests(Seal(b"x" * 32)).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
 
 @pytest.mark.parametrize(

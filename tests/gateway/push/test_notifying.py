@@ -12,8 +12,8 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.push import MovePush, TakePush
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
-from gateway.push.dispatcher import Notifier
-from gateway.push.webhook import Letters, Outcome
+from gateway.push.dispatcher import Dispatcher
+from gateway.push.webhook import Outcome, WebhookRequests
 from tests.support.core import Core, running_core, soon, until
 from tests.support.pushing import SEAL, Pushing
 from tests.support.scripted import BR, ScriptedAdapter, says
@@ -47,8 +47,8 @@ class HeldSender:
 
 
 @asynccontextmanager
-async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -> AsyncGenerator[Notifier]:
-    notifier = Notifier(core.ledger, lambda: sender, Letters(SEAL), core.time.clock, limits or PushLimits())
+async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -> AsyncGenerator[Dispatcher]:
+    notifier = Dispatcher(core.ledger, lambda: sender, WebhookRequests(SEAL), core.time.clock, limits or PushLimits())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(notifier.run())
         try:
@@ -158,7 +158,7 @@ async def test_a_database_that_fails_for_a_while_ends_nothing(core: Core, read: 
         await soon(_woken_until(notifier, lambda: pushing.rows()[0][1] == "done"))
 
 
-async def _woken_until(notifier: Notifier, holds: Any) -> None:
+async def _woken_until(notifier: Dispatcher, holds: Any) -> None:
     while not holds():
         notifier.wake()
         await asyncio.sleep(0)

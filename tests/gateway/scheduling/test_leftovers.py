@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.a2a.model import Task, TaskState
-from gateway.ledger.leases import Beat, CountTries, Renew
+from gateway.ledger.leases import CountTries, Heartbeat, Renew
 from gateway.ledger.tasks import Finish
 from gateway.scheduling.runner import LeaseTimes
 from tests.support.core import START, Core, Gate, answer, frames, query, running_core, soon, until
@@ -34,7 +34,7 @@ async def a_turn_on_a_locked_ledger(path: Path) -> AsyncIterator[tuple[Core, Cor
         await soon(pause.reached.wait())
         renewal = one.ledger.hold(Renew)
         await soon(renewal.reached.wait())
-        beat = two.ledger.hold(Beat)
+        beat = two.ledger.hold(Heartbeat)
         one.time.now = two.time.now = LATER
         await soon(beat.reached.wait())
         yield one, two, task, pause
@@ -67,7 +67,7 @@ async def test_where_it_took_long_to_store_anything_nobody_is_judged_in_that_rou
     async with a_turn_on_a_locked_ledger(tmp_path / "ledger.db") as (one, two, _, _):
         two.time.monotonic += 4
         two.ledger.let_go()
-        next_round = two.ledger.hold(Beat)
+        next_round = two.ledger.hold(Heartbeat)
         await soon(next_round.reached.wait())
         assert two.ledger.stored(CountTries) == []
         one.ledger.let_go()
@@ -84,7 +84,7 @@ async def test_who_had_the_chance_and_is_silent_is_taken_for_dead(tmp_path: Path
     async with running_core(path, prefix="two", now=LATER) as two:
         two.agent(ScriptedAdapter(G))
         assert (await two.get(task.id)).status.state is TaskState.FAILED
-        assert len(two.ledger.stored(Beat)) == 1
+        assert len(two.ledger.stored(Heartbeat)) == 1
         assert two.waits == [0.2]
 
 
@@ -99,7 +99,7 @@ async def test_the_slower_the_ledger_the_longer_is_the_chance_to_speak(
         await soon(pause.reached.wait())
     held: list[Gate] = []
     async with running_core(
-        path, prefix="two", now=LATER, lease=AT_ONCE, before=lambda ledger: held.append(ledger.hold(Beat))
+        path, prefix="two", now=LATER, lease=AT_ONCE, before=lambda ledger: held.append(ledger.hold(Heartbeat))
     ) as two:
         two.agent(ScriptedAdapter(G))
         await soon(held[0].reached.wait())

@@ -12,7 +12,7 @@ import pytest
 from gateway.a2a.model import TaskState
 from gateway.core.replay import Seen
 from gateway.core.task_record import TurnOutput
-from gateway.engine.work import Rejoined
+from gateway.engine.turn_run import Rejoined
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.ledger.threads import Keep, Orphan
+from gateway.ledger.threads import DeleteOrphan, KeepHandle
 from tests.support.core import START, query, running_core
 from tests.support.scripted import BR, ScriptedAdapter, says
 
@@ -14,7 +14,7 @@ async def test_a_handle_that_a_call_of_the_thread_has_led_to_is_never_left_for_d
         core.agent(ScriptedAdapter(BR, says("A1", "r1")))
         await core.send("1", context="c")
         [(thread,)] = query(core.path, "SELECT id FROM thread")
-        await core.ledger.commit(Orphan(thread, "echo", "r1", START), Orphan(thread, "echo", "r7", START))
+        await core.ledger.commit(DeleteOrphan(thread, "echo", "r1", START), DeleteOrphan(thread, "echo", "r7", START))
         assert query(core.path, JOBS) == [("r7",)]
 
 
@@ -23,6 +23,6 @@ async def test_a_handle_that_is_gone_on_from_is_taken_back(tmp_path: Path) -> No
         core.agent(ScriptedAdapter(BR, says("A1", "r1")))
         await core.send("1", context="c")
         [(thread,)] = query(core.path, "SELECT id FROM thread")
-        await core.ledger.commit(Orphan(thread, "echo", "r7", START), Orphan(thread, "echo", "r8", START))
-        await core.ledger.commit(Keep(thread, "r7"))
+        await core.ledger.commit(DeleteOrphan(thread, "echo", "r7", START), DeleteOrphan(thread, "echo", "r8", START))
+        await core.ledger.commit(KeepHandle(thread, "r7"))
         assert query(core.path, JOBS) == [("r8",)]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskState
 from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, Pending
 from gateway.ledger.errors import CorruptRecord
-from gateway.ledger.leases import AskCancel, Beat, Release, UnfinishedTurn
+from gateway.ledger.leases import Heartbeat, Release, RequestCancel, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import Append, EventRow, OpenTurn, StoredArtifact, TaskFilter, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
@@ -445,7 +445,7 @@ async def test_events_that_are_fewer_than_their_numbers_are_not_given_out(
 # --- recovery ---------------------------------------------------------------------------------------------------------
 
 
-ALIVE = Beat("process-1", 9000, 0)
+ALIVE = Heartbeat("process-1", 9000, 0)
 
 LEASED: list[tuple[str, tuple[CommitPoint, ...], int, list[str]]] = [
     ("nobody has prepared", (), 0, ["turn-1", "turn-2"]),
@@ -486,7 +486,7 @@ async def test_the_process_that_has_a_turn_is_known_until_it_has_ended(ledger: S
 
 
 async def test_a_turn_that_waits_is_found_with_the_process_that_had_it(ledger: SqliteLedger) -> None:
-    await ledger.commit(ACCEPT, AskCancel(("turn-1",)))
+    await ledger.commit(ACCEPT, RequestCancel(("turn-1",)))
     [found] = await ledger.unfinished(0)
     assert (found.waits, found.expired, found.process, found.cancel_asked) == (True, False, "process-1", True)
 
@@ -499,8 +499,8 @@ async def test_a_process_finds_its_own_turns_whoever_lives(ledger: SqliteLedger)
 async def test_a_process_that_says_that_it_lives_forgets_those_that_do_not(
     database: Recorded, ledger: SqliteLedger
 ) -> None:
-    await ledger.commit(Beat("process-1", 9000, 0), Beat("process-2", 9500, 0))
-    await ledger.commit(Beat("process-2", 9900, 9001))
+    await ledger.commit(Heartbeat("process-1", 9000, 0), Heartbeat("process-2", 9500, 0))
+    await ledger.commit(Heartbeat("process-2", 9900, 9001))
     assert rows(database.path)["process"] == {("process-2",): {"id": "process-2", "alive_until": 9900}}
 
 
@@ -513,7 +513,7 @@ async def test_open_turns_are_those_of_the_context_that_have_not_ended(ledger: S
 async def test_a_process_is_told_which_of_its_turns_it_is_asked_to_cancel(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
     assert await ledger.cancels_asked("process-1") == ()
-    await ledger.commit(AskCancel(("turn-1", "turn-9")))
+    await ledger.commit(RequestCancel(("turn-1", "turn-9")))
     assert await ledger.cancels_asked("process-1") == ("task-1",)
     assert await ledger.cancels_asked("process-2") == ()
 

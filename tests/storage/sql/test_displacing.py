@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import Part, TaskState
 from gateway.ledger.calls import Complete, NewItem, Prepare
-from gateway.ledger.leases import AskCancel
+from gateway.ledger.leases import RequestCancel
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import DeleteContext
 from gateway.ledger.tasks import Finish
-from gateway.ledger.threads import Displace, Rewind, TakeBack, Unsync
+from gateway.ledger.threads import Displace, MarkUnsynced, RevertIfDisplaced, Rewind
 from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, StorageOwner
 from storage.sql import threads
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
@@ -113,7 +113,7 @@ async def test_a_chain_goes_back_to_where_a_displaced_turn_began(database: Recor
     )
     await database.ledger.commit(Displace("thread-1", "turn-3"))
     await database.ledger.commit(ends(2))
-    assert await database.changed_by(TakeBack("thread-1", "turn-2", 2300)) == {
+    assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {
         "thread": {"thread-1": {"handle": "resp-1", "clean_handle": "resp-1", "generation": 5}},
         "delete_job": {
             "thread-1 resp-2": {
@@ -125,19 +125,19 @@ async def test_a_chain_goes_back_to_where_a_displaced_turn_began(database: Recor
             }
         },
     }
-    assert await database.changed_by(TakeBack("thread-1", "turn-2", 2300)) == {}
+    assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {}
 
 
 async def test_of_a_turn_that_nobody_displaced_nothing_is_taken_back(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 4))
-    await database.ledger.commit(AskCancel(("turn-2",)), ends(2))
-    assert await database.changed_by(TakeBack("thread-1", "turn-2", 2300)) == {}
+    await database.ledger.commit(RequestCancel(("turn-2",)), ends(2))
+    assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {}
 
 
 async def test_a_displaced_turn_without_a_completed_call_moved_nothing(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"))
     await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2))
-    assert await database.changed_by(TakeBack("thread-1", "turn-2", 2300)) == {}
+    assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {}
 
 
 @pytest.mark.parametrize("kind", ["static", "none"])
@@ -148,7 +148,7 @@ async def test_another_kind_of_conversation_is_left_where_it_is(database: Record
     first = replace(complete(1, 1, None, 1), handle_out=out)
     await database.ledger.commit(replace(ACCEPT, thread=thread), replace(accept(2), thread=thread), PREPARE, first)
     await database.ledger.commit(Displace("thread-1", "turn-2"), ends(1))
-    assert await database.changed_by(TakeBack("thread-1", "turn-1", 2300)) == {}
+    assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-1", 2300)) == {}
 
 
 async def test_a_buried_thread_is_left_alone(database: Recorded) -> None:
@@ -158,7 +158,7 @@ async def test_a_buried_thread_is_left_alone(database: Recorded) -> None:
     await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2))
     await database.ledger.commit(DeleteContext(ADA, "context-1", 5000))
     before = rows(database.path)["thread"]
-    await database.ledger.commit(TakeBack("thread-1", "turn-2", 5100))
+    await database.ledger.commit(RevertIfDisplaced("thread-1", "turn-2", 5100))
     assert rows(database.path)["thread"] == before
 
 
@@ -170,7 +170,9 @@ async def test_what_the_turn_carried_of_earlier_ones_is_due_again(database: Reco
     await database.ledger.commit(prepare(3, 4, "resp-2"), ends(3, "failed"))
     await database.ledger.commit(prepare(4, 5, "resp-2"), complete(4, 6, "resp-2", 6, 7))
     await database.ledger.commit(Displace("thread-1", "turn-5"), ends(4))
-    point = TakeBack("thread-1", "turn-4", 1) if way == "displaced" else Rewind("thread-1", "turn-4", "resp-2", 1)
+    point = (
+        RevertIfDisplaced("thread-1", "turn-4", 1) if way == "displaced" else Rewind("thread-1", "turn-4", "resp-2", 1)
+    )
     await database.ledger.commit(point)
     unsent = await database.ledger.history("thread-1", unsent_only=True)
     assert [record.turn_id for record in unsent if not record.displaced] == ["turn-3", "turn-5"]
@@ -184,7 +186,7 @@ async def test_outputs_of_an_earlier_turn_are_due_again_that_a_displaced_one_car
     first = replace(complete(1, 1, None, 1), items=(SAID, output))
     await database.ledger.commit(ACCEPT, PREPARE, first, replace(FINISH, events=None), accept(2), accept(3))
     await database.ledger.commit(prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 3, 4))
-    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), TakeBack("thread-1", "turn-2", 1))
+    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), RevertIfDisplaced("thread-1", "turn-2", 1))
     unsent = await database.ledger.history("thread-1", unsent_only=True)
     assert [(r.turn_id, r.item.__struct_config__.tag) for r in unsent if not r.displaced] == [
         ("turn-1", "output"),
@@ -202,7 +204,7 @@ def test_no_more_is_looked_at_than_was_said_since_the_chain_was_last_whole(datab
 
 async def test_a_call_that_nobody_heard_the_end_of_says_whether_its_turn_was_displaced(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"))
-    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), Unsync("thread-1", "turn-2"))
+    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), MarkUnsynced("thread-1", "turn-2"))
     unheard = await database.ledger.unheard("thread-1")
     assert unheard is not None
     assert unheard.displaced is True

@@ -14,7 +14,7 @@ from gateway.ledger.calls import Pending
 from gateway.ledger.errors import Conflict
 from gateway.ledger.retention import Deletion, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.tasks import TaskOwner
-from gateway.ledger.threads import Orphan
+from gateway.ledger.threads import DeleteOrphan
 from storage.sql import documents, retention
 from storage.statement import Statement
 from storage.write.other_units import TURNS_AT_ONCE
@@ -161,7 +161,7 @@ async def test_tasks_are_found_by_their_owners_the_oldest_first(database: Record
 # --- the outbox ---
 
 
-ORPHAN = Orphan("thread-1", "echo", "resp-1", 1300)
+ORPHAN = DeleteOrphan("thread-1", "echo", "resp-1", 1300)
 
 
 async def test_of_two_that_want_a_job_one_has_it(database: Recorded) -> None:

@@ -7,12 +7,12 @@ from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import DeleteContext
-from gateway.ledger.threads import BeginEpoch, Lose, Orphan, Rewind
+from gateway.ledger.threads import BeginEpoch, DeleteOrphan, MarkHandleLost, Rewind
 from gateway.ports.conversation import HandleKind, StorageOwner
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
 
 FIRST_TURN = (ACCEPT, PREPARE, COMPLETE, replace(FINISH, events=None))
-LOSE = Lose("thread-1", 2)
+LOSE = MarkHandleLost("thread-1", 2)
 EPOCH = BeginEpoch("thread-1", 2, "thread-1-old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
 NEXT_TASK = replace(FOLLOW_UP, task="task-2", new_task=True, event=None, last_event=0)
 SECOND_CALL = Prepare("thread-1", 2, "process-1", 9000, "turn-2", "task-2", "call-2", 0, 0, "resp-1", 2100, None)
@@ -119,7 +119,7 @@ async def test_a_thread_that_did_not_move_need_not_go_back(database: Recorded) -
 
 
 async def test_an_orphan_is_left_for_deletion_once(database: Recorded) -> None:
-    orphan = Orphan("thread-1", "echo", "resp-9", 2300)
+    orphan = DeleteOrphan("thread-1", "echo", "resp-9", 2300)
     assert await database.changed_by(orphan, orphan) == {
         "delete_job": {
             "thread-1 resp-9": {

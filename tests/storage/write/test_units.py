@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import Part, Role, TaskState
 from gateway.ledger.calls import NewItem, NewToolCall, Pending, Prepare
 from gateway.ledger.errors import Conflict
-from gateway.ledger.leases import Beat, Claim, Release, Renew
+from gateway.ledger.leases import Claim, Heartbeat, Release, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import Close, EventRow
 from gateway.ledger.threads import Caller
@@ -588,7 +588,7 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
     "events of an unknown task": (PREPARED, replace(APPEND, events=EventRow("task-9", 1, 1, b"{}"))),
     "a turn that has ended": (ENDED, replace(FINISH, events=None, state=TaskState.FAILED)),
     "a turn of another thread": (COMPLETED, replace(FINISH, thread="thread-9")),
-    "a turn that waits in a process that lives": ((ACCEPT, Beat("process-1", 9001, 0)), CLAIM),
+    "a turn that waits in a process that lives": ((ACCEPT, Heartbeat("process-1", 9001, 0)), CLAIM),
     "a turn that waits elsewhere by now": (ACCEPTED, replace(CLAIM, left_by="process-3")),
     "a turn to take that has begun": (PREPARED, CLAIM),
     "a turn begun by a process that does not have it": ((ACCEPT, CLAIM), PREPARE),
@@ -601,7 +601,7 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
 
 
 async def test_a_turn_that_waits_is_taken_from_a_process_that_died_and_begins_in_the_other(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, Beat("process-1", 9000, 0))
+    await database.ledger.commit(ACCEPT, Heartbeat("process-1", 9000, 0))
     assert await database.changed_by(CLAIM) == {"turn": {"turn-1": {"process": "process-2"}}}
     await database.ledger.commit(replace(PREPARE, holder="process-2"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.a2a.tool_calls import CallFacts
 from gateway.core.tools.tool_call import ALLOWED, Settled, ToolCall, ToolPolicy
-from gateway.core.turn.commands import CloseCall, Command, EndTool, EndTurn, GoOn
+from gateway.core.turn.commands import Command, CompleteCall, Continue, EndTool, EndTurn
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.ledger.calls import NewItem
 from gateway.ports.adapter import AdapterEvent, ApprovalAsked, CallCompleted, ToolCallReady, ToolResultReady
@@ -27,8 +27,8 @@ def asked(machine: Turn) -> list[Command]:
     return [*machine.receive(ASKED), *machine.receive(CallCompleted(handle))]
 
 
-def closed(commands: list[Command]) -> CloseCall:
-    return next(command for command in commands if isinstance(command, CloseCall))
+def closed(commands: list[Command]) -> CompleteCall:
+    return next(command for command in commands if isinstance(command, CompleteCall))
 
 
 def only(machine: Turn) -> ToolCall:
@@ -46,7 +46,7 @@ def test_a_question_is_a_call_of_the_backend_that_waits_for_a_decision(shadow: s
     machine = turn(shadow=shadow)
     commands = asked(machine)
     call = only(machine)
-    assert commands[-1] == GoOn()
+    assert commands[-1] == Continue()
     assert machine.waiting
     assert phases(commands) == ["requested", "awaiting-approval"]
     assert (call.facts.origin, call.facts.server, call.inputs) == ("backend", "mcp:bank", {"to": "a"})

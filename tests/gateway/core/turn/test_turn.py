@@ -23,7 +23,16 @@ from gateway.a2a.model import (
 from gateway.a2a.redaction import json_path
 from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, TURN_TIMEOUT, UNKNOWN_TOOL, safe_text
 from gateway.core.tools.tool_call import ToolPolicy
-from gateway.core.turn.commands import CloseCall, Command, Conflicting, DropCall, EndTurn, NotePending, Publish, Reply
+from gateway.core.turn.commands import (
+    AbortCall,
+    Command,
+    CompleteCall,
+    EndTurn,
+    NotePending,
+    OwnershipConflict,
+    Publish,
+    Reply,
+)
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.core.turn.output import REASONING_URI
 from gateway.foundation.clock import Clock
@@ -105,12 +114,12 @@ def text(words: str) -> AssistantItem:
     return AssistantItem((Part(text=words),))
 
 
-def closes(*items: Item, handle: str | None = None) -> CloseCall:
-    return CloseCall(handle, None, None, tuple(NewItem(item) for item in items), ())
+def closes(*items: Item, handle: str | None = None) -> CompleteCall:
+    return CompleteCall(handle, None, None, tuple(NewItem(item) for item in items), ())
 
 
-def closed(commands: Sequence[Command]) -> CloseCall:
-    found = [command for command in commands if isinstance(command, CloseCall)]
+def closed(commands: Sequence[Command]) -> CompleteCall:
+    found = [command for command in commands if isinstance(command, CompleteCall)]
     assert len(found) == 1
     return found[0]
 
@@ -180,7 +189,7 @@ def test_the_pending_handle_is_noted_and_not_taken_for_the_confirmed_one() -> No
 
 def test_state_usage_and_handle_close_the_call() -> None:
     commands = play(turn(BR), CallCompleted("r1", usage={"tokens": 1}, state={"n": 1}))
-    assert commands == [CloseCall("r1", {"n": 1}, {"tokens": 1}, (), ()), ENDED]
+    assert commands == [CompleteCall("r1", {"n": 1}, {"tokens": 1}, (), ()), ENDED]
 
 
 # --- reasoning ---
@@ -279,7 +288,7 @@ def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
         shows("executing"),
         shows("succeeded", "3", message="id-3"),
         answers(Part(text="three"), append=False, artifact="id-4"),
-        CloseCall(
+        CompleteCall(
             None,
             None,
             None,
@@ -401,7 +410,7 @@ def test_a_call_that_nobody_answers_is_refused_and_the_turn_fails(
     commands = play(turn(ownership, tools=facts), ToolCallReady("c", "add", "{}", handled), CallCompleted(handle))
     assert phases(commands) == ["requested", "failed"]
     refusal = "This tool is not available."
-    assert closed(commands) == CloseCall(
+    assert closed(commands) == CompleteCall(
         handle,
         None,
         None,
@@ -477,7 +486,7 @@ def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_con
         metadata={"correlationId": "c0ffee", "errorClass": HANDLE_MISSING},
     )
     assert commands[1:] == [
-        DropCall("failed", HANDLE_MISSING, (NewItem(text("lost"), replayable=False),)),
+        AbortCall("failed", HANDLE_MISSING, (NewItem(text("lost"), replayable=False),)),
         EndTurn("failed", TaskState.FAILED, why, HANDLE_MISSING),
     ]
 
@@ -489,7 +498,7 @@ def test_a_completed_call_without_a_handle_can_be_tolerated_and_leaves_a_gap() -
 
 def test_the_answer_to_an_open_call_of_a_tolerated_gap_is_not_sent_on_a_chain_without_the_call() -> None:
     *_, closing, _ = play(turn(BR, tolerate_missing_handle=True), ToolCallReady("d", "sub", "{}"), DONE)
-    assert isinstance(closing, CloseCall)
+    assert isinstance(closing, CompleteCall)
     assert [new.unsent for new in closing.items] == [False, False]
 
 
@@ -506,8 +515,8 @@ KEPT = {
 def test_a_call_of_the_gateways_that_the_backend_kept_fails(how: str) -> None:
     event, handle = KEPT[how]
     conflict, dropped, ended = play(turn(), TextDelta("ok"), event)[1:]
-    assert conflict == Conflicting(handle, adopts=False)
-    assert dropped == DropCall("failed", OWNER_CONFLICT, (NewItem(text("ok"), replayable=False),))
+    assert conflict == OwnershipConflict(handle, adopts=False)
+    assert dropped == AbortCall("failed", OWNER_CONFLICT, (NewItem(text("ok"), replayable=False),))
     assert isinstance(ended, EndTurn)
     assert (ended.status, ended.failure) == ("failed", OWNER_CONFLICT)
 
@@ -516,18 +525,22 @@ def test_a_call_of_the_gateways_that_the_backend_kept_fails(how: str) -> None:
 def test_a_call_that_the_backend_kept_counts_where_that_is_only_warned_of(how: str) -> None:
     event, handle = KEPT[how]
     machine = turn(on_owner_conflict="warn")
-    assert play(machine, TextDelta("ok"), event)[1:] == [closes(text("ok")), Conflicting(handle, adopts=False), ENDED]
+    assert play(machine, TextDelta("ok"), event)[1:] == [
+        closes(text("ok")),
+        OwnershipConflict(handle, adopts=False),
+        ENDED,
+    ]
 
 
 def test_a_call_that_the_backend_kept_can_be_adopted_by_its_handle() -> None:
     machine = turn(on_owner_conflict="adopt")
     told = play(machine, TextDelta("ok"), CallCompleted("r1"))[1:]
-    assert told == [closes(text("ok")), Conflicting("r1", adopts=True), ENDED]
+    assert told == [closes(text("ok")), OwnershipConflict("r1", adopts=True), ENDED]
 
 
 def test_a_call_that_the_backend_kept_under_no_name_cannot_be_adopted() -> None:
     machine = turn(on_owner_conflict="adopt")
-    assert play(machine, CallCompleted(stored=True))[0] == Conflicting(None, adopts=False)
+    assert play(machine, CallCompleted(stored=True))[0] == OwnershipConflict(None, adopts=False)
     assert machine.ended
 
 
@@ -591,7 +604,7 @@ def test_a_refusal_that_says_why_in_words_of_its_own_keeps_them() -> None:
 def test_a_direct_reply_is_the_whole_turn() -> None:
     reply = agent("id-1", Part(text="pong"), task=None)
     assert play(turn(direct_replies=True), DirectReply((Part(text="pong"),), {"n": 1})) == [
-        CloseCall(None, {"n": 1}, None, (NewItem(text("pong")),), ()),
+        CompleteCall(None, {"n": 1}, None, (NewItem(text("pong")),), ()),
         Reply(reply),
         EndTurn("completed", TaskState.COMPLETED, reply),
     ]
@@ -628,7 +641,7 @@ def test_a_failed_call_keeps_what_was_said_and_never_shows_it_to_the_model_again
     )
     assert machine.fail(ErrorClass.INTERRUPTED, "c0ffee") == [
         tells(agent("id-2", thought("hm"))),
-        DropCall(
+        AbortCall(
             "failed",
             ErrorClass.INTERRUPTED,
             (NewItem(text("par"), replayable=False), NewItem(ReasoningItem("hm"), replayable=False)),
@@ -642,7 +655,7 @@ def test_a_cancelled_call_keeps_what_was_said() -> None:
     machine = turn()
     play(machine, TextDelta("par"))
     assert machine.cancel() == [
-        DropCall("failed", "cancelled", (NewItem(text("par"), replayable=False),)),
+        AbortCall("failed", "cancelled", (NewItem(text("par"), replayable=False),)),
         EndTurn("cancelled", TaskState.CANCELED),
     ]
     assert machine.ended
@@ -650,7 +663,7 @@ def test_a_cancelled_call_keeps_what_was_said() -> None:
 
 def test_a_turn_can_fail_before_anything_happened() -> None:
     commands = turn().fail(TURN_TIMEOUT, "c0ffee")
-    assert commands[0] == DropCall("failed", TURN_TIMEOUT, ())
+    assert commands[0] == AbortCall("failed", TURN_TIMEOUT, ())
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])
@@ -660,7 +673,7 @@ def test_a_tool_call_that_is_cut_short_is_told_as_interrupted(how: str) -> None:
     commands = machine.fail(ErrorClass.TIMED_OUT, "c0ffee") if how == "fail" else machine.cancel()
     assert phases(commands) == ["interrupted"]
     dropped = commands[1]
-    assert isinstance(dropped, DropCall)
+    assert isinstance(dropped, AbortCall)
     assert [(new.tool_call, new.replayable) for new in dropped.items] == [(None, False)] * 3
 
 
@@ -729,8 +742,8 @@ def test_any_turn_closes_or_drops_its_call_once_and_ends_once_at_the_end(events:
             commands += machine.fail(ErrorClass.UNKNOWN, "c0ffee") if how == "fail" else machine.cancel()
     except AdapterError:
         commands += machine.fail(ErrorClass.CONTRACT_BROKEN, "c0ffee")
-    ends = [type(command) for command in commands if isinstance(command, CloseCall | DropCall | EndTurn)]
-    assert ends in ([CloseCall, EndTurn], [DropCall, EndTurn])
+    ends = [type(command) for command in commands if isinstance(command, CompleteCall | AbortCall | EndTurn)]
+    assert ends in ([CompleteCall, EndTurn], [AbortCall, EndTurn])
     assert isinstance(commands[-1], EndTurn)
     told = phases(commands)
     ready = told.count("requested")

@@ -6,18 +6,18 @@ A thread has more than one where turns of a dead process were taken up that come
 
 from collections.abc import Iterator
 
-from gateway.engine.work import Lane
+from gateway.engine.turn_run import ThreadQueue
 
 
-class Lanes:
+class ThreadQueues:
     """The first lane of a thread is the one that new turns go into."""
 
     __slots__ = ("_of",)
 
     def __init__(self) -> None:
-        self._of: dict[str, list[Lane]] = {}
+        self._of: dict[str, list[ThreadQueue]] = {}
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[ThreadQueue]:
         return (lane for lanes in self._of.values() for lane in lanes)
 
     def __contains__(self, thread: str) -> bool:
@@ -27,19 +27,19 @@ class Lanes:
     def threads(self) -> tuple[str, ...]:
         return tuple(self._of)
 
-    def of(self, thread: str) -> tuple[Lane, ...]:
+    def of(self, thread: str) -> tuple[ThreadQueue, ...]:
         return tuple(self._of.get(thread, ()))
 
-    def first(self, thread: str) -> Lane | None:
+    def first(self, thread: str) -> ThreadQueue | None:
         lanes = self._of.get(thread)
         return lanes[0] if lanes else None
 
-    def add(self, lane: Lane) -> Lane:
+    def add(self, lane: ThreadQueue) -> ThreadQueue:
         lane.beside = self._of.setdefault(lane.thread.id, [])
         lane.beside.append(lane)
         return lane
 
-    def remove(self, lane: Lane) -> bool:
+    def remove(self, lane: ThreadQueue) -> bool:
         """Whether the thread has none any more."""
         lane.beside.remove(lane)
         if lane.beside:

@@ -45,7 +45,7 @@ class Rejoined:
 
 
 @dataclass(slots=True)
-class Work:
+class TurnRun:
     """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
 
     `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `resumed`: the turn waited for
@@ -96,7 +96,7 @@ class Work:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class ThreadQueue:
     """The turns of one thread, one after another. `thread` is its row as the last commit left it, if `current`.
 
     `leased`: the last commit that said so left the lease with this process. `parked`: none of them can begin, because an
@@ -107,9 +107,9 @@ class Lane:
     current: bool
     leased: bool = False
     parked: bool = False
-    waiting: deque[Work] = field(default_factory=deque)
-    running: Work | None = None
-    beside: list["Lane"] = field(default_factory=list, repr=False)
+    waiting: deque[TurnRun] = field(default_factory=deque)
+    running: TurnRun | None = None
+    beside: list["ThreadQueue"] = field(default_factory=list, repr=False)
 
     @property
     def may_release(self) -> bool:

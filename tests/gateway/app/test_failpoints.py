@@ -44,7 +44,7 @@ def test_the_kth_point_that_fits_kills(monkeypatch: pytest.MonkeyPatch, killed: 
     for name in ("accept+prepare.before", "accept+prepare.stored", "finish.stored"):
         points.reach(name)
     assert killed == []
-    points.reach("accept+beat.stored")
+    points.reach("accept+heartbeat.stored")
     assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
@@ -69,7 +69,7 @@ async def test_every_commit_and_every_phase_of_a_call_is_a_point(core: Core) -> 
     told: list[Exception | None] = []
     guarded.submit((core.runner.beat(), core.runner.beat()), told.append)
     await guarded.commit()
-    assert points.names[:4] == ["beat.before", "beat.stored", "beat+beat.before", ".before"]
-    assert sorted(points.names[4:]) == [".stored", "beat+beat.shown", "beat+beat.stored"]
+    assert points.names[:4] == ["heartbeat.before", "heartbeat.stored", "heartbeat+heartbeat.before", ".before"]
+    assert sorted(points.names[4:]) == [".stored", "heartbeat+heartbeat.shown", "heartbeat+heartbeat.stored"]
     assert told == [None]
     assert await guarded.open_turns("nowhere") == ()

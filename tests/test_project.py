@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.catalogue import CATALOGUE
+from tests.scenarios.catalogue import SCENARIOS
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gateway", "adapters", "storage")
 
@@ -131,3 +134,16 @@ def test_makefile_and_image_use_the_same_uv() -> None:
     assert makefile is not None
     assert image is not None
     assert makefile[1] == image[1]
+
+
+def test_the_page_on_the_state_model_lists_every_scenario_and_every_fault() -> None:
+    page = (ROOT / "docs" / "state-model.md").read_text(encoding="utf-8")
+    scenarios, faults = page.split("\n## 14. ")
+    assert re.findall(r"^- \*\*(\d+[a-z]?)\*\* ", scenarios, re.MULTILINE) == list(
+        dict.fromkeys(sorted(SCENARIOS, key=_by_number))
+    )
+    assert set(re.findall(r"^\| ([A-Z]\d+) \| ", faults, re.MULTILINE)) == set(CATALOGUE)
+
+
+def _by_number(scenario: str) -> tuple[int, str]:
+    return int(scenario.rstrip("bcd")), scenario

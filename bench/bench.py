@@ -96,7 +96,7 @@ class Target:
         text = self.spec["cmd"]
         for venv in VENVS.glob("*"):
             text = text.replace("{py:%s}" % venv.name, f"{venv}/bin/python")
-        fill = {"port": self.port, "here": HERE, "root": HERE.parent, "db": self.db, "workers": self.workers, "tmp": self.tmp}
+        fill = {"port": self.port, "here": HERE, "root": HERE.parent, "other": os.environ.get("BENCH_OTHER", HERE.parent), "db": self.db, "workers": self.workers, "tmp": self.tmp}
         env = {**os.environ, "BENCH_BACKEND": f"http://127.0.0.1:{BACKEND_PORT}", "BENCH_PORT": str(self.port)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # a start that compiles everything again is nobody's start
         env |= {k: v.format(**fill) for k, v in self.spec.get("env", {}).items()}

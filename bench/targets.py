@@ -1,7 +1,7 @@
 """What can be measured: how to start each target, where it listens, what it can do.
 
-`cmd` is started with {port}, {here} (this folder), {db} (a fresh database path) and {workers}
-filled in, and {py:NAME} by the python of the virtual environment NAME under $BENCH_VENVS.
+`cmd` is started with {port}, {here} (this folder), {other} (the checkout that $BENCH_OTHER names), {db} (a fresh database path)
+and {workers} filled in, and {py:NAME} by the python of the virtual environment NAME under $BENCH_VENVS.
 A target without `cmd` is already running and is named on the command line (bench.py --url).
 """
 import os
@@ -42,6 +42,8 @@ TARGETS = {
     # this project
     "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                 "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
+    "gateway-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
+                      "about": "the gateway of another checkout, $BENCH_OTHER, to compare two versions in one run"},  # fmt: skip
     "gateway-local": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/local", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                       "about": "the same; the gateway keeps the conversations and sends the last 20 messages"},  # fmt: skip
     "gateway-tools": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/tools", "env": {"BENCH_DB": "{db}"},

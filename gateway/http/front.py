@@ -35,7 +35,7 @@ from gateway.http.replies import Headers
 from gateway.http.sse import Counting, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.threads import Caller
-from gateway.operations.api import Call, EventStream, Operations
+from gateway.operations.api import A2AOperations, EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 
 _OFF_LOOP = 1024 * 1024
@@ -86,7 +86,7 @@ class ClientGone(Exception):
 
 
 Read = Callable[[Dialect], tuple[Method, Any]]
-Open = Callable[[Call, Any], Awaitable[EventStream]]
+Open = Callable[[OperationCall, Any], Awaitable[EventStream]]
 
 
 class Front:
@@ -94,7 +94,7 @@ class Front:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: A2AOperations,
         agents: Agents,
         auth: Authenticator,
         settings: BindingSettings,
@@ -180,7 +180,7 @@ class Front:
         agent = self.agents.resolve(incoming.agent, request.tenant)
         requested = incoming.parameters.extensions(self.settings.limits)
         active = _activate(agent, requested, method)
-        call = Call(
+        call = OperationCall(
             agent=agent,
             caller=incoming.caller,
             extensions=frozenset(active),
@@ -197,7 +197,7 @@ class Front:
         result = await perform(call, request)
         return Outcome(None if result is None else dialect.encode(result), None, headers, counts)
 
-    async def _counted(self, caller: Caller, perform: Open, call: Call, request: Any) -> EventStream:
+    async def _counted(self, caller: Caller, perform: Open, call: OperationCall, request: Any) -> EventStream:
         free = self._quotas.streams.take(caller)
         try:
             return CountedStream(await perform(call, request), free)

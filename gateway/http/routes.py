@@ -26,7 +26,7 @@ from gateway.http.front import BindingSettings, Front
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.replies import rest_reply
 from gateway.http.rest import Resource, Rest, resource
-from gateway.operations.api import Operations
+from gateway.operations.api import A2AOperations
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
@@ -36,7 +36,7 @@ _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's pa
 
 
 def routes(
-    operations: Operations,
+    operations: A2AOperations,
     agents: Agents,
     auth: Authenticator,
     *,

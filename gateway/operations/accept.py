@@ -29,7 +29,7 @@ from gateway.ledger.tasks import EventRow, OpenTurn, TaskRecord
 from gateway.ledger.threads import Displace, ThreadRecord
 from gateway.ledger.turns import Accept, IdempotencyKey, Preferences, Replay
 from gateway.operations.answer import Accepted, Answering
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.operations.push_configs import Draft
 from gateway.operations.quotas import ConcurrencyLimit
 from gateway.operations.target import (
@@ -107,7 +107,11 @@ class Admission:
         self._answering = Answering(ledger, runner, fanout, clock)
 
     async def accept(
-        self, call: Call, request: SendMessageRequest, accepted: Accepted | None = None, draft: Draft | None = None
+        self,
+        call: OperationCall,
+        request: SendMessageRequest,
+        accepted: Accepted | None = None,
+        draft: Draft | None = None,
     ) -> TurnRun | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
 
@@ -127,7 +131,7 @@ class Admission:
 
     async def _try(
         self,
-        call: Call,
+        call: OperationCall,
         request: SendMessageRequest,
         key: IdempotencyKey | None,
         content: str,
@@ -172,7 +176,7 @@ class Admission:
 
     async def _answer(
         self,
-        call: Call,
+        call: OperationCall,
         request: SendMessageRequest,
         task: TaskRecord,
         key: IdempotencyKey | None,
@@ -206,7 +210,7 @@ class Admission:
             raise Conflict(f"a turn of task {found.task.id!r} has not ended")
         return outputs
 
-    async def _with_tools(self, call: Call, request: SendMessageRequest) -> SendMessageRequest:
+    async def _with_tools(self, call: OperationCall, request: SendMessageRequest) -> SendMessageRequest:
         """The tools that the message declares, checked. Raises: InvalidParams."""
         message = with_declarations(request.message)
         if message is request.message:
@@ -217,7 +221,7 @@ class Admission:
                 with_declarations(request.message, await call.agent.toolset.offered())
         return replace(request, message=message)
 
-    async def _make_room(self, call: Call, task_id: str) -> None:
+    async def _make_room(self, call: OperationCall, task_id: str) -> None:
         """Source: state-model, scenario 118b. Raises: UnsupportedOperation where the waiting task is not to be cancelled."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL:
@@ -246,7 +250,7 @@ class Admission:
             if open_.thread == thread.id and open_.turn != over
         )
 
-    async def _known(self, call: Call, key: IdempotencyKey | None, content: str) -> Replay | None:
+    async def _known(self, call: OperationCall, key: IdempotencyKey | None, content: str) -> Replay | None:
         if key is None:
             return None
         replay = await self._ledger.replay(call.caller, call.agent.name, key)
@@ -257,7 +261,7 @@ class Admission:
 
     def _plan(
         self,
-        call: Call,
+        call: OperationCall,
         request: SendMessageRequest,
         found: Target,
         key: IdempotencyKey | None,
@@ -304,7 +308,7 @@ class Admission:
         )
         return _Plan(accept, number, event, ends=ends)
 
-    def _check_thread(self, call: Call, thread: ThreadRecord, others: int) -> None:
+    def _check_thread(self, call: OperationCall, thread: ThreadRecord, others: int) -> None:
         policies = call.agent.policies
         _check_owner(call, thread)
         if is_newer(call.agent.adapter, thread):
@@ -319,7 +323,7 @@ class Admission:
 
     async def _admit(
         self,
-        call: Call,
+        call: OperationCall,
         request: SendMessageRequest,
         plan: _Plan,
         outputs: list[TurnOutput],
@@ -385,7 +389,7 @@ def _modes(request: SendMessageRequest) -> tuple[str, ...]:
     return (request.configuration.accepted_output_modes if request.configuration else None) or ()
 
 
-def _check_owner(call: Call, thread: ThreadRecord) -> None:
+def _check_owner(call: OperationCall, thread: ThreadRecord) -> None:
     """Source: state-model, scenario 29. Raises: UnsupportedOperation."""
     declared = call.agent.adapter.ownership
     if serves(declared, thread):

@@ -27,7 +27,7 @@ from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
 from gateway.ledger.tool_calls import AskedCall
 from gateway.ledger.turns import GivenAnswer, IdempotencyKey, Replay
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.ports.conversation import UserItem
 from gateway.scheduling.runner import Runner
 from gateway.scheduling.settle import close_task
@@ -42,7 +42,7 @@ class Answering:
         self._fanout = fanout
         self._clock = clock
 
-    async def was_said(self, call: Call, message: Message) -> bool:
+    async def was_said(self, call: OperationCall, message: Message) -> bool:
         """Whether the message only repeats what its caller has answered to this task before.
 
         Source: state-model, scenario 113.
@@ -57,7 +57,7 @@ class Answering:
 
     async def answer(
         self,
-        call: Call,
+        call: OperationCall,
         request: SendMessageRequest,
         task: TaskRecord,
         key: IdempotencyKey | None,
@@ -173,6 +173,6 @@ class Answering:
         return (*calls, *(asked for asked in earlier if asked.call.id not in known))
 
 
-def _shown(call: Call) -> Rendering:
+def _shown(call: OperationCall) -> Rendering:
     """What its caller sees of tool calls."""
     return rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)

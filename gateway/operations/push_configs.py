@@ -24,7 +24,7 @@ from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import DropPush, PushConfig, PushState, PushStatus, PutPush, ReplayPush
 from gateway.ledger.threads import Caller
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.push.secrets import Seal, Secrets
 
 MOST = 10
@@ -40,7 +40,7 @@ _IN_MESSAGE = "configuration.taskPushNotificationConfig."
 class Draft:
     """A configuration that may be stored, for whichever task."""
 
-    call: Call
+    call: OperationCall
     config: PushConfig
 
     def on(self, task: str, now: int) -> PutPush:
@@ -70,7 +70,9 @@ class PushConfigs:
 
     # --- the four operations
 
-    async def create(self, call: Call, task: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+    async def create(
+        self, call: OperationCall, task: str, config: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
         """Raises: InvalidParams."""
         draft = await self.draft(call, config)
         try:
@@ -100,7 +102,7 @@ class PushConfigs:
 
     # --- what comes with a message
 
-    async def draft_of(self, call: Call, request: SendMessageRequest) -> Draft | None:
+    async def draft_of(self, call: OperationCall, request: SendMessageRequest) -> Draft | None:
         """Raises: InvalidParams."""
         config = request.configuration.task_push_notification_config if request.configuration else None
         if config is None:
@@ -109,7 +111,7 @@ class PushConfigs:
             raise invalid(f"{_IN_MESSAGE}taskId", "must be left out: the configuration is for the task of the message")
         return await self.draft(call, config, _IN_MESSAGE)
 
-    async def draft(self, call: Call, config: TaskPushNotificationConfig, place: str = "") -> Draft:
+    async def draft(self, call: OperationCall, config: TaskPushNotificationConfig, place: str = "") -> Draft:
         """What may be stored of it. Raises: InvalidParams."""
         target = await self._check(f"{place}url", config.url)
         scheme = config.authentication.scheme if config.authentication else None

@@ -44,7 +44,7 @@ from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay
 from gateway.operations import task_reader
 from gateway.operations.accept import Admission
-from gateway.operations.api import Call, EventStream
+from gateway.operations.api import EventStream, OperationCall
 from gateway.operations.push_configs import Draft, PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of
@@ -84,7 +84,7 @@ class Operations:
 
     # --- messages
 
-    async def send_message(self, call: Call, request: SendMessageRequest) -> SendMessageResponse:
+    async def send_message(self, call: OperationCall, request: SendMessageRequest) -> SendMessageResponse:
         configuration = request.configuration
         history = configuration.history_length if configuration else None
         waits = not (configuration and configuration.return_immediately)
@@ -108,7 +108,7 @@ class Operations:
         return SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
-        self, call: Call, request: SendMessageRequest, accepted: Callable[[TurnRun], None] | None = None
+        self, call: OperationCall, request: SendMessageRequest, accepted: Callable[[TurnRun], None] | None = None
     ) -> TurnRun | Replay:
         if self.drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
@@ -122,7 +122,7 @@ class Operations:
             self._pushes_of(call).changed()
         return found
 
-    async def send_streaming_message(self, call: Call, request: SendMessageRequest) -> EventStream:
+    async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> EventStream:
         self._fanout.check_room()
         streams: list[TaskStream] = []
         try:
@@ -147,7 +147,7 @@ class Operations:
         work.done.add_done_callback(lambda _: subscription.end())
         return TaskStream([task_frame(work.live.snapshot(), number)], number, subscription)
 
-    async def _repeat(self, call: Call, task_id: str) -> EventStream:
+    async def _repeat(self, call: OperationCall, task_id: str) -> EventStream:
         """What the first stream shows from here on."""
         work = self._runner.work(task_id)
         if work is None:
@@ -155,7 +155,7 @@ class Operations:
         reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
         return message_stream(reply) if reply is not None else await self._attach(call, task_id, repeats=True)
 
-    async def _ended_elsewhere(self, call: Call, task_id: str, *, waits: bool) -> None:
+    async def _ended_elsewhere(self, call: OperationCall, task_id: str, *, waits: bool) -> None:
         """Returns when the turn has ended that another process runs; at once where nobody waits for a known task."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not waits):
@@ -189,10 +189,10 @@ class Operations:
 
     # --- tasks
 
-    async def get_task(self, call: Call, request: GetTaskRequest) -> Task:
+    async def get_task(self, call: OperationCall, request: GetTaskRequest) -> Task:
         return await self._reader.task(call, request.id, request.history_length)
 
-    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+    async def list_tasks(self, call: OperationCall, request: ListTasksRequest) -> ListTasksResponse:
         since = request.status_timestamp_after
         where = TaskFilter(
             context_id=request.context_id or None,
@@ -221,7 +221,7 @@ class Operations:
             token = task_reader.encode(self._page_secret, call, request, (page[-1].status_at, page[-1].id))
         return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
-    async def cancel_task(self, call: Call, request: CancelTaskRequest) -> Task:
+    async def cancel_task(self, call: OperationCall, request: CancelTaskRequest) -> Task:
         asked = ours = False
         for _ in range(_ATTEMPTS):
             work = self._reader.work(call, request.id)
@@ -247,10 +247,10 @@ class Operations:
                 await self._elsewhere.cancel(record.context, lambda turn: turn.task == request.id)
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
-    async def subscribe_to_task(self, call: Call, request: SubscribeToTaskRequest) -> EventStream:
+    async def subscribe_to_task(self, call: OperationCall, request: SubscribeToTaskRequest) -> EventStream:
         return await self._attach(call, request.id, repeats=False)
 
-    async def _attach(self, call: Call, task_id: str, *, repeats: bool) -> EventStream:
+    async def _attach(self, call: OperationCall, task_id: str, *, repeats: bool) -> EventStream:
         """The Task, then its events: those behind `Last-Event-ID` where the caller names one, else those to come.
 
         It ends with the task; where it repeats the stream of a message, with that message's turn.
@@ -271,7 +271,9 @@ class Operations:
             subscription.close()
             raise
 
-    async def _stored(self, call: Call, task_id: str, subscription: Subscription, *, repeats: bool) -> EventStream:
+    async def _stored(
+        self, call: OperationCall, task_id: str, subscription: Subscription, *, repeats: bool
+    ) -> EventStream:
         record = await self._reader.record(call, task_id)
         resume = call.last_event_id
         if record.state in TERMINAL and resume is None and not repeats:
@@ -289,7 +291,9 @@ class Operations:
 
     # --- push notifications
 
-    async def create_push_config(self, call: Call, request: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+    async def create_push_config(
+        self, call: OperationCall, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
         pushes = self._pushes_of(call)
         if not request.task_id:
             raise invalid("taskId", "is required")
@@ -297,25 +301,25 @@ class Operations:
         return await pushes.create(call, request.task_id, request)
 
     async def get_push_config(
-        self, call: Call, request: GetTaskPushNotificationConfigRequest
+        self, call: OperationCall, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
         pushes = self._pushes_of(call)
         await self._reader.record(call, request.task_id)
         return await pushes.get(request.task_id, request.id)
 
     async def list_push_configs(
-        self, call: Call, request: ListTaskPushNotificationConfigsRequest
+        self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
         pushes = self._pushes_of(call)
         await self._reader.record(call, request.task_id)
         return await pushes.list(request.task_id)
 
-    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
         pushes = self._pushes_of(call)
         await self._reader.record(call, request.task_id)
         await pushes.delete(request.task_id, request.id)
 
-    def _pushes_of(self, call: Call) -> PushConfigs:
+    def _pushes_of(self, call: OperationCall) -> PushConfigs:
         """Raises: PushNotificationNotSupported."""
         if self._pushes is None:
             raise PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")
@@ -323,5 +327,5 @@ class Operations:
 
     # --- what the card does not declare
 
-    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> AgentCard:
+    async def get_extended_card(self, call: OperationCall, request: GetExtendedAgentCardRequest) -> AgentCard:
         raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")

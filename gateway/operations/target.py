@@ -22,7 +22,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import ContextRecord, ThreadRecord
 from gateway.ledger.turns import IdempotencyKey
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.ports.capabilities import HandleNaming
 
 _FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
@@ -38,7 +38,7 @@ class Target(msgspec.Struct, frozen=True):
     task: TaskRecord | None
 
 
-def idempotency_key(call: Call, message: Message) -> IdempotencyKey | None:
+def idempotency_key(call: OperationCall, message: Message) -> IdempotencyKey | None:
     """Source: state-model, scenario 107: asked for by header, or by the agent's policy for every messageId."""
     policy = call.agent.policies.idempotency
     if policy == "off":
@@ -54,7 +54,7 @@ def digest(message: Message) -> str:
     return hashlib.sha256(_canonical.encode(content)).hexdigest()
 
 
-async def target(ledger: Ledger, call: Call, message: Message) -> Target:
+async def target(ledger: Ledger, call: OperationCall, message: Message) -> Target:
     """Raises: TaskNotFound, UnsupportedOperation, InvalidParams."""
     for index, reference in enumerate(message.reference_task_ids or ()):
         task = await ledger.task(call.caller, call.agent.name, reference)
@@ -75,7 +75,7 @@ async def target(ledger: Ledger, call: Call, message: Message) -> Target:
     return Target(message.context_id, context, None)
 
 
-async def _of_task(ledger: Ledger, call: Call, message: Message, task_id: str) -> Target:
+async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_id: str) -> Target:
     task = await ledger.task(call.caller, call.agent.name, task_id)
     if task is None or not task.visible:
         raise not_found(task_id, "message.taskId")

@@ -32,7 +32,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.events import Frame, Update, logged
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.operations.target import not_found
 from gateway.scheduling.runner import Runner
 
@@ -44,7 +44,7 @@ class _Cursor(msgspec.Struct, array_like=True, frozen=True):
     task: str
 
 
-def _signature(secret: bytes, call: Call, request: ListTasksRequest, payload: bytes) -> bytes:
+def _signature(secret: bytes, call: OperationCall, request: ListTasksRequest, payload: bytes) -> bytes:
     scope = msgspec.json.encode(
         [
             call.caller.tenant,
@@ -58,12 +58,12 @@ def _signature(secret: bytes, call: Call, request: ListTasksRequest, payload: by
     return hmac.digest(secret, scope + b"\n" + payload, hashlib.sha256)[:_SIGNATURE]
 
 
-def encode(secret: bytes, call: Call, request: ListTasksRequest, last: tuple[int, str]) -> str:
+def encode(secret: bytes, call: OperationCall, request: ListTasksRequest, last: tuple[int, str]) -> str:
     payload = msgspec.json.encode(_Cursor(*last))
     return base64.urlsafe_b64encode(_signature(secret, call, request, payload) + payload).decode().rstrip("=")
 
 
-def decode(secret: bytes, call: Call, request: ListTasksRequest) -> tuple[int, str] | None:
+def decode(secret: bytes, call: OperationCall, request: ListTasksRequest) -> tuple[int, str] | None:
     """(status_at, id) of the last task of the page before. Raises: InvalidParams."""
     token = request.page_token
     if not token:
@@ -94,26 +94,26 @@ class TaskReader:
         self._ledger = ledger
         self._runner = runner
 
-    def work(self, call: Call, task_id: str) -> TurnRun | None:
+    def work(self, call: OperationCall, task_id: str) -> TurnRun | None:
         """The turn that waits or runs here, if its task is one that this caller may know of."""
         work = self._runner.work(task_id)
         if work is None or work.caller != call.caller or work.agent.name != call.agent.name or not work.public:
             return None
         return work
 
-    async def record(self, call: Call, task_id: str) -> TaskRecord:
+    async def record(self, call: OperationCall, task_id: str) -> TaskRecord:
         """Raises: TaskNotFound, also for another caller's."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or not (record.visible or self.work(call, task_id)):
             raise not_found(task_id)
         return record
 
-    async def reply(self, call: Call, task_id: str) -> Message | None:
+    async def reply(self, call: OperationCall, task_id: str) -> Message | None:
         """The bare message with which the agent answered instead of making this task known."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         return record.status_message if record is not None and not record.visible else None
 
-    async def task(self, call: Call, task_id: str, history_length: int | None = None) -> Task:
+    async def task(self, call: OperationCall, task_id: str, history_length: int | None = None) -> Task:
         """Raises: TaskNotFound."""
         work = self.work(call, task_id)
         if work is not None and not await self._settled(call, task_id):
@@ -122,7 +122,7 @@ class TaskReader:
                 return now[0]
         return (await self.stored(call, task_id, history_length))[0]
 
-    async def _settled(self, call: Call, task_id: str) -> bool:
+    async def _settled(self, call: OperationCall, task_id: str) -> bool:
         """The ledger has the end of the turn. Lists, notifications and resumed streams may have shown it before the process
         that runs the turn is told that it is stored."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
@@ -137,7 +137,7 @@ class TaskReader:
             return None
         return task, number
 
-    async def stored(self, call: Call, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
+    async def stored(self, call: OperationCall, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
         """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
         try:
             found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
@@ -164,7 +164,7 @@ class TaskReader:
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
-    async def _aside(self, call: Call, task_id: str) -> tuple[Task, int] | None:
+    async def _aside(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
         """Of a task whose turn was put aside what its row tells. Raises: TaskNotFound, CorruptRecord."""
         record = await self.record(call, task_id)
         context = await self._ledger.context(call.caller, record.context_id, call.agent.name)

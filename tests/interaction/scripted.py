@@ -25,7 +25,7 @@ from gateway.a2a.model import (
     Wire,
 )
 from gateway.ledger.events import Frame
-from gateway.operations.api import Call, Operations
+from gateway.operations.api import A2AOperations, OperationCall
 
 TASK = Task(
     id="task-1",
@@ -61,11 +61,11 @@ class ScriptedStream:
         self.closed.set()
 
 
-class ScriptedOperations(Operations):
+class ScriptedOperations(A2AOperations):
     """`answers` by operation; an exception among them is raised. `calls` are those that arrived."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, Call, Wire]] = []
+        self.calls: list[tuple[str, OperationCall, Wire]] = []
         self.answers: dict[str, Any] = {
             "send_message": SendMessageResponse(task=TASK),
             "get_task": TASK,
@@ -77,53 +77,53 @@ class ScriptedOperations(Operations):
     def requests(self) -> list[tuple[str, Wire]]:
         return [(name, request) for name, _, request in self.calls]
 
-    def _answer(self, name: str, call: Call, request: Wire) -> Any:
+    def _answer(self, name: str, call: OperationCall, request: Wire) -> Any:
         self.calls.append((name, call, request))
         answer = self.answers[name]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def send_message(self, call: Call, request: SendMessageRequest) -> SendMessageResponse:
+    async def send_message(self, call: OperationCall, request: SendMessageRequest) -> SendMessageResponse:
         answer: SendMessageResponse = self._answer("send_message", call, request)
         return answer
 
-    async def send_streaming_message(self, call: Call, request: SendMessageRequest) -> ScriptedStream:
+    async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> ScriptedStream:
         answer: ScriptedStream = self._answer("send_streaming_message", call, request)
         return answer
 
-    async def get_task(self, call: Call, request: GetTaskRequest) -> Task:
+    async def get_task(self, call: OperationCall, request: GetTaskRequest) -> Task:
         answer: Task = self._answer("get_task", call, request)
         return answer
 
-    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+    async def list_tasks(self, call: OperationCall, request: ListTasksRequest) -> ListTasksResponse:
         answer: ListTasksResponse = self._answer("list_tasks", call, request)
         return answer
 
-    async def cancel_task(self, call: Call, request: CancelTaskRequest) -> Task:
+    async def cancel_task(self, call: OperationCall, request: CancelTaskRequest) -> Task:
         answer: Task = self._answer("cancel_task", call, request)
         return answer
 
-    async def subscribe_to_task(self, call: Call, request: SubscribeToTaskRequest) -> ScriptedStream:
+    async def subscribe_to_task(self, call: OperationCall, request: SubscribeToTaskRequest) -> ScriptedStream:
         answer: ScriptedStream = self._answer("subscribe_to_task", call, request)
         return answer
 
-    async def create_push_config(self, call: Call, request: TaskPushNotificationConfig) -> NoReturn:
+    async def create_push_config(self, call: OperationCall, request: TaskPushNotificationConfig) -> NoReturn:
         self._no_push(call, request)
 
-    async def get_push_config(self, call: Call, request: GetTaskPushNotificationConfigRequest) -> NoReturn:
+    async def get_push_config(self, call: OperationCall, request: GetTaskPushNotificationConfigRequest) -> NoReturn:
         self._no_push(call, request)
 
-    async def list_push_configs(self, call: Call, request: ListTaskPushNotificationConfigsRequest) -> NoReturn:
+    async def list_push_configs(self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest) -> NoReturn:
         self._no_push(call, request)
 
-    async def delete_push_config(self, call: Call, request: DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
         self._no_push(call, request)
 
-    def _no_push(self, call: Call, request: Wire) -> NoReturn:
+    def _no_push(self, call: OperationCall, request: Wire) -> NoReturn:
         self.calls.append(("push", call, request))
         raise PushNotificationNotSupported("this agent sends no push notifications")
 
-    async def get_extended_card(self, call: Call, request: GetExtendedAgentCardRequest) -> AgentCard:
+    async def get_extended_card(self, call: OperationCall, request: GetExtendedAgentCardRequest) -> AgentCard:
         self.calls.append(("get_extended_card", call, request))
         raise UnsupportedOperation("this agent has no extended card")

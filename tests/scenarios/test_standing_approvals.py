@@ -8,7 +8,7 @@ import pytest
 from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import Json, TaskState
 from gateway.core.tools.approvals import ApprovalRule
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
@@ -43,7 +43,7 @@ def always(call_id: str, **more: Json) -> Json:
     return {"approvals": [{"id": call_id, "approved": True, "always": True, **more}]}
 
 
-async def ask(core: Core, context: str = "c", by: Call | None = None) -> Any:
+async def ask(core: Core, context: str = "c", by: OperationCall | None = None) -> Any:
     return await reply(core, None, "pay", context_id=context, call=by or core.call())
 
 

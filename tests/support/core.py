@@ -41,7 +41,7 @@ from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller
-from gateway.operations.api import Call, EventStream
+from gateway.operations.api import EventStream, OperationCall
 from gateway.operations.service import Operations
 from gateway.ports.capabilities import Backend
 from gateway.scheduling.runner import LeaseTimes, Runner
@@ -293,12 +293,12 @@ class Core:
 
     def call(
         self, principal: str = "ada", *, agent: Agent | None = None, key: str | None = None, last: int | None = None
-    ) -> Call:
+    ) -> OperationCall:
         meant = agent or self.default
         assert meant is not None
-        return Call(agent=meant, caller=Caller(principal), idempotency_key=key, last_event_id=last)
+        return OperationCall(agent=meant, caller=Caller(principal), idempotency_key=key, last_event_id=last)
 
-    async def send(self, text: str, call: Call | None = None, *, at_once: bool = False, **where: Any) -> Task:
+    async def send(self, text: str, call: OperationCall | None = None, *, at_once: bool = False, **where: Any) -> Task:
         """The task that SendMessage answers with."""
         configuration = SendMessageConfiguration(return_immediately=True) if at_once else None
         request = SendMessageRequest(message=message(text, **where), configuration=configuration)
@@ -306,20 +306,20 @@ class Core:
         assert answer.task is not None
         return answer.task
 
-    async def stream(self, text: str, call: Call | None = None, **where: Any) -> EventStream:
+    async def stream(self, text: str, call: OperationCall | None = None, **where: Any) -> EventStream:
         request = SendMessageRequest(message=message(text, **where))
         return await self.operations.send_streaming_message(call or self.call(), request)
 
-    async def subscribe(self, task: str, call: Call | None = None) -> EventStream:
+    async def subscribe(self, task: str, call: OperationCall | None = None) -> EventStream:
         return await self.operations.subscribe_to_task(call or self.call(), SubscribeToTaskRequest(id=task))
 
-    async def get(self, task: str, call: Call | None = None, history: int | None = None) -> Task:
+    async def get(self, task: str, call: OperationCall | None = None, history: int | None = None) -> Task:
         return await self.operations.get_task(call or self.call(), GetTaskRequest(id=task, history_length=history))
 
-    async def cancel(self, task: str, call: Call | None = None) -> Task:
+    async def cancel(self, task: str, call: OperationCall | None = None) -> Task:
         return await self.operations.cancel_task(call or self.call(), CancelTaskRequest(id=task))
 
-    async def list(self, call: Call | None = None, **filters: Any) -> ListTasksResponse:
+    async def list(self, call: OperationCall | None = None, **filters: Any) -> ListTasksResponse:
         return await self.operations.list_tasks(call or self.call(), ListTasksRequest(**filters))
 
     async def die(self) -> None:

@@ -11,7 +11,7 @@ from gateway.a2a.model import Message, Part, Role, SendMessageConfiguration, Sen
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import IdempotencyKey
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.operations.target import check_content, digest, idempotency_key, media_type, new_thread, not_found
 from gateway.ports.adapter import CallCompleted, Ending
 from gateway.ports.conversation import HandleKind, StorageOwner
@@ -22,8 +22,8 @@ AGENT = Agent("echo", CARD, ScriptedAdapter(G))
 MESSAGE = message("hi", message_id="m-1")
 
 
-def call(key: str | None = None, **policies: Any) -> Call:
-    return Call(replace(AGENT, policies=AgentPolicies(**policies)), Caller("ada"), idempotency_key=key)
+def call(key: str | None = None, **policies: Any) -> OperationCall:
+    return OperationCall(replace(AGENT, policies=AgentPolicies(**policies)), Caller("ada"), idempotency_key=key)
 
 
 # --- idempotency keys ---

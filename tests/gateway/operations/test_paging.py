@@ -10,13 +10,13 @@ from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import ListTasksRequest, TaskState
 from gateway.core.agents import Agent
 from gateway.ledger.threads import Caller
-from gateway.operations.api import Call
+from gateway.operations.api import OperationCall
 from gateway.operations.task_reader import decode, encode
 from tests.support.core import CARD
 from tests.support.scripted import G, ScriptedAdapter
 
 SECRET = b"s" * 32
-CALL = Call(Agent("echo", CARD, ScriptedAdapter(G)), Caller("ada", "acme"))
+CALL = OperationCall(Agent("echo", CARD, ScriptedAdapter(G)), Caller("ada", "acme"))
 FILTER = ListTasksRequest(context_id="c", status=TaskState.WORKING, status_timestamp_after="2026-11-20T10:00:00Z")
 LAST = (1_795_168_800_000, "task-9")
 

@@ -65,13 +65,13 @@ class Failures:
         self._secrets = re.compile("|".join(patterns)) if patterns else None
 
     def error(
-        self, kind: ErrorClass, text: str, *, retry_after: float | None = None, down: bool = False
+        self, kind: ErrorClass, text: str, *, retry_after: float | None = None, backend_down: bool = False
     ) -> AdapterError:
         if self._secrets is not None:
             text = self._secrets.sub("***", text)
         text = " ".join(text.split())
         detail = text if len(text) <= _DETAIL_LIMIT else f"{text[: _DETAIL_LIMIT - 3]}..."
-        return AdapterError(kind, detail, retry_after=retry_after, down=down)
+        return AdapterError(kind, detail, retry_after=retry_after, backend_down=backend_down)
 
     def of_event(self, error: Json, *, handle: str | None = None) -> AdapterError:
         """For an error inside a stream: its HTTP status said that all is well. `handle` as in `of_answer`."""
@@ -92,8 +92,8 @@ class Failures:
             what = headers.get("Location") if status >= 300 else headers.get("Content-Type")
             words = f"{words} ({what!r} instead of an event stream)"
         kind = _named(told) or _of_status(status, told, handle, retry_after)
-        down = kind is ErrorClass.BACKEND_FAILED and status in _NOBODY_BEHIND
-        return self.error(kind, words, retry_after=retry_after, down=down)
+        backend_down = kind is ErrorClass.BACKEND_FAILED and status in _NOBODY_BEHIND
+        return self.error(kind, words, retry_after=retry_after, backend_down=backend_down)
 
 
 def _words(start: str, told: _Told) -> str:

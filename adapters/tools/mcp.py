@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field, SecretStr, model_validator
 
 from adapters.tools.headers import SecretHeaders, plain
-from adapters.tools.mcp_errors import SessionForgotten, not_started
+from adapters.tools.mcp_errors import SessionExpired, not_started
 from gateway.config.settings import LocalPath, Settings, WebUrl
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -61,13 +61,13 @@ class McpServer:
     async def tools(self) -> tuple[SourceTool, ...]:
         try:
             return await self._connected().tools()
-        except SessionForgotten:
+        except SessionExpired:
             return await self._connected().tools()
 
     async def run(self, run: ToolRun) -> ToolOutput:
         try:
             return await self._connected().call(run)
-        except SessionForgotten:  # so nothing was done
+        except SessionExpired:  # so nothing was done
             return await self._connected().call(run)
 
     async def aclose(self) -> None:

@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from adapters.tools.mcp_errors import SessionForgotten
+from adapters.tools.mcp_errors import SessionExpired
 from gateway.a2a.model import Json
 from gateway.foundation.limits import OPENED_SECONDS
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
@@ -148,7 +148,7 @@ class Connection:
         token = _answers.set(answers)
         try:
             yield answers
-        except SessionForgotten:
+        except SessionExpired:
             self._ending.set()
             raise
         finally:
@@ -277,7 +277,7 @@ def _mapped(answers: Sequence[_Answer] = ()) -> Iterator[None]:
         yield
     except MCPError as error:
         if answers and _is_forgotten(answers[-1], error.code):
-            raise SessionForgotten(_told(error, answers)) from error
+            raise SessionExpired(_told(error, answers)) from error
         if error.code == types.URL_ELICITATION_REQUIRED:
             raise ConsentNeeded(_told(error, answers), tuple(_pages(error.data))) from error
         raise ToolError(_told(error, answers)) from error

@@ -69,7 +69,7 @@ class Asking:
             return
         if error is None or (isinstance(error, AdapterError) and _is_answer(error)):
             self.heard()
-        elif isinstance(error, AdapterError) and (error.down or error.kind in _NOBODY_THERE):
+        elif isinstance(error, AdapterError) and (error.backend_down or error.kind in _NOBODY_THERE):
             if self._breaker.failed(self._number):
                 found = {"failure": error.kind, "detail": error.detail, "retry_in": COOLDOWN}
                 log.warning("backend.unreachable", **self._who(), **found)
@@ -116,7 +116,7 @@ class Breakers:
 
 
 def _is_answer(error: AdapterError) -> bool:
-    return not (error.down or error.kind in _NOBODY_THERE or error.kind in _SAYS_NOTHING)
+    return not (error.backend_down or error.kind in _NOBODY_THERE or error.kind in _SAYS_NOTHING)
 
 
 def _seconds(breaker: Breaker) -> int:

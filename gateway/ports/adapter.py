@@ -242,16 +242,18 @@ class ErrorClass(StrEnum):
 class AdapterError(Exception):
     """A service call failed. `detail` is for the operator's log and never reaches a caller.
 
-    `retry_after` is in seconds, where the backend named a time. `down`: not the backend said so, but whoever stands before it
+    `retry_after` is in seconds, where the backend named a time. `backend_down`: a proxy before the backend said so
     (502, 503, 504).
     """
 
-    def __init__(self, kind: ErrorClass, detail: str, *, retry_after: float | None = None, down: bool = False) -> None:
+    def __init__(
+        self, kind: ErrorClass, detail: str, *, retry_after: float | None = None, backend_down: bool = False
+    ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.retry_after = retry_after
-        self.down = down
+        self.backend_down = backend_down
 
 
 class Adapter(Protocol):

@@ -54,7 +54,7 @@ class ToolError(Exception):
         self.detail = detail
 
 
-class NotStarted(ToolError):
+class ProgramNotStarted(ToolError):
     """The source is a program of this machine, and it does not run. `detail` says which, why, and what to do."""
 
 

@@ -29,7 +29,7 @@ from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import Attached, AttachedTools
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Probe, ProbeReport
-from gateway.ports.tools import NotStarted, ToolError
+from gateway.ports.tools import ProgramNotStarted, ToolError
 
 
 async def wrong_parts(source: str, config: GatewayConfig) -> list[Problem]:
@@ -132,7 +132,7 @@ async def _listing(path: str, attached: Attached) -> Finding:
     try:
         total = len(await attached.tools())
         offered = await AttachedTools([attached]).offered()
-    except NotStarted as error:
+    except ProgramNotStarted as error:
         return Finding(path, ExitCode.UNREACHABLE, f"cannot be used: {error.detail}")
     except ToolError as error:
         return Finding(path, ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail))

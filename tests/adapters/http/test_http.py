@@ -477,7 +477,7 @@ class TestAnswers:
         self, raw: StartRaw, connect: Connect, status: str, headers: dict[str, str], body: bytes, down: bool
     ) -> None:
         server = await raw(lambda exchange: exchange.send(plain(status, body, **headers)))
-        assert (await fault(connect(), server.url)).down is down
+        assert (await fault(connect(), server.url)).backend_down is down
 
     async def test_404_says_nothing_about_a_handle_that_was_not_sent(self, raw: StartRaw, connect: Connect) -> None:
         body = b'{"detail":"Response not found"}'

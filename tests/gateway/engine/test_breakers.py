@@ -16,7 +16,7 @@ from tests.support.scripted import G, ScriptedAdapter
 
 BACKEND = Backend("http://backend/v1", "key")
 DOWN = AdapterError(ErrorClass.UNREACHABLE, "refused")
-BAD_GATEWAY = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 502", down=True)
+BAD_GATEWAY = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 502", backend_down=True)
 
 COUNT = [ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT]
 SAY_NOTHING = [ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN]

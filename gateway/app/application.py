@@ -28,7 +28,7 @@ from gateway.core.ownership import contradiction
 from gateway.core.tools.approvals import ApprovalRule
 from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.runtime import Pace
-from gateway.engine.tool_sources import Attached, AttachedTools
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.clock import Clock
 from gateway.foundation.tasks import Drain
 from gateway.http.auth import Authenticator, KeyAuthentication, NoAuthentication
@@ -46,7 +46,8 @@ from gateway.operations.quotas import QuotaLimits, Quotas
 from gateway.operations.service import Operations
 from gateway.ports.capabilities import BackendNaming
 from gateway.ports.tools import ToolDeclaration
-from gateway.scheduling.runner import LeaseTimes, Runner
+from gateway.scheduling.leases import LeaseTimes
+from gateway.scheduling.runner import Runner
 
 log = structlog.get_logger("gateway.app.application")
 
@@ -70,7 +71,9 @@ class Gateway:
     reload: Callable[[GatewayConfig], None]
 
 
-def build_agents(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+def build_agents(
+    config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
+) -> Agents:
     """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
     agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
@@ -78,7 +81,7 @@ def build_agents(config: GatewayConfig, registry: Registry, sources: Mapping[str
 
 
 def build_agent(
-    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached]
+    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource]
 ) -> Agent:
     """Raises: ValueError as `build_agents`."""
     try:
@@ -121,7 +124,7 @@ def build_agent(
         input_modes=input_modes,
         output_modes=output_modes,
         policies=policies,
-        toolset=AttachedTools([sources[each] for each in agent.tools]) if agent.tools else None,
+        toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
         backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
     )
 
@@ -239,7 +242,7 @@ async def running(
         fanout = Fanout(_stream_limits(config))
         runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
         if failpoints is not None:
-            runner.guard(failpoints.call)
+            runner.wrap_calls(failpoints.call)
         secret = await ledger.secret("page-token")
         push = await push_of(config.push, config.server.public_url, ledger, clock)
         pushes = push.pushes if push is not None else None
@@ -255,7 +258,7 @@ async def running(
         health = Health(ledger, drain)
         keys = KeyAuthentication(ledger, clock)
 
-        def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, Attached]) -> Generation:
+        def generation(config: GatewayConfig, agents: Agents, sources: Mapping[str, AttachedSource]) -> Generation:
             auth = keys if config.auth.api_keys.enabled else NoAuthentication()
             app = _application(config, agents, operations, contexts, transfer, health, clock, auth, quotas, push)
             return Generation(app, agents, tuple(each.source for each in sources.values()))
@@ -269,10 +272,10 @@ async def running(
 
         async def left(agents: Agents) -> None:
             await deletions.left()
-            await runner.left(agents)
+            await runner.unused(agents)
 
         front = Succession(generation(config, agents, sources), left)
-        runner.know(lambda name: front.agents.by_name.get(name, None))
+        runner.use_agents(lambda name: front.agents.by_name.get(name, None))
         beside = [
             deletions.run(),
             retention.run(),

@@ -20,7 +20,7 @@ _Listing = tuple[SourceTool, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class AttachedSource:
     """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds.
 
     `rest`: where it is not required, no turn waits for it that has just been found gone.
@@ -49,15 +49,15 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class _Usable:
-    attached: Attached
+    attached: AttachedSource
     tool: SourceTool
     complaint: Callable[[dict[str, Json]], str | None]
 
 
-class AttachedTools:
+class SourceToolset:
     """A Toolset of these sources, in this order."""
 
-    def __init__(self, sources: Sequence[Attached]) -> None:
+    def __init__(self, sources: Sequence[AttachedSource]) -> None:
         self._sources = tuple(sources)
         self._listed: tuple[_Listing | None, ...] | None = None
         self._offered: Mapping[str, OfferedTool] = MappingProxyType({})
@@ -86,7 +86,7 @@ class AttachedTools:
         return tuple(listed)
 
 
-async def _asked(attached: Attached) -> _Listing | ToolError | None:
+async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
     """None for one that can be done without, and cannot be reached."""
     if attached.required:
         try:
@@ -105,7 +105,7 @@ async def _asked(attached: Attached) -> _Listing | ToolError | None:
     return listed
 
 
-def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
+def _offer(sources: Sequence[AttachedSource], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
     usable = [
         each
         for attached, tools in zip(sources, listed, strict=True)
@@ -116,7 +116,7 @@ def _offer(sources: Sequence[Attached], listed: Sequence[_Listing | None]) -> Ma
     return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, usable, strict=True)})
 
 
-def _usable(attached: Attached, tools: _Listing) -> Iterator[_Usable]:
+def _usable(attached: AttachedSource, tools: _Listing) -> Iterator[_Usable]:
     """Those that the operator allows, whose arguments can be checked."""
     from gateway.core.tools.arguments import SchemaRefused, checker
 

@@ -60,10 +60,10 @@ class QuestionExpiry:
         for owner, task in due:
             if self._runner.retired:
                 return
-            if self._runner.work(task) is None and not self._rests[task].holds():
+            if self._runner.run_of(task) is None and not self._rests[task].holds():
                 self._rests[task].begin()
                 try:
-                    with self._runner.arrivals.now:
+                    with self._runner.in_flight.now:
                         await self._take_up(owner, task, now)
                 except Conflict:
                     continue

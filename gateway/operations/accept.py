@@ -44,8 +44,8 @@ from gateway.operations.target import (
 from gateway.operations.task_reader import TaskReader
 from gateway.ports.conversation import HandleKind
 from gateway.ports.tools import ToolError
+from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
-from gateway.scheduling.settle import close_task
 
 _MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.STATIC: "stays"}
 
@@ -90,7 +90,7 @@ class _Plan(msgspec.Struct, frozen=True):
             marks = (Displace(self.accept.thread.id, self.accept.turn),)
         elif policy == "interrupt" and others:
             marks = (RequestCancel(tuple(open_.turn for open_ in others)),)
-        return replace(self, besides=(runner.beat(), *marks))
+        return replace(self, besides=(runner.heartbeat(), *marks))
 
 
 class Admission:
@@ -376,7 +376,7 @@ class Admission:
                 self._runner.interrupt(work, accept.thread.id)
 
         try:
-            with self._runner.expecting(accept.turn, accept.thread.id):
+            with self._runner.reserved(accept.turn, accept.thread.id):
                 await work.live.journal.commit(plan.points, plan.event, stored=start)
         finally:
             if not started:

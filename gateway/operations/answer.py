@@ -29,8 +29,8 @@ from gateway.ledger.tool_calls import AskedCall
 from gateway.ledger.turns import GivenAnswer, IdempotencyKey, Replay
 from gateway.operations.api import OperationCall
 from gateway.ports.conversation import UserItem
+from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
-from gateway.scheduling.settle import close_task
 
 Accepted = Callable[[TurnRun], None]
 

@@ -29,8 +29,8 @@ from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.operations.target import new_thread
 from gateway.ports.capabilities import HandleChecking
 from gateway.ports.conversation import StorageOwner
+from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
-from gateway.scheduling.settle import close_task
 
 log = structlog.get_logger("gateway.operations.contexts")
 
@@ -106,7 +106,7 @@ class Contexts:
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:
         """The last one first: none of them begins because the one before it has ended."""
-        for work in reversed(self._runner.works(caller, context_id)):
+        for work in reversed(self._runner.runs_in(caller, context_id)):
             await self._runner.cancel(work)
 
 

@@ -48,8 +48,8 @@ from gateway.operations.api import EventStream, OperationCall
 from gateway.operations.push_configs import Draft, PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of
+from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
-from gateway.scheduling.settle import close_task
 
 _PAGE = 50
 _ATTEMPTS = 3
@@ -93,7 +93,7 @@ class Operations:
             call, request, None if waits else lambda work: begun.append(work.live.snapshot(history_length=history))
         )
         task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
-        work = self._runner.work(task_id) if isinstance(accepted, Replay) else accepted
+        work = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
         if work is None:
             await self._ended_elsewhere(call, task_id, waits=waits)
         reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
@@ -114,7 +114,7 @@ class Operations:
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
         draft: Draft | None = None
-        with self._runner.arrivals.now:
+        with self._runner.in_flight.now:
             if configuration is not None and configuration.task_push_notification_config is not None:
                 draft = await self._pushes_of(call).draft_of(call, request)
             found = await self._admission.accept(call, request, accepted, draft)
@@ -149,7 +149,7 @@ class Operations:
 
     async def _repeat(self, call: OperationCall, task_id: str) -> EventStream:
         """What the first stream shows from here on."""
-        work = self._runner.work(task_id)
+        work = self._runner.run_of(task_id)
         if work is None:
             await self._ended_elsewhere(call, task_id, waits=False)
         reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
@@ -182,7 +182,7 @@ class Operations:
             number,
             subscription,
             self._ledger,
-            self._runner.watch,
+            self._runner.log_tail,
             with_turn=with_turn,
             ended=ended,
         )

@@ -96,7 +96,7 @@ class TaskReader:
 
     def work(self, call: OperationCall, task_id: str) -> TurnRun | None:
         """The turn that waits or runs here, if its task is one that this caller may know of."""
-        work = self._runner.work(task_id)
+        work = self._runner.run_of(task_id)
         if work is None or work.caller != call.caller or work.agent.name != call.agent.name or not work.public:
             return None
         return work

@@ -6,7 +6,6 @@ Law: a turn belongs to the application, not to a request; what cannot be stored 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -31,6 +30,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept
+from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.orphans import OrphanScan, settle_all
 from gateway.scheduling.quarantine import Quarantine, is_last
 from gateway.scheduling.queues import ThreadQueues
@@ -38,26 +38,6 @@ from gateway.scheduling.settle import settle
 from gateway.scheduling.takeover import take_over_turn
 
 log = structlog.get_logger("gateway.scheduling.runner")
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTimes:
-    """Seconds. A lease is renewed `renewals` times before it would run out.
-
-    `start`: so long it may take, before anything is served, to end what dead processes left; the rest ends beside the service.
-    """
-
-    length: float = 5.0
-    renewals: int = 3
-    start: float = 1.0
-
-    @property
-    def round(self) -> float:
-        return self.length / self.renewals
-
-    def rest(self, took: float) -> float:
-        """From the end of a renewal to the next. None behind one that took long: what is stored late is old by then."""
-        return max(0.0, self.round - took)
 
 
 class Runner:
@@ -81,16 +61,16 @@ class Runner:
         self.retired = False
         self._tasks: dict[str, TurnRun] = {}
         self._expected: dict[str, str] = {}
-        self.arrivals = InFlight()
+        self.in_flight = InFlight()
         """To be entered with all that may start a turn."""
         self._given_up: set[str] = set()
         self._quarantine = Quarantine(ledger, clock, self._lease.length)
-        self._leftovers = OrphanScan(self._means, self._quarantine, self._own, self.beat, self._lease.round)
-        self.watch = LogTail(ledger)
+        self._leftovers = OrphanScan(self._means, self._quarantine, self._own, self.heartbeat, self._lease.round)
+        self.log_tail = LogTail(ledger)
         self._group: asyncio.TaskGroup | None = None
         self._agent: Callable[[str], Agent | None] = lambda _: None
 
-    def know(self, agent: Callable[[str], Agent | None]) -> None:
+    def use_agents(self, agent: Callable[[str], Agent | None]) -> None:
         """Turns that a dead process left can go on here, with the agent that has its name now."""
         self._agent = agent
 
@@ -98,7 +78,7 @@ class Runner:
         """The process is about to go: what others leave is left to those that stay."""
         self.retired = True
 
-    def guard(self, call: Call) -> None:
+    def wrap_calls(self, call: Call) -> None:
         """Makes every call to a backend through this."""
         self._means.call = call
 
@@ -108,7 +88,7 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 settled, serving = asyncio.Event(), asyncio.Event()
-                beside = (self._settling(settled, serving), self._upkeep(), self.watch.run())
+                beside = (self._settling(settled, serving), self._upkeep(), self.log_tail.run())
                 upkeep = [group.create_task(work) for work in beside]
                 try:
                     with suppress(TimeoutError):
@@ -129,7 +109,7 @@ class Runner:
 
     # --- what operations ask
 
-    def work(self, task: str) -> TurnRun | None:
+    def run_of(self, task: str) -> TurnRun | None:
         """The turn of this task that waits or runs here."""
         return self._tasks.get(task)
 
@@ -143,11 +123,11 @@ class Runner:
         """Seconds in which another process has seen what it is asked, or has been found dead."""
         return 2 * self._lease.length
 
-    def beat(self) -> Heartbeat:
+    def heartbeat(self) -> Heartbeat:
         """To be stored with a turn that has to wait: it is nobody's leftover as long as this process lives."""
         return Heartbeat(self._holder, self._means.lease_until(), self._clock.now())
 
-    def works(self, caller: Caller, context_id: str) -> list[TurnRun]:
+    def runs_in(self, caller: Caller, context_id: str) -> list[TurnRun]:
         """The turns of this context that wait or run here, in the order in which they came."""
         return [work for work in self._tasks.values() if work.caller == caller and work.live.context_id == context_id]
 
@@ -157,18 +137,18 @@ class Runner:
         while busy := [work.done for work in self._tasks.values() if chosen is None or id(work.agent) in chosen]:
             await asyncio.wait(busy)
 
-    async def left(self, agents: Iterable[Agent]) -> None:
+    async def unused(self, agents: Iterable[Agent]) -> None:
         """Returns when no turn of these agents waits or runs here, nor arrives. Those that come now have other agents."""
-        await self.arrivals.passed()
+        await self.in_flight.passed()
         await self.idle(agents)
 
     async def drained(self) -> None:
         """Returns when nothing that arrived can start a turn any more, and none waits or runs. Nothing new may arrive."""
-        await self.arrivals.over()
+        await self.in_flight.over()
         await self.idle()
 
     @contextmanager
-    def expecting(self, turn: str, thread: str) -> Iterator[None]:
+    def reserved(self, turn: str, thread: str) -> Iterator[None]:
         """While a turn is being accepted it is nobody's leftover, and counts as queued."""
         self._expected[turn] = thread
         try:
@@ -212,14 +192,14 @@ class Runner:
         for lane in self._lanes.of(thread):
             for other in (*reversed(lane.waiting), *([lane.running] if lane.running else ())):
                 if other is not work:
-                    self.ask(other)
+                    self.request_cancel(other)
 
     async def cancel(self, work: TurnRun) -> None:
         """Asks the turn to end; returns when it has ended, one way or another."""
-        self.ask(work)
+        self.request_cancel(work)
         await work.ended()
 
-    def ask(self, work: TurnRun) -> None:
+    def request_cancel(self, work: TurnRun) -> None:
         """Asks the turn to end."""
         if not work.cancel_asked:
             work.cancel_asked = True
@@ -309,7 +289,7 @@ class Runner:
         if threads:
             points.append(Renew(threads, self._holder, self._means.lease_until()))
         if any(not work.prepared for work in self._tasks.values()):
-            points.append(self.beat())
+            points.append(self.heartbeat())
         if points:
             await self._ledger.commit(*points)
         self._given_up -= idle
@@ -328,7 +308,7 @@ class Runner:
             for task in await self._ledger.cancels_asked(self._holder):
                 work = self._tasks.get(task)
                 if work is not None:
-                    self.ask(work)
+                    self.request_cancel(work)
 
     def _own(self) -> set[str]:
         return {work.turn for work in self._tasks.values()} | self._expected.keys()
@@ -336,7 +316,7 @@ class Runner:
     async def _settle(self, begun: dict[str, ThreadQueue], leftover: UnfinishedTurn) -> None:
         """`begun`: the lanes of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
         if not (self.retired or leftover.turn in self._expected or self._runs(leftover)):
-            with self.arrivals.now:
+            with self.in_flight.now:
                 await self._quarantine.attempt(leftover, partial(self._try, begun, leftover))
 
     async def _try(self, begun: dict[str, ThreadQueue], leftover: UnfinishedTurn) -> bool:
@@ -368,7 +348,7 @@ class Runner:
         self._tasks[work.live.id] = work
         lane.waiting.append(work)
         if asked_to_end and work.rejoined is None:
-            self.ask(work)
+            self.request_cancel(work)
         else:
             self._next(lane)
 

@@ -7,13 +7,12 @@ import structlog
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from gateway.a2a.tool_calls import HIDDEN, CallFacts, Place, Rendering, Update, rendering
+from gateway.a2a.tool_calls import HIDDEN, CallFacts, Place, Update, rendering
 from gateway.core import ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.core.task_record import TurnOutput, replay
 from gateway.core.tools import tool_call
-from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.turn_run import status
@@ -24,8 +23,8 @@ from gateway.ledger.events import entry
 from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import Close, EventRow, Finish, TaskRecord, TurnRecord
-from gateway.ledger.threads import Caller, MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
+from gateway.ledger.tasks import EventRow, Finish, TaskRecord, TurnRecord
+from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
@@ -212,47 +211,6 @@ async def _shown(turn: TurnRecord, task: TaskRecord, ledger: Ledger) -> tuple[Tu
         log.error("turn.log-unreadable", task=task.id, error=str(error))
         number = (await ledger.latest_events((task.id,)))[task.id]
     return output, number
-
-
-async def close_task(
-    caller: Caller,
-    task: TaskRecord,
-    state: TaskState,
-    ledger: Ledger,
-    fanout: Fanout,
-    clock: Clock,
-    shown: Rendering = HIDDEN,
-    *,
-    displaced: bool = False,
-) -> bool:
-    """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
-
-    `shown`: what its caller sees of its tool calls. `displaced`: its turn that waits is no part of the conversation then.
-    """
-    clock = onwards(clock, task.status_at)
-    now = clock.now()
-    update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
-    waiting = await paused_turn.load(ledger, clock, caller, task, shown)
-    journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
-
-    def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-        last = journal.number + 1
-        if waiting is None:
-            return (Close(task.id, state, row, last, now),)
-        return waiting.ending(last, state, row, now, displaced=displaced)
-
-    try:
-        if waiting is not None:
-            waiting.close()
-            for payload in waiting.events:
-                journal.add(payload)
-        event = entry(update)
-        await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
-    except Conflict:
-        return False
-    finally:
-        fanout.release(task.id)
-    return True
 
 
 def _why(failure: str, task_id: str, context_id: str, message_id: str, correlation_id: str) -> Message:

@@ -13,7 +13,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agents
 from gateway.core.tools.toolset import OfferedTool
-from gateway.engine.tool_sources import Attached
+from gateway.engine.tool_sources import AttachedSource
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 
 _FILE = "effects.txt"
@@ -72,7 +72,9 @@ def attach(folder: Path, *, idempotent: bool = False) -> None:
     """Every agent of the gateway that this process is about to build gets the tool."""
     build, toolset = application.build_agents, Effects(folder, idempotent=idempotent)
 
-    def with_tools(config: GatewayConfig, registry: Registry, sources: Mapping[str, Attached] | None = None) -> Agents:
+    def with_tools(
+        config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
+    ) -> Agents:
         return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))
 
     application.build_agents = with_tools

@@ -14,7 +14,7 @@ from gateway.ledger.events import Frame
 from gateway.ledger.leases import Renew
 from gateway.ports.adapter import CallCompleted, Ending, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, events, frames, query, running_core, soon, until
 from tests.support.scripted import BR, BS, G, Pause, ScriptedAdapter, says

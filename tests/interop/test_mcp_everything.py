@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from adapters.tools.mcp import McpServer, McpSettings
-from gateway.engine.tool_sources import Attached, AttachedTools
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.tools import ToolError, ToolOutput
 from tests.adapters.tools.mcp_running import BOUND, Served, run
 from tests.interop.peers_running import mcp_everything
@@ -72,7 +72,7 @@ async def everything(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 
 async def test_its_tools_can_be_offered_to_a_model(everything: Running) -> None:
-    offered = await AttachedTools([Attached("everything", "mcp", everything.source)]).offered()
+    offered = await SourceToolset([AttachedSource("everything", "mcp", everything.source)]).offered()
     assert {"echo", "get-sum", "get-structured-content", LONG} <= offered.keys()
     assert offered["echo"].declaration.description == "Echoes back the input string"
     assert offered["echo"].idempotent

@@ -27,7 +27,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import BOUND, Core, FragileLedger, running_core, soon
 
 

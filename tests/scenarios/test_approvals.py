@@ -38,7 +38,7 @@ from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolDeclaration
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_golden_traces import OWNERS, Sent
 from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, asks, call, told

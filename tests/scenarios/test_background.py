@@ -20,7 +20,7 @@ from gateway.ports.adapter import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
 from tests.support.resuming import ResumingAdapter

@@ -113,7 +113,7 @@ async def test_a_try_that_was_waited_for_meanwhile_is_not_made(core: Core) -> No
     core.waits.held = None
     await falls(core)
     pause.go.set()
-    await until(lambda: core.runner.work(task.id) is None)
+    await until(lambda: core.runner.run_of(task.id) is None)
     assert reason(await core.get(task.id)) == left_alone(30)
     assert len(adapter.requests) == 1
 
@@ -159,7 +159,7 @@ async def test_an_answer_under_way_when_it_fell_shows_that_it_is_there(core: Cor
     await soon(pause.reached.wait())
     await falls(core)
     pause.go.set()
-    await until(lambda: core.runner.work(task.id) is None)
+    await until(lambda: core.runner.run_of(task.id) is None)
     assert answer(await core.get(task.id)) == "A1"
     assert answer(await core.send("2")) == "A2"
 
@@ -179,7 +179,7 @@ async def test_a_turn_with_a_tool_behind_it_ends_as_a_failed_call_does_and_its_o
     await soon(pause.reached.wait())
     await falls(core)
     pause.go.set()
-    await until(lambda: core.runner.work(task.id) is None)
+    await until(lambda: core.runner.run_of(task.id) is None)
     assert reason(await core.get(task.id)) == left_alone(30)
     core.time.monotonic += COOLDOWN
     assert answer(await core.send("2", context="c")) == "A2"
@@ -221,7 +221,7 @@ async def test_one_turn_tries_for_all_others_and_its_answer_lets_them_through(co
     assert reason(await core.send("2", context="b")) == left_alone(1)
     assert len(adapter.requests) == 1
     pause.go.set()
-    await until(lambda: core.runner.work(trial.id) is None)
+    await until(lambda: core.runner.run_of(trial.id) is None)
     assert answer(await core.get(trial.id)) == "A1"
     assert answer(await core.send("3", context="b")) == "A3"
     assert adapter.sent[1] == (None, ["U 2", "U 3"])
@@ -332,7 +332,7 @@ async def test_an_answer_that_goes_on_is_listened_to_again_when_the_backend_is_a
     await falls(core)
     core.waits.time = core.time
     pause.go.set()
-    await until(lambda: core.runner.work(task.id) is None)
+    await until(lambda: core.runner.run_of(task.id) is None)
     assert answer(await core.get(task.id)) == "one two three"
     # Behind the cut it may not ask; its trial fails; it may not ask again; then it is answered.
     assert (core.waits, adapter.resumed) == ([0.5, 30.0, 2.0, 28.0], ["r1", "r1"])

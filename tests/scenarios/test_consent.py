@@ -17,7 +17,7 @@ from gateway.agent import Turn as PythonTurn
 from gateway.core.agents import Agent
 from gateway.ports.adapter import CallCompleted, ConsentAsked, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from gateway.testing.serving import serve
 from tests.adapters.python.python_agents import agent_of
 from tests.emulators.responses_server import ResponsesServer

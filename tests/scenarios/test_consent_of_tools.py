@@ -20,7 +20,7 @@ from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Decide, Resume, Suspend
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ConsentNeeded, ConsentPage
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import (
     CAMERA,

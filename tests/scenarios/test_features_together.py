@@ -20,7 +20,7 @@ from gateway.ledger.tool_calls import ToolWaits
 from gateway.ledger.turns import Resume
 from gateway.ports.adapter import ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import PAY, SAFE, one, outcomes, patience, reply, start, yes
 from tests.scenarios.test_breaker import agent, falls

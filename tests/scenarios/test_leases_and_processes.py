@@ -15,7 +15,7 @@ from gateway.ledger.events import Frame
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import (
     BOUND,
     START,
@@ -549,7 +549,7 @@ async def test_107_a_repeat_of_a_message_that_may_get_a_bare_answer_waits_for_it
         first = group.create_task(_repeated(one))
         await soon(pause.reached.wait())
         repeated = group.create_task(_repeated(other))
-        await until(lambda: other.runner.watch.watched)
+        await until(lambda: other.runner.log_tail.watched)
         pause.go.set()
     both_ = [events(read.result()) for read in (first, repeated)]
     if bare:

@@ -12,7 +12,7 @@ from gateway.ledger.calls import Complete
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ports.adapter import CallCompleted, CallStarted, ServiceRequest, ToolCallReady
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import START, Core, answer, frames, query, running_core, soon
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 

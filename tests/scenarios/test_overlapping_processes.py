@@ -30,7 +30,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import CallItem, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import Core, query, running_core, soon, until
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, in_words, says

@@ -31,7 +31,7 @@ from gateway.ports.adapter import (
     ToolResultReady,
 )
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import (
     Core,
     answer,

@@ -21,7 +21,7 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ports.adapter import TextDelta
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_background import BEGUN, WHOLE
 from tests.scenarios.test_recovery_continues import LATER, left_behind

@@ -24,7 +24,7 @@ from gateway.ports.adapter import (
     ToolCallReady,
 )
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import (
     START,
@@ -291,7 +291,7 @@ async def test_agents_are_used_until_what_was_being_taken_up_with_them_has_ended
     async with survivor(path, adapter, lease=LeaseTimes(start=0.0), before=hold) as two:
         await soon(claims[0].reached.wait())
         async with asyncio.TaskGroup() as group:
-            left = group.create_task(two.runner.left(tuple(two.agents)))
+            left = group.create_task(two.runner.unused(tuple(two.agents)))
             two.ledger.let_go()
             await soon(held.reached.wait())
             early = left.done()

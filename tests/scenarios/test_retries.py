@@ -191,5 +191,5 @@ async def test_108_a_repeat_that_cannot_be_recorded_is_not_sent(tmp_path: Path) 
         lost = core.ledger.refuse(Prepare)
         core.waits.held.go.set()
         await soon(lost.wait())
-        await until(lambda: core.runner.work("id-0001") is None)
+        await until(lambda: core.runner.run_of("id-0001") is None)
         assert len(adapter.requests) == 1

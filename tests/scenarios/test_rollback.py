@@ -32,7 +32,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import Fate, Fetched
 from gateway.ports.conversation import OpaqueItem, Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, frames, logged, query, running_core, said, soon, streamed, until
 from tests.support.heard_later import FetchingAdapter

@@ -735,9 +735,9 @@ async def test_86_a_round_none_of_whose_calls_ran_is_left_out_of_a_history_of_ou
     gate = core.ledger.hold(ToolStarts)
     task = await core.send("1", context="c", at_once=True)
     await soon(gate.reached.wait())
-    work = core.runner.work(task.id)
+    work = core.runner.run_of(task.id)
     assert work is not None
-    core.runner.ask(work)
+    core.runner.request_cancel(work)
     core.ledger.let_go()
     await soon(core.runner.idle())
     statuses = query(core.path, "SELECT DISTINCT status FROM tool_call")

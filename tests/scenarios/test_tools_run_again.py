@@ -15,7 +15,7 @@ from gateway.core.tools.approvals import ApprovalRule
 from gateway.core.tools.tool_call import RUNS
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, patience, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call

@@ -22,7 +22,7 @@ from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, ToolCallReady
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolOutput, ToolRun
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_turns_that_fail import BS, failed
 from tests.support.core import BOUND, START, Core, query, running_core, soon, until
@@ -535,9 +535,9 @@ async def test_137_a_cancel_and_the_end_of_the_loop_have_one_winner(core: Core, 
     gate = core.ledger.hold(Finish)
     task = await core.send("1", context="c", at_once=True)
     await soon(gate.reached.wait())
-    work = core.runner.work(task.id)
+    work = core.runner.run_of(task.id)
     assert work is not None
-    core.runner.ask(work)
+    core.runner.request_cancel(work)
     core.ledger.let_go()
     await soon(core.runner.idle())
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED

@@ -298,7 +298,7 @@ async def test_59_with_per_turn_a_turn_that_failed_before_its_call_leaves_the_ha
     await soon(pause.reached.wait())
     core.agent(adapter, turn_timeout=0.02, **PER_TURN)
     third = await core.send("3", context="c", at_once=True)
-    work = core.runner.work(third.id)
+    work = core.runner.run_of(third.id)
     assert work is not None
     gate = core.ledger.hold(Prepare)
     pause.go.set()

@@ -12,7 +12,7 @@ from gateway.a2a.errors import UnsupportedOperation
 from gateway.ports.adapter import Ending
 from gateway.ports.conversation import HandleKind, Ownership
 from gateway.ports.tools import ToolError, ToolOutput
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.scenarios.checking import LedgerFile, check, check_growth
 from tests.scenarios.steering import Answer, Operation, Process, Run, SteeredBackend, Watching, quiet
 from tests.scenarios.world import WAITING, Said, World

@@ -44,7 +44,8 @@ from gateway.ledger.threads import Caller
 from gateway.operations.api import EventStream, OperationCall
 from gateway.operations.service import Operations
 from gateway.ports.capabilities import Backend
-from gateway.scheduling.runner import LeaseTimes, Runner
+from gateway.scheduling.leases import LeaseTimes
+from gateway.scheduling.runner import Runner
 from storage.ledger import factory
 from tests.support.scripted import Pause, ScriptedAdapter
 from tests.tool_call_vectors import faults
@@ -354,7 +355,7 @@ async def running_core(
         core = Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
         if adapter is not None:
             core.agent(adapter)
-        runner.know(lambda name: next((agent for agent in core.agents if agent.name == name), None))
+        runner.use_agents(lambda name: next((agent for agent in core.agents if agent.name == name), None))
         await stack.enter_async_context(runner.running())
         try:
             yield core

@@ -26,7 +26,7 @@ from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, KeyPath, Problem
 from gateway.config.yaml import Literally, read
 from gateway.core.agents import Agent, Agents
-from gateway.engine.tool_sources import Attached, AttachedTools
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Probe, ProbeReport
 from gateway.ports.tools import ProgramNotStarted, ToolError
@@ -36,7 +36,7 @@ async def wrong_parts(source: str, config: GatewayConfig) -> list[Problem]:
     """Every source of tools and every agent that cannot work. Their places in the file are not known here."""
     problems: list[Problem] = []
     registry = Registry()
-    sources: dict[str, Attached] = {}
+    sources: dict[str, AttachedSource] = {}
 
     def complain(path: str, error: ValueError) -> None:
         message = str(error).removeprefix(f"{path}: ")
@@ -127,11 +127,11 @@ async def probe_all(config: GatewayConfig) -> tuple[Finding, ...]:
     return tuple(task.result() for task in tasks)
 
 
-async def _listing(path: str, attached: Attached) -> Finding:
+async def _listing(path: str, attached: AttachedSource) -> Finding:
     """Which tools of this source a model would get; the log says why one is left out."""
     try:
         total = len(await attached.tools())
-        offered = await AttachedTools([attached]).offered()
+        offered = await SourceToolset([attached]).offered()
     except ProgramNotStarted as error:
         return Finding(path, ExitCode.UNREACHABLE, f"cannot be used: {error.detail}")
     except ToolError as error:

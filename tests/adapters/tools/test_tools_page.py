@@ -16,7 +16,7 @@ from gateway.app.build import build_sources
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.engine.tool_sources import AttachedTools
+from gateway.engine.tool_sources import SourceToolset
 from gateway.ports.tools import ToolOutput
 from gateway.testing.serving import serve
 from tests.adapters.tools.mcp_running import run
@@ -44,7 +44,7 @@ async def test_the_file_loads_and_every_source_can_be_made(tmp_path: Path) -> No
 async def test_the_function_tells_the_time(tmp_path: Path) -> None:
     (tmp_path / "my_tools.py").write_text(block("python"))
     clock = build_sources(loaded(block("yaml"), tmp_path), Registry())["clock"]
-    (now,) = (await AttachedTools([clock]).offered()).values()
+    (now,) = (await SourceToolset([clock]).offered()).values()
     assert now.declaration.description == "The current time or date."
     assert now.complaint({"form": "year"}) == "form: 'year' is not one of ['time', 'date']"
     answer = (await now.run(run("now", zone="Europe/Oslo"))).output

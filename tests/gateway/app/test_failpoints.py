@@ -60,14 +60,14 @@ class Names(Failpoints):
 async def test_every_commit_and_every_phase_of_a_call_is_a_point(core: Core) -> None:
     points = Names()
     guarded: Any = points.ledger(core.ledger)
-    core.runner.guard(points.call)
+    core.runner.wrap_calls(points.call)
     core.agent(ScriptedAdapter(G, [TextDelta("a"), TextDelta("b"), CallCompleted()]))
     await core.send("1", context="c")
     assert points.names == ["call.prepared", "call.first", "call.completed"]
     points.names.clear()
-    await guarded.commit(core.runner.beat())
+    await guarded.commit(core.runner.heartbeat())
     told: list[Exception | None] = []
-    guarded.submit((core.runner.beat(), core.runner.beat()), told.append)
+    guarded.submit((core.runner.heartbeat(), core.runner.heartbeat()), told.append)
     await guarded.commit()
     assert points.names[:4] == ["heartbeat.before", "heartbeat.stored", "heartbeat+heartbeat.before", ".before"]
     assert sorted(points.names[4:]) == [".stored", "heartbeat+heartbeat.shown", "heartbeat+heartbeat.stored"]

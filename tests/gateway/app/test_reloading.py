@@ -278,7 +278,7 @@ AGENT = "a: {type: openai-chat, model: m, base_url: 'http://localhost:1/v1'}"
 async def test_an_adapter_stays_open_while_a_turn_arrives(tmp_path: Path) -> None:
     adapters = Adapters()
     async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
-        with local.gateway.runner.arrivals.now:
+        with local.gateway.runner.in_flight.now:
             local.gateway.reload(configuration(local.url, tmp_path, AGENT))
             await http.get("/a2a/a/.well-known/agent-card.json")
             assert not adapters.built[0].closed

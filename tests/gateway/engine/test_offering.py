@@ -12,7 +12,7 @@ from gateway.app.build import build_sources
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.engine.tool_sources import Attached, AttachedTools
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.limits import Rest
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolOutput, ToolRun
 
@@ -51,7 +51,7 @@ class Scripted:
 
 async def test_a_tool_is_offered_under_its_own_name_with_all_that_was_decided_for_its_source() -> None:
     source = Scripted(tool("search", {"type": "object", "required": ["q"]}, idempotent=True))
-    offered = await AttachedTools([Attached("github", "mcp", source, timeout=5, max_result=10)]).offered()
+    offered = await SourceToolset([AttachedSource("github", "mcp", source, timeout=5, max_result=10)]).offered()
     (found,) = offered.values()
     assert offered.keys() == {"search"}
     assert found.declaration == ToolDeclaration("search", "Does search.", {"type": "object", "required": ["q"]})
@@ -64,7 +64,7 @@ async def test_a_tool_is_offered_under_its_own_name_with_all_that_was_decided_fo
 
 async def test_tools_stand_in_the_order_of_their_sources_and_collisions_are_told_apart() -> None:
     a, b = Scripted(tool("z"), tool("read")), Scripted(tool("read"), tool("a"))
-    offered = await AttachedTools([Attached("files", "mcp", a), Attached("web", "http", b)]).offered()
+    offered = await SourceToolset([AttachedSource("files", "mcp", a), AttachedSource("web", "http", b)]).offered()
     assert [(name, each.identity) for name, each in offered.items()] == [
         ("z", "files.z"),
         ("files_read", "files.read"),
@@ -85,25 +85,25 @@ async def test_tools_stand_in_the_order_of_their_sources_and_collisions_are_told
 )
 async def test_only_what_the_operator_allows_is_offered(allow: tuple[str, ...] | None, names: list[str]) -> None:
     source = Scripted(tool("get_a"), tool("get_b"), tool("Put"))
-    assert list(await AttachedTools([Attached("s", "mcp", source, allow)]).offered()) == names
+    assert list(await SourceToolset([AttachedSource("s", "mcp", source, allow)]).offered()) == names
 
 
 async def test_a_tool_that_is_listed_twice_is_offered_once() -> None:
     source = Scripted(tool("a"), tool("a", {"type": "object", "required": ["x"]}))
-    (found,) = (await AttachedTools([Attached("s", "mcp", source)]).offered()).values()
+    (found,) = (await SourceToolset([AttachedSource("s", "mcp", source)]).offered()).values()
     assert found.complaint({}) is None
 
 
 async def test_an_allowed_name_that_fits_nothing_is_logged() -> None:
     with structlog.testing.capture_logs() as logs:
-        await AttachedTools([Attached("s", "mcp", Scripted(tool("a")), ("a", "b*"))]).offered()
+        await SourceToolset([AttachedSource("s", "mcp", Scripted(tool("a")), ("a", "b*"))]).offered()
     assert [(each["event"], each["allow"]) for each in logs] == [("tools.allow-fits-nothing", "b*")]
 
 
 async def test_a_tool_whose_schema_refers_elsewhere_is_left_out_and_logged() -> None:
     strange = tool("strange", {"properties": {"a": {"$ref": "http://169.254.169.254/x"}}})
     with structlog.testing.capture_logs() as logs:
-        offered = await AttachedTools([Attached("s", "mcp", Scripted(strange, tool("a")))]).offered()
+        offered = await SourceToolset([AttachedSource("s", "mcp", Scripted(strange, tool("a")))]).offered()
     assert list(offered) == ["a"]
     assert [(each["event"], each["source"], each["tool"]) for each in logs] == [("tool.left-out", "s", "strange")]
     assert "refer to 'http://169.254.169.254/x'" in logs[0]["reason"]
@@ -111,7 +111,7 @@ async def test_a_tool_whose_schema_refers_elsewhere_is_left_out_and_logged() -> 
 
 async def test_what_was_worked_out_holds_until_a_source_lists_something_else() -> None:
     a, b = Scripted(tool("a")), Scripted(tool("b"))
-    toolset = AttachedTools([Attached("a", "mcp", a), Attached("b", "mcp", b)])
+    toolset = SourceToolset([AttachedSource("a", "mcp", a), AttachedSource("b", "mcp", b)])
     first = await toolset.offered()
     assert await toolset.offered() is first
     b.listed = (tool("c"),)
@@ -122,7 +122,7 @@ async def test_what_was_worked_out_holds_until_a_source_lists_something_else() -
 async def test_a_required_source_that_is_not_there_is_an_error_that_names_it() -> None:
     source = Scripted(tool("a"))
     source.down = "ConnectError"
-    toolset = AttachedTools([Attached("a", "mcp", Scripted(tool("b"))), Attached("github", "mcp", source)])
+    toolset = SourceToolset([AttachedSource("a", "mcp", Scripted(tool("b"))), AttachedSource("github", "mcp", source)])
     with pytest.raises(ToolError) as error:
         await toolset.offered()
     assert error.value.detail == "tools.github: ConnectError"
@@ -133,8 +133,8 @@ async def test_a_required_source_that_is_not_there_is_an_error_that_names_it() -
 async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.down = "ConnectError"
-    github = Attached("github", "mcp", source, required=False, rest=Rest(lambda: now[0]))
-    toolset = AttachedTools([github, Attached("b", "mcp", Scripted(tool("b")))])
+    github = AttachedSource("github", "mcp", source, required=False, rest=Rest(lambda: now[0]))
+    toolset = SourceToolset([github, AttachedSource("b", "mcp", Scripted(tool("b")))])
     with structlog.testing.capture_logs() as logs:
         assert list(await toolset.offered()) == ["b"]
     assert [(each["event"], each["source"], each["reason"], each["retry_in"]) for each in logs] == [
@@ -151,13 +151,13 @@ async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
 async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_nor_by_every_agent() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.hangs = True
-    slow = Attached("slow", "mcp", source, timeout=0.01, required=False, rest=Rest(lambda: now[0]))
+    slow = AttachedSource("slow", "mcp", source, timeout=0.01, required=False, rest=Rest(lambda: now[0]))
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            assert list(await AttachedTools([slow]).offered()) == []
+            assert list(await SourceToolset([slow]).offered()) == []
     assert (source.asked, len(logs)) == (1, 1)
     now[0] += 15
-    toolset = AttachedTools([slow])
+    toolset = SourceToolset([slow])
     assert list(await asyncio.gather(toolset.offered(), toolset.offered(), toolset.offered())) == [{}, {}, {}]
     assert source.asked == 2
 
@@ -166,7 +166,7 @@ async def test_a_source_that_does_not_answer_is_not_waited_for_for_ever() -> Non
     source = Scripted(tool("a"))
     source.hangs = True
     with pytest.raises(ToolError, match=r"tools\.s: it did not say within 0\.01 s which tools it has"):
-        await AttachedTools([Attached("s", "mcp", source, timeout=0.01)]).offered()
+        await SourceToolset([AttachedSource("s", "mcp", source, timeout=0.01)]).offered()
 
 
 # --- from the configuration -------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def loaded(folder: Path, text: str = FILE) -> GatewayConfig:
 
 async def test_turns_that_begin_together_have_a_new_list_checked_once() -> None:
     source = Scripted(tool("broken", {"type": "no such type"}), tool("search"))
-    toolset = AttachedTools([Attached("github", "mcp", source)])
+    toolset = SourceToolset([AttachedSource("github", "mcp", source)])
     with structlog.testing.capture_logs() as logs:
         offered = await asyncio.gather(*(toolset.offered() for _ in range(10)))
     assert [list(each) for each in offered] == [["search"]] * 10
@@ -205,7 +205,7 @@ async def test_each_entry_is_one_source_as_the_file_says(tmp_path: Path) -> None
         False,
         1024,
     )
-    offered = await AttachedTools([sources["orders"], clock]).offered()
+    offered = await SourceToolset([sources["orders"], clock]).offered()
     assert [(name, each.server) for name, each in offered.items()] == [
         ("orders", "http:orders"),
         ("now", "python:clock"),

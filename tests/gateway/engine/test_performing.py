@@ -108,7 +108,7 @@ async def test_subscribers_that_come_at_any_moment_see_every_event_once_and_in_o
     core.agent(ScriptedAdapter(G, [*script, CallCompleted()]))
     async with asyncio.TaskGroup() as group:
         readers = [group.create_task(frames(await core.stream("hi", context="c")))]
-        while (work := core.runner.work("id-0001")) is not None:
+        while (work := core.runner.run_of("id-0001")) is not None:
             last = work.live.journal.number // 2
             readers.append(group.create_task(_watch(core, None)))
             readers.append(group.create_task(_watch(core, last)))

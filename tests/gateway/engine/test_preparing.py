@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import Core, answer, frames, reason, running_core, soon, states
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 

@@ -13,7 +13,7 @@ from gateway.ledger.calls import Prepare
 from gateway.ledger.tasks import Finish
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import (
     CORRELATION_ID,
     Core,
@@ -118,7 +118,7 @@ async def test_a_cancel_that_comes_before_the_first_step_wins(core: Core, owners
         sending = group.create_task(core.send("1", context="c"))
         await soon(gate.reached.wait())
         core.ledger.let_go()
-        await until(lambda: core.runner.work("id-0001") is not None)
+        await until(lambda: core.runner.run_of("id-0001") is not None)
         task = await core.cancel("id-0001")
     assert task.status.state is TaskState.CANCELED
     assert sending.result() == task

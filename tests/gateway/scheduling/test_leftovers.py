@@ -9,7 +9,7 @@ import pytest
 from gateway.a2a.model import Task, TaskState
 from gateway.ledger.leases import CountTries, Heartbeat, Renew
 from gateway.ledger.tasks import Finish
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import START, Core, Gate, answer, frames, query, running_core, soon, until
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 

@@ -17,7 +17,7 @@ from gateway.ledger.tasks import Append, Finish
 from gateway.ledger.turns import Accept
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.runner import LeaseTimes
+from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import (
     START,
     Core,
@@ -255,7 +255,7 @@ async def test_a_gateway_that_stops_leaves_nobody_waiting(core: Core) -> None:
         running = group.create_task(outcome(core.send("1", context="c")))
         await soon(pause.reached.wait())
         waiting = group.create_task(outcome(core.send("2", context="c")))
-        await until(lambda: core.runner.work("id-0002"))
+        await until(lambda: core.runner.run_of("id-0002"))
         stream = await core.stream("3", context="d")
         await core.die()
         await soon(asyncio.wait([running, waiting]))

@@ -13,8 +13,8 @@ from gateway.ledger.leases import Renew, UnfinishedTurn
 from gateway.ledger.tasks import Finish, TaskRecord
 from gateway.ledger.threads import Caller
 from gateway.ports.adapter import TextDelta
+from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.orphans import settle_all
-from gateway.scheduling.runner import LeaseTimes
 from tests.gateway.scheduling.test_recovery import LATER, failed, left_behind
 from tests.scenarios.test_approvals import GATED, PAY, SAFE
 from tests.scenarios.test_tool_loop import asks

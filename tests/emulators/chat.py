@@ -31,7 +31,7 @@ from tests.emulators.scripts import (
     Script,
     Step,
     Think,
-    demo_script,
+    greeting,
     pieces,
 )
 from tests.emulators.server import Emulator, Validator, refused
@@ -194,8 +194,8 @@ class ChatServer(Emulator):
         models: tuple[str, ...] = (),
         validator: Validator | None = None,
     ) -> None:
-        """Without a script it plays `demo_script()`."""
-        super().__init__(script or demo_script(server_tools=False), api_key=api_key, models=models, validator=validator)
+        """Without a script it plays `greeting`."""
+        super().__init__(script or greeting, api_key=api_key, models=models, validator=validator)
         self._dialect = dialect
 
     def routes(self) -> Iterable[Route]:

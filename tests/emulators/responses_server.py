@@ -25,7 +25,7 @@ from tests.emulators.responses_state import (
     page,
     resolve_ids,
 )
-from tests.emulators.scripts import Conversation, Json, Script, Step, demo_script
+from tests.emulators.scripts import Conversation, Json, Script, Step, greeting
 from tests.emulators.server import Emulator, EventStream, Validator, play, refused
 
 
@@ -42,9 +42,9 @@ class ResponsesServer(Emulator):
         models: tuple[str, ...] = (),
         validator: Validator | None = None,
     ) -> None:
-        """Without a script it plays `demo_script()`."""
+        """Without a script it plays `greeting`."""
         self._conversations = Conversations(dialect)
-        super().__init__(script or demo_script(), api_key=api_key, models=models, validator=validator)
+        super().__init__(script or greeting, api_key=api_key, models=models, validator=validator)
         self.stored: dict[str, StoredResponse] = {}
         self.conversations = self._conversations.kept
         self._dialect = dialect

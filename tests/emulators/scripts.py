@@ -4,7 +4,6 @@ A script is a function of the conversation; the emulators play the same steps on
 """
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -63,7 +62,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Waits for a while: for demonstrations, never for tests."""
+    """Waits for a while."""
 
     seconds: float
 
@@ -285,31 +284,9 @@ def rate_limited(retry_after: int | None = 1) -> Status:
     return Status(429, {"error": error}, {} if retry_after is None else {"Retry-After": str(retry_after)})
 
 
-def demo_script(pace: float = 0.05, *, server_tools: bool = True) -> Script:
-    """Knows the conversation and quotes its first message; on "weather" the server runs a tool of its own.
-
-    `pace` is the number of seconds between two words. Without `server_tools` (Chat Completions has none) the weather
-    comes out of the blue.
-    """
-
-    def script(conversation: Conversation) -> Iterator[Step]:
-        sentences = []
-        if "weather" in conversation.text.lower():
-            report = "Oslo: 3 degrees, light rain"
-            if server_tools:
-                yield ServerTool("mcp", "get_weather", {"city": "Oslo"}, report, during=Delay(pace * 8))
-            sentences.append(f"The weather station says: {report}.")
-        match conversation.user_texts:
-            case (first, *others) if others:
-                sentences.append(f"This is message {len(others) + 1} of our conversation.")
-                sentences.append(f'You first said: "{first}".')
-            case _:
-                sentences.append(f'You said: "{conversation.text}".')
-        for word in re.findall(r"\S+\s*", " ".join(sentences)):
-            yield Say(word)
-            yield Delay(pace)
-
-    return script
+def greeting(_: Conversation) -> tuple[Step, ...]:
+    """What an emulator without a script of its own answers."""
+    return (Say("Hello."),)
 
 
 def pieces(text: str, count: int) -> Iterator[str]:

@@ -27,7 +27,6 @@ from tests.emulators.scripts import (
     Step,
     Think,
     by_keyword,
-    demo_script,
     rate_limited,
 )
 from tests.openapi import openai_validator
@@ -126,16 +125,6 @@ async def test_a_tool_turn_is_answered_from_the_messages(connect: Connect) -> No
     messages = [*HI, first.to_dict(), output("call_1")]
     assert (await complete(client, messages)).choices[0].message.content == "output of call_1"
     assert (server.requests[1]["messages"], server.violations) == (messages, [])
-
-
-async def test_the_demo_knows_the_history_in_the_messages(connect: Connect) -> None:
-    client = await connect(ChatServer(demo_script(0, server_tools=False)))
-    messages = [{"role": "user", "content": "I am Ada"}, {"role": "assistant", "content": "Hello"}]
-    messages.append({"role": "user", "content": "The weather, please"})
-    assert (await complete(client, messages)).choices[0].message.content == (
-        "The weather station says: Oslo: 3 degrees, light rain. This is message 2 of our conversation. "
-        'You first said: "I am Ada".'
-    )
 
 
 async def test_parts_of_a_user_message_are_accepted(connect: Connect) -> None:

@@ -32,7 +32,6 @@ from tests.emulators.scripts import (
     Step,
     Think,
     by_keyword,
-    demo_script,
     rate_limited,
 )
 from tests.openapi import openai_event_schemas, openai_validator
@@ -239,8 +238,8 @@ async def test_http_errors_come_before_any_stream_and_store_nothing(connect: Con
 
 
 async def test_an_mcp_call_is_streamed_with_its_outcome_and_its_tools_are_listed_once(connect: Connect) -> None:
-    script = demo_script(0)
-    client = await connect(ResponsesServer(script))
+    tool = ServerTool("mcp", "get_weather", {"city": "Oslo"}, "Oslo: 3 degrees, light rain")
+    client = await connect(ResponsesServer(lambda _: [tool, Say("Rain")]))
     events = await events_of(client, "What is the weather?")
     first = events[-1].response
     assert [item.type for item in first.output] == ["mcp_list_tools", "mcp_call", "message"]
@@ -265,14 +264,6 @@ async def test_a_server_tool_can_be_watched_while_it_runs(connect: Connect) -> N
         if event.type == "response.web_search_call.searching":
             release.set()
     assert kinds[-3:] == ["response.web_search_call.completed", "response.output_item.done", "response.completed"]
-
-
-async def test_the_demo_knows_the_conversation(connect: Connect) -> None:
-    client = await connect(ResponsesServer(demo_script(0)))
-    first = await client.responses.create(model="m", input="I am Ada")
-    second = await client.responses.create(model="m", input="Who?", previous_response_id=first.id)
-    assert first.output_text == 'You said: "I am Ada".'
-    assert second.output_text == 'This is message 2 of our conversation. You first said: "I am Ada".'
 
 
 # Dialects

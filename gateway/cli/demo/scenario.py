@@ -1,18 +1,8 @@
-"""What the demo is made of: scripted backends on loopback, a configuration in front of them, a page of what to try.
-
-Law: the gateway of the demo is the real one; only the services behind it are emulated.
-"""
+"""The configuration of the demo, and the page that says what to try."""
 
 import json
 import shlex
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-
-from gateway.testing.serving import serve
-from tests.emulators.chat import ChatServer
-from tests.emulators.responses_server import ResponsesServer
 
 _QUESTION = "What is the weather in Oslo?"
 _CONTEXT_COMMANDS = (
@@ -21,23 +11,8 @@ _CONTEXT_COMMANDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Backends:
-    """Base URLs of the emulated services, version included."""
-
-    responses: str
-    chat: str
-
-
-@asynccontextmanager
-async def backends() -> AsyncGenerator[Backends]:
-    """The scripted services, while the block runs."""
-    async with serve(ResponsesServer().app) as responses, serve(ChatServer().app) as chat:
-        yield Backends(f"{responses}/v1", f"{chat}/v1")
-
-
-def configuration(services: Backends, database: Path) -> str:
-    """The demo's gateway.yaml."""
+def configuration(backend: str, database: Path) -> str:
+    """The gateway.yaml of the demo; `backend` is the base URL of both APIs."""
     return f"""\
 version: 1
 server: {{shutdown_grace: 2s}}
@@ -46,7 +21,7 @@ agents:
   responses:
     type: openai-responses
     model: scripted
-    base_url: {services.responses}
+    base_url: {backend}
     default: true
     card:
       name: Responses
@@ -55,13 +30,13 @@ agents:
   notes:
     type: openai-responses
     model: scripted
-    base_url: {services.responses}
+    base_url: {backend}
     history: {{owner: gateway}}
     card: {{name: Notes, description: The same API with store=false; the gateway keeps the conversation.}}
   chat:
     type: openai-chat
     model: scripted
-    base_url: {services.chat}
+    base_url: {backend}
     card: {{name: Chat, description: A Chat Completions API; the gateway keeps the conversation.}}
   python:
     type: python

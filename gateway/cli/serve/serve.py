@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from gateway.app.application import serve
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import program, visible
-from gateway.cli.demo.scenario import backends, configuration, introduction
+from gateway.cli.demo.backends import backends
+from gateway.cli.demo.scenario import configuration, introduction
 from gateway.cli.serve.check import located, wrong_parts
 from gateway.cli.serve.targets import COMMAND_LINE, check_free, compose, invalid, read_composed, read_file, save
 from gateway.config.gateway import GatewayConfig, refuse_open_listen
@@ -179,8 +180,8 @@ def run_demo(port: int | None) -> int:
 
 
 async def _demonstrate(folder: Path, ports: range | tuple[int]) -> None:
-    async with backends() as services:
-        text = configuration(services, folder / "gateway.db")
+    async with backends() as url:
+        text = configuration(url, folder / "gateway.db")
         for port in ports:
             try:
                 await serve(_load(text, folder, port), _show)

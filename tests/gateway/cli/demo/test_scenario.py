@@ -1,12 +1,10 @@
-"""What the demo is made of."""
+"""The configuration of the demo and the page that introduces it."""
 
 import shlex
 from pathlib import Path
 
-import httpx2
-
 from gateway.cli.commands import build
-from gateway.cli.demo.scenario import Backends, backends, configuration, introduction
+from gateway.cli.demo.scenario import configuration, introduction
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 
@@ -15,7 +13,7 @@ URL = "http://127.0.0.1:8099"
 
 
 def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
-    text = configuration(Backends("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1"), tmp_path / 'it\'s "here".db')
+    text = configuration("http://127.0.0.1:1/v1", tmp_path / 'it\'s "here".db')
     config = load(text, source="demo", env={}, resolver=Registry(), base_dir=tmp_path)
     assert tuple(config.agents) == AGENTS
     assert config.storage.url == f'sqlite:///{tmp_path}/it\'s "here".db'
@@ -31,14 +29,6 @@ def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
         None,
         None,
     ]
-
-
-async def test_its_backends_speak_their_wires() -> None:
-    async with backends() as services, httpx2.AsyncClient(trust_env=False) as http:
-        responses = await http.post(f"{services.responses}/responses", json={"model": "m", "input": "Hi"})
-        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-        chat = await http.post(f"{services.chat}/chat/completions", json=body)
-    assert (responses.json()["object"], chat.json()["object"]) == ("response", "chat.completion")
 
 
 def test_the_introduction_names_every_card_and_prints_commands_that_exist() -> None:

@@ -9,7 +9,7 @@ Source: state-model, section 10; reliability, sections 2a and 4.
 from enum import StrEnum
 
 from gateway.ledger.calls import RESTARTED
-from gateway.ports.adapter import ErrorClass
+from gateway.ports.adapter import ErrorClass, Processed
 from gateway.ports.conversation import Ownership, StorageOwner
 
 TURN_TIMEOUT = "turn-timeout"
@@ -65,13 +65,6 @@ _NOT_FOUND_WAIT = 1.0
 _LONGEST_RETRY_AFTER = 60.0
 """Seconds. A backend that wants more is not waited for: the caller is told, and may come back."""
 
-_NOT_PROCESSED = frozenset({ErrorClass.UNREACHABLE, ErrorClass.RATE_LIMITED, ErrorClass.LOCKED})
-"""The backend did nothing, and may do it later. What it refuses for good is not asked again."""
-
-_OUTCOME_UNKNOWN = frozenset(
-    {ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.BACKEND_FAILED, ErrorClass.UNKNOWN}
-)
-
 
 class Phase(StrEnum):
     """How far a service call came: nothing came back, the backend has taken it, some of its answer is there."""
@@ -82,15 +75,16 @@ class Phase(StrEnum):
 
 
 def may_repeat(ownership: Ownership, phase: Phase, kind: ErrorClass, *, continues: bool) -> bool:
-    """The table. `continues`: the request went on from a handle."""
+    """`continues`: the request went on from a handle. Source: docs/state-model.md, retry table."""
+    meaning = kind.meaning
     if phase is Phase.EMITTED:
         return False
     if phase is Phase.STARTED:
-        return ownership.may_repeat and kind in _NOT_PROCESSED | _OUTCOME_UNKNOWN
+        return ownership.may_repeat and meaning.transient
     if kind is ErrorClass.HANDLE_NOT_FOUND:
         # A backend may need a moment until it finds what it has just stored.
         return ownership.owner is StorageOwner.BACKEND and continues
-    return kind in _NOT_PROCESSED or (ownership.may_repeat and kind in _OUTCOME_UNKNOWN)
+    return meaning.transient and (ownership.may_repeat or meaning.processed is Processed.NO)
 
 
 def wait_before(

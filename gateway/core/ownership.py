@@ -46,9 +46,6 @@ def in_conversation(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
     return replace(event, handle=None if isinstance(event, CallStarted) else thread.handle)
 
 
-LOST = frozenset({ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED})
-
-
 def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
     """What holds for this epoch: what the adapter declares, unless the thread began under another owner."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
@@ -106,7 +103,7 @@ def successor(kind: ErrorClass, thread: ThreadRecord, declared: Ownership, polic
     """
     if policies.on_lost_handle != "rebuild" or thread.owner is not StorageOwner.BACKEND or thread.handle is None:
         return None
-    if kind in LOST:
+    if kind.meaning.handle_lost:
         return Ownership(thread.owner, thread.handle_kind)
     if kind is ErrorClass.STORAGE_DISABLED and declared.either:
         return Ownership(StorageOwner.GATEWAY, HandleKind.NONE)

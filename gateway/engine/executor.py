@@ -46,6 +46,7 @@ from gateway.ledger.tasks import EventRow, Finish
 from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
+from gateway.ports.adapter import HANDLE_LOST
 from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -92,7 +93,7 @@ def drop(
     if unheard:
         return [fail, MarkUnsynced(thread.id, work.turn)]
     points: list[CommitPoint] = [fail]
-    if loses and command.error_class in ownership.LOST and thread.handle is not None and not thread.lost:
+    if loses and command.error_class in HANDLE_LOST and thread.handle is not None and not thread.lost:
         points.append(MarkHandleLost(thread.id, thread.generation))
     left = ownership.orphan(thread, pending)
     if left is not None:

@@ -64,7 +64,7 @@ class PausedTurn:
         facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
         self.machine = Turn(facts, clock)
         links = tuple(consent.named(task.status_message))
-        self.machine.go_on(tuple(_call(asked, links) for asked in turn.calls))
+        self.machine.resume(tuple(_call(asked, links) for asked in turn.calls))
         self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
 
     @property
@@ -91,13 +91,13 @@ class PausedTurn:
         for call in self.machine.calls.values():
             if call.status == "pending_consent":
                 self._retries.append(call.facts.id)
-                call.status = "approved"
+                self.machine.approve(call.facts.id)
         for call_id, decision in resolution.decisions.items():
             call = self.machine.calls[call_id]
             decided = "approved" if decision.approved else "rejected"
             self._verdicts.append(Verdict(call_id, call.digest, decided, principal, decision.always))
             if decision.approved:
-                call.status = "approved"
+                self.machine.approve(call_id)
             else:
                 why = f"{REJECTED} Reason: {decision.reason}" if decision.reason else REJECTED
                 self._collect(self.machine.settle_tool(call, Settled("rejected", why)))

@@ -33,34 +33,11 @@ from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import MarkSynced, ThreadRecord
-from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
+from gateway.ports.adapter import AdapterError, ServiceRequest
 from gateway.ports.capabilities import Fetching, Tail, TailListing
 from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
 
 log = structlog.get_logger("gateway.catching-up")
-
-_PASSING = frozenset(
-    {
-        ErrorClass.UNREACHABLE,
-        ErrorClass.RATE_LIMITED,
-        ErrorClass.LOCKED,
-        ErrorClass.TIMED_OUT,
-        ErrorClass.INTERRUPTED,
-        ErrorClass.BACKEND_FAILED,
-        ErrorClass.UNKNOWN,
-    }
-)
-"""Asking again may help: to ask changes nothing."""
-
-_HOPELESS = frozenset(
-    {
-        ErrorClass.REJECTED,
-        ErrorClass.CONTRACT_BROKEN,
-        ErrorClass.HANDLE_NOT_FOUND,
-        ErrorClass.HANDLE_EXPIRED,
-    }
-)
-"""This backend will never tell; the request itself finds out what else that means."""
 
 T = TypeVar("T")
 
@@ -135,12 +112,13 @@ async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Runti
                 return await ask()
         except AdapterError as error:
             tries += 1
-            if error.kind in _HOPELESS:
+            if error.kind.meaning.conclusive:
+                # What else the failure means is found out by the next request.
                 thread = unheard.thread.id
                 log.warning("thread.not-told", agent=agent.name, thread=thread, detail=error.detail)
                 return None
             wait = None
-            if error.kind in _PASSING and not means.breakers.refuses(agent):
+            if error.kind.meaning.transient and not means.breakers.refuses(agent):
                 remaining, jitter = agent.policies.turn_timeout, means.pace.jitter()
                 wait = wait_before(error.kind, tries, retry_after=error.retry_after, remaining=remaining, jitter=jitter)
             if wait is None:
@@ -179,7 +157,7 @@ class CallPreparation:
     async def request(self) -> ServiceRequest:
         """What the call carries, as the thread is now."""
         course = self._course
-        course.machine.facts = course.facts()
+        course.machine.update_facts(course.facts())
         course.view = await self._recall()
         return self._asking(self._lane.thread.handle, course.view.items)
 

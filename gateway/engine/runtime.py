@@ -22,14 +22,10 @@ from gateway.foundation.limits import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
-from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass, ServiceRequest
+from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass, Processed, ServiceRequest
 from gateway.ports.capabilities import Backend
 
 log = structlog.get_logger("gateway.engine.runtime")
-
-_NOBODY_THERE = frozenset({ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT})
-_SAYS_NOTHING = frozenset({ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN})
-"""A connection that was kept may be gone while the service is there."""
 
 
 class Asking:
@@ -69,7 +65,7 @@ class Asking:
             return
         if error is None or (isinstance(error, AdapterError) and _is_answer(error)):
             self.heard()
-        elif isinstance(error, AdapterError) and (error.backend_down or error.kind in _NOBODY_THERE):
+        elif isinstance(error, AdapterError) and (error.backend_down or error.kind.meaning.backend_down):
             if self._breaker.failed(self._number):
                 found = {"failure": error.kind, "detail": error.detail, "retry_in": COOLDOWN}
                 log.warning("backend.unreachable", **self._who(), **found)
@@ -116,7 +112,9 @@ class Breakers:
 
 
 def _is_answer(error: AdapterError) -> bool:
-    return not (error.backend_down or error.kind in _NOBODY_THERE or error.kind in _SAYS_NOTHING)
+    """Not an interrupted call: a connection that was kept may be gone while the service is there."""
+    meaning = error.kind.meaning
+    return not (error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE)
 
 
 def _seconds(breaker: Breaker) -> int:

@@ -34,6 +34,7 @@ from gateway.ports.adapter import (
     AdapterEvent,
     CallStarted,
     ErrorClass,
+    Processed,
     ServiceRequest,
     StartedOver,
 )
@@ -42,16 +43,6 @@ from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
 
-_OF_THE_LINE = frozenset(
-    {
-        ErrorClass.UNREACHABLE,
-        ErrorClass.RATE_LIMITED,
-        ErrorClass.LOCKED,
-        ErrorClass.TIMED_OUT,
-        ErrorClass.INTERRUPTED,
-        ErrorClass.UNKNOWN,
-    }
-)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 8.0
 _PATIENCE = 5.0
@@ -60,7 +51,9 @@ _PATIENCE = 5.0
 
 def goes_on(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[Resuming]:
     """May the call that has this pending handle be listened to again, behind this error?"""
-    return isinstance(adapter, Resuming) and pending is not None and error.kind in _OF_THE_LINE
+    meaning = error.kind.meaning
+    may_run = meaning.transient and meaning.processed is not Processed.YES
+    return isinstance(adapter, Resuming) and pending is not None and may_run
 
 
 def wait_before_resuming(tries: int, jitter: float) -> float:
@@ -177,8 +170,8 @@ class ServiceCallLoop:
         """The turn was taken over, at this service call."""
         course = self._course
         course.attempt, course.pending, course.base = rejoined.attempt, rejoined.pending, self._work.base
-        course.machine.round, self._seen = rejoined.round, rejoined.before
-        course.machine.begin_again(rejoined.before.answer, ())
+        self._seen = rejoined.before
+        course.machine.rejoin(rejoined.round, rejoined.before.answer)
 
     async def _rejoin(self) -> ServiceRequest:
         self._preparer.set_deadline()
@@ -191,7 +184,7 @@ class ServiceCallLoop:
         machine = self._course.machine
         shown = Seen(self._work.live.outputs[-1], machine.answer)
         replay = self._performer.replay = Replay(self._seen or shown, shown)
-        machine.begin_again(replay.answer, replay.calls)
+        machine.replay_call(replay.answer, replay.calls)
 
     # --- a call that failed
 

@@ -14,7 +14,6 @@ from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.core.turn.commands import EndTurn
-from gateway.core.turn.machine import Turn
 from gateway.engine import service_call
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.preparation import Parked
@@ -104,7 +103,7 @@ class TurnRunner:
         lane, means = course.lane, course.means
         await course.offer()
         await course.reread()
-        course.machine.facts = course.facts()
+        course.machine.update_facts(course.facts())
         working, final = course.working()
         point = Resume(
             thread=lane.thread.id,
@@ -168,19 +167,16 @@ class TurnRunner:
             exc_info=exc_info,
         )
         forget(sys.exception())
-        before = course.machine
+        machine = course.machine
         performer.replay = None
         if work.prepared:
-            before.calls = {}  # What asked for them is not stored, and never will be.
-        stood = [(call, call.status) for call in before.calls.values()]
+            machine.abandon_unrecorded_calls()
         try:
-            await performer.perform(before.fail(failure, correlation_id, retry_after))
+            await performer.perform(machine.fail(failure, correlation_id, retry_after))
         except (Conflict, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - what was said cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            course.machine, course.pending = Turn(course.facts(), course.clock), None
-            for call, state in stood:
-                call.status = state
-                course.machine.calls[call.facts.id] = call
-            await performer.perform(course.machine.fail(INTERNAL, correlation_id))
+            course.pending = None
+            machine.restart(course.facts())
+            await performer.perform(machine.fail(INTERNAL, correlation_id))

@@ -13,7 +13,7 @@ from gateway.foundation.tasks import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
-from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import Forgetting
 
 log = structlog.get_logger("gateway.maintenance.backend_deletions")
@@ -28,8 +28,6 @@ _PATIENCE = 30.0
 _AT_ONCE = 8
 _LOOK = 600.0
 """Seconds after which it looks by itself: a failed turn, or another process, wakes nobody."""
-
-_GONE = frozenset({ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED})
 
 
 class Deletions:
@@ -125,7 +123,7 @@ async def _forget(adapter: Forgetting, handle: str) -> str | None:
         async with asyncio.timeout(_PATIENCE):
             await adapter.forget(handle)
     except AdapterError as error:
-        return None if error.kind in _GONE else str(error)
+        return None if error.kind.meaning.handle_lost else str(error)
     except TimeoutError:
         return f"no answer within {_PATIENCE:g} s"
     except Exception as error:  # noqa: BLE001 - the adapter may be a stranger's, and the other jobs go on

@@ -1,9 +1,9 @@
 """The Adapter port and what crosses it. Law: an adapter needs this module and the ones below it; what it may be able to do
 besides is in `abilities`."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -221,7 +221,7 @@ AdapterEvent = (
 
 
 class ErrorClass(StrEnum):
-    """Why a service call failed. The first eight: the backend did not process the request."""
+    """Why a service call failed; `MEANINGS` says what follows from each class."""
 
     UNREACHABLE = "unreachable"
     REJECTED = "rejected-before-processing"
@@ -237,6 +237,52 @@ class ErrorClass(StrEnum):
     BACKEND_FAILED = "backend-failed"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN = "unknown"
+
+    @property
+    def meaning(self) -> "ErrorMeaning":
+        return MEANINGS[self]
+
+
+class Processed(Enum):
+    """Whether the backend processed a request. MAYBE: it may also be still at work on it. YES: it is over."""
+
+    NO = "no"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
+class ErrorMeaning(msgspec.Struct, frozen=True):
+    """`transient`: the same request may succeed later. `handle_lost`: the backend does not know the handle (any more).
+    `backend_down`: no backend answered. `conclusive`: a look-up of an earlier call that fails so never succeeds.
+    """
+
+    processed: Processed
+    transient: bool = False
+    handle_lost: bool = False
+    backend_down: bool = False
+    conclusive: bool = False
+
+
+MEANINGS: Mapping[str, ErrorMeaning] = {
+    ErrorClass.UNREACHABLE: ErrorMeaning(Processed.NO, transient=True, backend_down=True),
+    ErrorClass.REJECTED: ErrorMeaning(Processed.NO, conclusive=True),
+    ErrorClass.RATE_LIMITED: ErrorMeaning(Processed.NO, transient=True),
+    ErrorClass.LOCKED: ErrorMeaning(Processed.NO, transient=True),
+    ErrorClass.UNAUTHORISED: ErrorMeaning(Processed.NO),
+    ErrorClass.HANDLE_NOT_FOUND: ErrorMeaning(Processed.NO, handle_lost=True, conclusive=True),
+    ErrorClass.HANDLE_EXPIRED: ErrorMeaning(Processed.NO, handle_lost=True, conclusive=True),
+    ErrorClass.STORAGE_DISABLED: ErrorMeaning(Processed.NO),
+    ErrorClass.OVERFLOW: ErrorMeaning(Processed.NO),
+    ErrorClass.TIMED_OUT: ErrorMeaning(Processed.MAYBE, transient=True, backend_down=True),
+    ErrorClass.INTERRUPTED: ErrorMeaning(Processed.MAYBE, transient=True),
+    ErrorClass.BACKEND_FAILED: ErrorMeaning(Processed.YES, transient=True),
+    ErrorClass.CONTRACT_BROKEN: ErrorMeaning(Processed.YES, conclusive=True),
+    ErrorClass.UNKNOWN: ErrorMeaning(Processed.MAYBE, transient=True),
+}
+"""What an ErrorClass means: the only place that says so. Keyed by text, since stored calls name classes of the gateway too."""
+
+NOT_PROCESSED = frozenset(kind for kind in ErrorClass if kind.meaning.processed is Processed.NO)
+HANDLE_LOST: frozenset[str] = frozenset(kind for kind in ErrorClass if kind.meaning.handle_lost)
 
 
 class AdapterError(Exception):

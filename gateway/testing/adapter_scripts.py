@@ -18,7 +18,6 @@ from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     CallCompleted,
-    ErrorClass,
     PartReady,
     ServiceRequest,
     TextDelta,
@@ -33,20 +32,6 @@ from gateway.ports.tools import ToolDeclaration
 T = TypeVar("T")
 BOUND = 30.0
 """Seconds after which something that must happen counts as not happening."""
-
-NOT_PROCESSED = frozenset(
-    {
-        ErrorClass.UNREACHABLE,
-        ErrorClass.REJECTED,
-        ErrorClass.RATE_LIMITED,
-        ErrorClass.LOCKED,
-        ErrorClass.UNAUTHORISED,
-        ErrorClass.HANDLE_NOT_FOUND,
-        ErrorClass.HANDLE_EXPIRED,
-        ErrorClass.STORAGE_DISABLED,
-    }
-)
-"""Classes that say for certain: the backend did nothing."""
 
 
 def message(words: str) -> Message:

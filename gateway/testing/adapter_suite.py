@@ -15,6 +15,7 @@ import pytest
 
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
+    NOT_PROCESSED,
     Adapter,
     AdapterEvent,
     CallStarted,
@@ -26,7 +27,6 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import (
-    NOT_PROCESSED,
     ToolTests,
     bounded,
     collect,

@@ -30,9 +30,6 @@ _FATES = {
     "failed": Fate.FAILED,
     "cancelled": Fate.FAILED,
 }
-_NO_STREAM = frozenset(
-    {ErrorClass.REJECTED, ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED, ErrorClass.CONTRACT_BROKEN}
-)
 _LONGEST_LIST = 100
 
 
@@ -79,10 +76,8 @@ class ResponsesService:
         except AdapterError as error:
             if not told and error.kind is ErrorClass.BACKEND_FAILED:
                 # Not the response: whoever stands before it.
-                raise self._failures.error(
-                    ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
-                ) from error
-            if error.kind not in _NO_STREAM:
+                raise self._failures.error(ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down) from error
+            if not error.kind.meaning.conclusive:
                 raise
         else:
             return

@@ -97,6 +97,7 @@ class Turn:
     calls: dict[str, ToolCall] = field(default_factory=dict)
     between_calls: bool = False
     ended: bool = False
+    _before_end: list[tuple[ToolCall, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._telling = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
@@ -167,6 +168,7 @@ class Turn:
         service call gets its outcome."""
         before, out = self._telling.out, self._telling.begin()
         self.ended = True
+        self._before_end = [(call, call.status) for call in self.calls.values()]
         self._telling.flush()
         self._told.interrupt()
         for call in self.calls.values():
@@ -228,7 +230,15 @@ class Turn:
         out.append(Wait(state, self._telling.message(parts, metadata)))
         return out
 
-    def go_on(self, calls: tuple[ToolCall, ...]) -> None:
+    def update_facts(self, facts: TurnFacts) -> None:
+        """The thread or the offered tools have changed since the last service call."""
+        self.facts = facts
+
+    def approve(self, call_id: str) -> None:
+        """The caller allowed the call, or consented to what it needs: it may run."""
+        self.calls[call_id].status = "approved"
+
+    def resume(self, calls: tuple[ToolCall, ...]) -> None:
         """The turn waited, and these calls of its last service call are still open."""
         self.calls = {call.facts.id: call for call in calls}
         for call in calls:
@@ -237,12 +247,29 @@ class Turn:
         self.round = calls[0].facts.round
         self.between_calls = True
 
-    def begin_again(self, answer: str, calls: Sequence[str]) -> None:
-        """The service call is told once more: its answer is this artifact, its first tool calls have these public ids."""
+    def rejoin(self, round_: int, answer: str) -> None:
+        """The turn was taken over from another process at the service call of this number, which begins with this artifact."""
+        self.round = round_
+        self.replay_call(answer, ())
+
+    def replay_call(self, answer: str, calls: Sequence[str]) -> None:
+        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids."""
         self._consents.clear()
         self._telling.begin_again(answer)
         self._told.begin_again(calls)
         self._shown = self._shown or bool(answer or calls)
+
+    def abandon_unrecorded_calls(self) -> None:
+        """The service call that asked for them could not be stored: the ledger does not know them."""
+        self.calls = {}
+
+    def restart(self, facts: TurnFacts) -> None:
+        """The end could not be stored: drops what was said, and puts the tool calls back to how they were before it."""
+        for call, status in self._before_end:
+            call.status = status
+        self.facts, self._shown, self.between_calls, self.ended = facts, False, False, False
+        self._consents.clear()
+        self.__post_init__()
 
     def next_call(self) -> None:
         self.round += 1

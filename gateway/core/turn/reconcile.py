@@ -21,29 +21,11 @@ from gateway.ledger.calls import Complete, Fail, UnheardCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
 from gateway.ledger.tool_calls import OPEN
-from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass
+from gateway.ports.adapter import MEANINGS, NOT_PROCESSED, Adapter, AdapterError, AdapterEvent, Processed
 from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.core.turn.reconcile")
-
-_NOT_PROCESSED = frozenset(
-    {
-        ErrorClass.UNREACHABLE,
-        ErrorClass.REJECTED,
-        ErrorClass.RATE_LIMITED,
-        ErrorClass.LOCKED,
-        ErrorClass.UNAUTHORISED,
-        ErrorClass.HANDLE_NOT_FOUND,
-        ErrorClass.HANDLE_EXPIRED,
-        ErrorClass.STORAGE_DISABLED,
-        ErrorClass.OVERFLOW,
-    }
-)
-"""The backend has nothing of such a request."""
-
-_NOT_HEARD = frozenset({ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN})
-"""The backend may have gone on to the end."""
 
 
 def is_unheard(
@@ -58,10 +40,11 @@ def is_unheard(
         return False
     if thread.handle_kind is HandleKind.STATIC:
         known = thread.handle is not None or pending is not None
-        return known and isinstance(adapter, TailListing) and error_class not in _NOT_PROCESSED
+        return known and isinstance(adapter, TailListing) and error_class not in NOT_PROCESSED
     if pending is None or policies.persistence == "per_turn":
         return False
-    return isinstance(adapter, Fetching) and error_class in _NOT_HEARD
+    meaning = MEANINGS.get(error_class)
+    return isinstance(adapter, Fetching) and meaning is not None and meaning.processed is Processed.MAYBE
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def test_at_the_limit_of_rounds_nobody_is_asked() -> None:
 def test_a_turn_that_goes_on_after_a_restart_knows_its_questions() -> None:
     machine = turn()
     facts = CallFacts("call_1", "pay", 0, 0, "backend", "mcp:bank", "2026-11-20T10:00:00.000Z")
-    machine.go_on((ToolCall(facts, "q1", "{}", status="approved", asked=True),))
+    machine.resume((ToolCall(facts, "q1", "{}", status="approved", asked=True),))
     _, item = outcome(machine.settle_tool(only(machine), Settled("completed", ALLOWED)))
     assert item.item == OutputItem("q1", ALLOWED, approved=True)
 

@@ -76,7 +76,9 @@ class ResponsesService:
         except AdapterError as error:
             if not told and error.kind is ErrorClass.BACKEND_FAILED:
                 # Not the response: whoever stands before it.
-                raise self._failures.error(ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down) from error
+                raise self._failures.error(
+                    ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
+                ) from error
             if not error.kind.meaning.conclusive:
                 raise
         else:

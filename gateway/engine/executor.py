@@ -37,7 +37,7 @@ from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
 from gateway.engine.turn_run import TurnRun, status
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Complete, Fail, Pending
+from gateway.ledger.calls import Complete, Fail, SetPendingHandle
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
@@ -221,7 +221,7 @@ class CommandExecutor:
     async def _note_pending(self, handle: str) -> None:
         """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
         self._course.pending = handle
-        journal, pending = self._work.live.journal, Pending(self._work.service_call, handle)
+        journal, pending = self._work.live.journal, SetPendingHandle(self._work.service_call, handle)
         if ownership.is_static(self._lane.thread):
             await journal.commit(lambda row: (pending, *appended(row)))
         else:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gateway.engine.fanout import Channel
 from gateway.ledger.errors import Conflict
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import Commits
 from gateway.ledger.tasks import Append, EventRow
 
 
@@ -64,7 +64,7 @@ class Journal:
         "number",
     )
 
-    def __init__(self, ledger: Ledger, channel: Channel, task: str, number: int) -> None:
+    def __init__(self, ledger: Commits, channel: Channel, task: str, number: int) -> None:
         self._ledger = ledger
         self._channel = channel
         self._task = task

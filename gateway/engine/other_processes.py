@@ -17,7 +17,7 @@ from gateway.engine.fanout import Subscription
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import Frame, logged
 from gateway.ledger.leases import RequestCancel
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import EventReads, Ledger
 from gateway.ledger.tasks import OpenTurn
 
 log = structlog.get_logger("gateway.engine.other_processes")
@@ -32,7 +32,7 @@ _WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
 class LogTail:
     """Tells streams that their task's log has grown. `run` belongs into a task group."""
 
-    def __init__(self, ledger: Ledger, interval: float = INTERVAL) -> None:
+    def __init__(self, ledger: EventReads, interval: float = INTERVAL) -> None:
         self._ledger = ledger
         self._interval = interval
         self._streams: set[LogTailStream] = set()
@@ -88,7 +88,7 @@ class LogTailStream:
         ready: Sequence[Frame],
         number: int,
         subscription: Subscription,
-        ledger: Ledger,
+        ledger: EventReads,
         watch: LogTail,
         *,
         with_turn: bool = False,

@@ -62,7 +62,7 @@ async def catch_up(
     Raises: AdapterError when the backend could not be asked; the thread stays as it is. LedgerUnavailable, CorruptRecord.
     """
     ledger = means.ledger
-    call = await ledger.unheard(thread.id)
+    call = await ledger.unknown_call(thread.id)
     if call is None:
         return CaughtUp((MarkSynced(thread.id, thread.generation),))
     records = await ledger.history(thread.id, unsent_only=True)

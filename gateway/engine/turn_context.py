@@ -157,7 +157,7 @@ async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn:
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:
     if policies.history_tokens is not None:
-        weight = weight_of_tokens(policies.history_tokens, await ledger.measured(thread))
+        weight = weight_of_tokens(policies.history_tokens, await ledger.measured_calls(thread))
         return Window(policies.history_messages, weight)
     return Window(policies.history_messages, None) if policies.history_messages is not None else None
 

@@ -1,5 +1,5 @@
-"""API keys: how one is made, and what the ledger keeps of it. Law: a key is shown once and stored nowhere; what is stored
-finds it and cannot be turned back into it."""
+"""API keys: how one is made, and the record of it. Law: a key is shown once and never stored; the stored digest finds the
+record and cannot be turned back into the key."""
 
 import hashlib
 import re
@@ -8,16 +8,16 @@ import secrets
 import msgspec
 
 MARK = "a2agw_"
-"""With this every key begins, so that people and scanners for leaked secrets recognise one."""
+"""Prefix of every key: people and scanners for leaked secrets recognise it."""
 
 _FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{43}}")
 _SHOWN = len(MARK) + 6
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """`prefix` is what is shown of the key, `digest` its SHA-256; `admin`: it also opens the admin API.
+    """`prefix` is the part of the key that is shown, `digest` the SHA-256 of the key; `admin`: it also opens the admin API.
 
-    Times are milliseconds since 1970; None: it does not expire, it is not revoked.
+    Times are milliseconds since 1970; `expires_at` None: never; `revoked_at` None: in force.
     """
 
     digest: bytes
@@ -31,7 +31,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     revoked_at: int | None = None
 
     def fault(self, now: int) -> str | None:
-        """Why it does not count any more; None while it does."""
+        """Why the key is refused: `revoked` or `expired`; None while it is in force."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at is not None and self.expires_at <= now:
@@ -40,13 +40,13 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class IssueKey(msgspec.Struct, frozen=True):
-    """Stores a new key. Hits a row when a key of this name is in force."""
+    """Stores a new key. Conflict when a key of this name is in force."""
 
     key: ApiKey
 
 
 class RevokeKey(msgspec.Struct, frozen=True):
-    """Ends the key of this name for good; the name may be given to another. Hits no row when there is none in force."""
+    """Revokes the key of this name for good; the name may be used again. Conflict when no key of this name is in force."""
 
     name: str
     now: int
@@ -62,10 +62,10 @@ def has_form(text: str) -> bool:
 
 
 def digest_of(key: str) -> bytes:
-    """Of the whole key: no two keys share one, whatever they begin with."""
+    """SHA-256 of the whole key."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def shown(text: str) -> str:
-    """What may be logged of something that was presented as a key: nothing of what is none, which may be a password."""
+    """The part of a presented key that may be logged: nothing of a text that is no key, which may be a password."""
     return text[:_SHOWN] if has_form(text) else ""

@@ -1,4 +1,7 @@
-"""Service calls: the commit points from the request to its end, and what is read of those that were made."""
+"""Service calls: the commit points from the request to its end, and the records that are read.
+
+A commit point that does not find its rows as it expects them is a Conflict; its docstring names the cases.
+"""
 
 import msgspec
 
@@ -7,13 +10,13 @@ from gateway.ledger.tasks import EventRow
 from gateway.ports.conversation import Item
 
 RESTARTED = "gateway-restarted"
-"""The error class of a call whose process has ended; no adapter reports it."""
+"""The error class of a service call whose process has died; no adapter reports it."""
 
 
 class NewItem(msgspec.Struct, frozen=True):
-    """An item to append to the thread of its commit point. `tool_call`: the id of the NewToolCall that it belongs to.
+    """An item to append to the thread of its commit point. `tool_call`: the id of the NewToolCall of the item.
 
-    `unsent`: the completed call did not carry it, the next one has to.
+    `unsent`: the completed call did not carry the item, the next one has to.
     """
 
     item: Item
@@ -24,10 +27,10 @@ class NewItem(msgspec.Struct, frozen=True):
 
 
 class NewToolCall(msgspec.Struct, frozen=True):
-    """A tool call of a completed service call; `outcome` is that of one that has ended. `id` is the public one.
+    """A tool call of a completed service call; `outcome` is set when it has ended. `id` is the public one.
 
-    `asked`: it needs a yes before it runs; `digest` is of what that yes is for. `expires_at`: nobody waits longer for its
-    caller. `server`: where the tool is, as callers see it. `runs_left`: so often may it be started in all.
+    `asked`: it needs an approval before it runs; `digest` identifies what is approved. `expires_at`: the end of the time
+    that its caller has. `server`: where the tool is, as callers see it. `runs_left`: how many starts are allowed.
     """
 
     id: str
@@ -46,7 +49,7 @@ class NewToolCall(msgspec.Struct, frozen=True):
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """C2: a service call is about to be made, by the holder of the thread's lease."""
+    """C2: the holder of the thread's lease is about to make a service call."""
 
     thread: str
     generation: int
@@ -62,18 +65,18 @@ class Prepare(msgspec.Struct, frozen=True):
     event: EventRow | None
 
 
-class Pending(msgspec.Struct, frozen=True):
-    """Between C2 and C3: the backend has named the handle that this call may lead to."""
+class SetPendingHandle(msgspec.Struct, frozen=True):
+    """Between C2 and C3: the backend has named the handle to which this call may lead."""
 
     service_call: str
     handle: str
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """C3: a service call is over and counts. `sent` are the positions of the items that its request carried.
+    """C3: a service call is complete and counts. `sent`: the positions of the items that its request carried.
 
-    `weight` is that of the whole request, where the tokens in `usage` are those of it and nothing else. `state_version` is
-    that of the schema of `state`.
+    `weight`: that of the whole request, set when the tokens in `usage` are those of this request alone. `state_version`:
+    the version of the schema of `state`.
     """
 
     thread: str
@@ -93,7 +96,7 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """A service call is over and does not count: the handle stays. `items` hold what was said, not replayable."""
+    """A service call has failed and does not count: the handle stays. `items`: its output so far, not replayable."""
 
     thread: str
     generation: int
@@ -105,9 +108,9 @@ class Fail(msgspec.Struct, frozen=True):
     now: int
 
 
-class UnheardCall(msgspec.Struct, frozen=True):
-    """The latest service call of a thread whose end nobody heard. `pending`: the handle that its backend named. `displaced`:
-    its turn was, and is no part of the conversation."""
+class UnknownCall(msgspec.Struct, frozen=True):
+    """The latest service call of a thread with an unknown outcome. `pending`: the handle that its backend named. `displaced`:
+    its turn was displaced and is no part of the conversation."""
 
     id: str
     turn: str
@@ -118,8 +121,8 @@ class UnheardCall(msgspec.Struct, frozen=True):
 
 
 class LatestCall(msgspec.Struct, frozen=True):
-    """The last service call that a turn has made. `base`: the handle at which the turn began. `restarts`: how many of its
-    calls were made again because their process died. `asked`: for tools that the backend does not run."""
+    """The last service call of a turn. `base`: the handle at which the turn began. `restarts`: how many of its calls were
+    repeated because their process died. `asked`: it made tool calls that the backend does not run."""
 
     id: str
     round: int
@@ -132,7 +135,7 @@ class LatestCall(msgspec.Struct, frozen=True):
 
 
 class MeasuredCall(msgspec.Struct, frozen=True):
-    """What a completed service call carried, and what its backend says that it used."""
+    """The weight that a completed service call carried, and the usage that its backend reported."""
 
     weight: int | None
     usage: Json

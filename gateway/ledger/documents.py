@@ -1,9 +1,7 @@
-"""A context as a document that another gateway can take up: all that is stored of it but its caller. Law: whatever is in
-it is validated by its types; what belongs together stands together, so that nothing in it can point elsewhere.
+"""A context as a document that another gateway can import, and contexts that adopt a backend's handle. Law: the types
+validate all of a document; parts are nested in their owner, so that no reference leaves the document.
 
-Times are milliseconds since 1970. Handles are in it: a document is for whoever runs the gateways, never for a caller.
-
-Contexts that come from elsewhere, with a backend's handle or out of another database.
+Times are milliseconds since 1970. A document contains handles: it is for operators, never for a caller.
 """
 
 from typing import Annotated, Final, Literal
@@ -25,11 +23,11 @@ Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 class _Portable(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Base of all of it: an unknown field is an error, because it would be lost."""
+    """Base of all parts: an unknown field is an error, because it would be lost."""
 
 
 class PortableToolCall(_Portable, frozen=True, kw_only=True):
-    """`outcome` is absent while there is none; null is one."""
+    """`outcome` is absent while the call is open; null is an outcome."""
 
     id: Id
     sequence: Number
@@ -76,8 +74,8 @@ class PortableInput(_Portable, frozen=True, kw_only=True):
 
 
 class PortableTurn(_Portable, frozen=True, kw_only=True):
-    """`task` is the id of one of the document's tasks. Only turns that have ended travel. `displaced`: no part of the
-    conversation, because a later message took its place."""
+    """`task` is the id of one of the document's tasks. Only ended turns are exported. `displaced`: a later message took the
+    place of the turn, which is no part of the conversation."""
 
     id: Id
     task: Id
@@ -130,7 +128,7 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
 
 
 class PortableTask(_Portable, frozen=True, kw_only=True):
-    """`events` are all of its log, in order from number 1, or none where they are over their time.
+    """`events`: the whole log of the task, in order from number 1, or empty where it has expired.
 
     The state is final, or one that waits for the caller.
     """
@@ -161,7 +159,7 @@ class ContextDocument(_Portable, frozen=True, kw_only=True):
 
 
 class Adopt(msgspec.Struct, frozen=True):
-    """A new context whose first message goes on from the handle of its thread. Hits a row when the public id is taken."""
+    """A new context whose first message continues from the handle of its thread. Conflict when the public id is taken."""
 
     caller: Caller
     context_public: str
@@ -170,7 +168,7 @@ class Adopt(msgspec.Struct, frozen=True):
 
 
 class Import(msgspec.Struct, frozen=True):
-    """A context of another database, which now is the caller's."""
+    """A context of another database becomes the caller's."""
 
     caller: Caller
     document: ContextDocument

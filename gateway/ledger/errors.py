@@ -1,12 +1,12 @@
-"""How the ledger fails those who read and write."""
+"""The errors of the ledger."""
 
 
 class Conflict(Exception):
-    """A commit point did not find the rows as it expected them. Nothing of its unit was stored."""
+    """A commit point did not find its rows as it expected them. Nothing of its unit was stored."""
 
 
 class LedgerUnavailable(Exception):
-    """The database cannot take or give anything now. `trouble` is why, in a word: full, locked, read-only, ..."""
+    """The database cannot read or write now. `trouble` is the cause in one word: full, locked, read-only, ..."""
 
     def __init__(self, text: str, trouble: str = "unavailable") -> None:
         super().__init__(text)
@@ -14,4 +14,4 @@ class LedgerUnavailable(Exception):
 
 
 class CorruptRecord(Exception):
-    """What is stored of one thread or task, which the text names, cannot be read. Others are not affected."""
+    """A stored row of the thread or task that the text names cannot be read. Others are not affected."""

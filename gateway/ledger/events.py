@@ -9,20 +9,20 @@ from gateway.ledger.errors import CorruptRecord
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 Frame = tuple[int | None, bytes]
-"""An event's number (None: it has none) and its A2A 1.0 StreamResponse as one line of JSON, safe in an SSE field."""
+"""The number of an event (None: not logged) and its A2A 1.0 StreamResponse as one line of JSON, safe in an SSE field."""
 
 _events = msgspec.json.Decoder(StreamResponse)
 
 
 def entry(update: Update) -> bytes:
-    """The event of the log that tells the update."""
+    """The logged event of an update."""
     if isinstance(update, TaskArtifactUpdateEvent):
         return encode(StreamResponse(artifact_update=update))
     return encode(StreamResponse(status_update=update))
 
 
 def logged(payload: bytes) -> Update:
-    """The update that an event of the log is. Raises: CorruptRecord."""
+    """The update of a logged event. Raises: CorruptRecord."""
     try:
         event = _events.decode(payload)
     except msgspec.MsgspecError as error:

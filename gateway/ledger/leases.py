@@ -1,4 +1,4 @@
-"""Who runs what: leases of threads, lives of processes, and what the dead ones left."""
+"""Which process runs which turn: leases of threads, heartbeats of processes, takeover of the turns of dead processes."""
 
 import msgspec
 
@@ -6,16 +6,15 @@ from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
 
 LONGEST_LEASE = 1_200_000
-"""Milliseconds. What runs out later than that was written before the system's clock was set back, and tells nothing."""
-
+"""Milliseconds. A lease that ends later than that was written before the system's clock was set back, and does not count."""
 
 TRIES = 4
-"""So often may a turn that was left be tried: three times, and a last time without all that need not be read to end it."""
+"""How often an orphaned turn is tried: three times, and a last time with the minimum of reads that ending it needs."""
 
 
 class TakeOver(msgspec.Struct, frozen=True):
-    """A turn whose process died goes on here, in the service call that it was in, on the holder's lease. `tries`: how often
-    that was tried in vain, as far as it is not known yet that this process outlives it."""
+    """A turn whose process died continues in this process, in the same service call, on the holder's lease. `tries`: the
+    number of takeovers so far, while it is not known that this process survives the turn."""
 
     thread: str
     generation: int
@@ -27,8 +26,8 @@ class TakeOver(msgspec.Struct, frozen=True):
 
 
 class CountTries(msgspec.Struct, frozen=True):
-    """So often has somebody begun to go on with a turn that was left, or to end it, and come to no end. Hits no row when it
-    was not tried `before` as often as that, or has ended."""
+    """Counts an attempt to continue or to end an orphaned turn. Conflict when the stored count is not `before`, or the turn
+    has ended."""
 
     turn: str
     before: int
@@ -36,17 +35,17 @@ class CountTries(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A turn that waits for its place, and whose process `left_by` died, waits in this process. Hits no row when another has
-    it by now, or that one lives."""
+    """A queued turn of the dead process `previous_process` is queued in this process. Conflict when another process has it, or
+    the previous one lives."""
 
     turn: str
-    left_by: str
+    previous_process: str
     process: str
     now: int
 
 
 class Renew(msgspec.Struct, frozen=True):
-    """The holder lives: the leases that it has on these threads run until `lease_until`."""
+    """The holder's leases of these threads last until `lease_until`."""
 
     threads: tuple[str, ...]
     holder: str
@@ -54,14 +53,14 @@ class Renew(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The holder has nothing more to run on this thread."""
+    """The holder gives up its lease of this thread."""
 
     thread: str
     holder: str
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Takes the lease from a holder that let it run out: what that one still wants to store comes too late."""
+    """Takes the lease from a holder that let it expire: later commits of that holder are Conflicts."""
 
     thread: str
     generation: int
@@ -69,7 +68,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """The process lives, and with it the turns that wait there, until `alive_until`."""
+    """The process, with the turns that are queued there, counts as alive until `alive_until`."""
 
     process: str
     alive_until: int
@@ -77,15 +76,14 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class RequestCancel(msgspec.Struct, frozen=True):
-    """The process that has these turns is to cancel them; what was put aside may be tried once more. A turn that has ended is
-    left alone."""
+    """Asks the process of these turns to cancel them; a quarantined turn may be tried once more. Ended turns do not change."""
 
     turns: tuple[str, ...]
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that nobody ended and nobody else runs. `expired`: its process let the lease run out. `waits`: it has not begun.
-    `process` is the one that had it; `cancel_asked`: it was to be cancelled there. `tries` as in CountTries."""
+    """A turn that has not ended and that no living process runs. `expired`: the lease of its process has expired. `waits`: it
+    is queued. `process`: the one that had it; `cancel_asked`: a cancel was requested there. `tries` as in CountTries."""
 
     turn: str
     thread: str

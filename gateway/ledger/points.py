@@ -1,10 +1,10 @@
-"""Every commit point there is.
+"""The union of all commit points.
 
-Law: a commit point is one unit, all or nothing; it says what must be true of the rows that it finds (generation, state).
+Law: the points of one commit are one unit, all or nothing; each says what must be true of its rows (generation, state).
 """
 
 from gateway.ledger.api_keys import IssueKey, RevokeKey
-from gateway.ledger.calls import Complete, Fail, Pending, Prepare
+from gateway.ledger.calls import Complete, Fail, Prepare, SetPendingHandle
 from gateway.ledger.documents import Adopt, Import
 from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
 from gateway.ledger.push import PushPoint
@@ -27,7 +27,7 @@ from gateway.ledger.turns import Accept, Decide, Resume, Suspend
 CommitPoint = (
     Accept
     | Prepare
-    | Pending
+    | SetPendingHandle
     | Complete
     | Fail
     | ToolStarts

@@ -1,4 +1,5 @@
-"""The Ledger port: what the core reads and commits. Law: a ledger needs this module and the ones below it."""
+"""The Ledger port: what the core reads and commits, a protocol for each concern. Law: a ledger needs this package, `ports`
+and `a2a`, nothing else; a user names the smallest part that it needs."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -7,7 +8,7 @@ from typing import Protocol
 
 from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
-from gateway.ledger.calls import LatestCall, MeasuredCall, UnheardCall
+from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
@@ -20,8 +21,8 @@ from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTur
 from gateway.ports.conversation import HistoryRecord
 
 
-class Ledger(PushReads, Protocol):
-    """Durable state. Every read names its caller: another caller's row is not there."""
+class Commits(Protocol):
+    """The one way to write."""
 
     async def commit(self, *points: CommitPoint) -> None:
         """All points in one transaction; returns when it is durable. Raises: Conflict, LedgerUnavailable."""
@@ -31,37 +32,57 @@ class Ledger(PushReads, Protocol):
         """As `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
         ...
 
-    async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None: ...
 
-    async def thread(self, thread_id: str) -> ThreadRecord | None: ...
+class TaskReads(Protocol):
+    """Tasks and contexts as their caller sees them. A row of another caller does not exist for these reads."""
+
+    async def context(self, caller: Caller, public_id: str, agent: str) -> ContextRecord | None: ...
 
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None: ...
 
     async def whole_task(
         self, caller: Caller, agent: str, task_id: str
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        """A task and its turns in order, artifacts included, as one moment has them."""
-        ...
-
-    async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
-        """The public tasks of a context (its row) that wait for their caller, of all agents."""
-        ...
-
-    async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None: ...
-
-    async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]: ...
-
-    async def first_message(self, task_id: str) -> Message | None: ...
-
-    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
-        """(number, A2A 1.0 JSON) of the events behind number `after`, in order."""
+        """A task and its turns in order, with artifacts, from one snapshot."""
         ...
 
     async def tasks(
         self, caller: Caller, agent: str, where: TaskFilter, limit: int
     ) -> tuple[tuple[TaskRecord, ...], int]:
-        """A page, latest status first, and how many tasks match in all."""
+        """A page, the latest status first, and the number of all tasks that match."""
         ...
+
+    async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]: ...
+
+    async def first_message(self, task_id: str) -> Message | None: ...
+
+    async def replay(self, caller: Caller, agent: str, key: IdempotencyKey) -> Replay | None: ...
+
+    async def waiting_tasks(self, context: str) -> tuple[TaskRecord, ...]:
+        """The public tasks of a context (its row) that wait for their caller, of all agents."""
+        ...
+
+
+class EventReads(Protocol):
+    """The event log, and how a process notices what other processes have committed."""
+
+    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
+        """(number, A2A 1.0 JSON) of the events with numbers above `after`, in order."""
+        ...
+
+    async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
+        """The number of the last event of each of these tasks; a task that is gone is left out."""
+        ...
+
+    async def version(self) -> int:
+        """A number that changes with every commit of any process."""
+        ...
+
+
+class ThreadReads(Protocol):
+    """Threads and their history."""
+
+    async def thread(self, thread_id: str) -> ThreadRecord | None: ...
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         """Items of a thread in order of turns, then positions."""
@@ -76,21 +97,17 @@ class Ledger(PushReads, Protocol):
         """
         ...
 
-    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+    async def measured_calls(self, thread_id: str) -> tuple[MeasuredCall, ...]:
         """The latest few completed service calls of a thread, the last one first."""
         ...
 
-    async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
-        """What dead processes left, and all that has not ended of the process that asks."""
+    async def unknown_call(self, thread_id: str) -> UnknownCall | None:
+        """The service call that made a thread `unsynced`."""
         ...
 
-    async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
-        """The turns of a context (its row) that have not ended, of all agents and processes."""
-        ...
 
-    async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
-        """Those of a turn that have no outcome, in the order in which they were made."""
-        ...
+class TurnReads(Protocol):
+    """A turn, its service calls and tool calls."""
 
     async def latest_call(self, turn: str) -> LatestCall | None: ...
 
@@ -98,17 +115,21 @@ class Ledger(PushReads, Protocol):
         """Of the message that opened the turn."""
         ...
 
-    async def process_of(self, turn: str) -> str | None:
-        """The process that has a turn which has not ended."""
+    async def turn_base(self, turn: str) -> tuple[str | None, ...]:
+        """The handle at which a turn began, or that of the chain that it began itself; empty where it made no call."""
         ...
 
-    async def unheard(self, thread_id: str) -> UnheardCall | None:
-        """What made a thread `unsynced`."""
+    async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
+        """The tool calls of a turn that have no outcome, in the order in which they were made."""
         ...
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
-        """The latest one of this thread with that external id which has ended, but for the call `than`."""
+        """The latest call of this thread with that external id that has ended, except the call `than`."""
         ...
+
+
+class ApprovalReads(Protocol):
+    """Turns that wait for their caller, and what was approved."""
 
     async def waiting_turn(self, task: str) -> WaitingTurn | None:
         """The turn of this task that waits for its caller."""
@@ -119,77 +140,104 @@ class Ledger(PushReads, Protocol):
         ...
 
     async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
-        """Those of a task that its caller has decided, or has to run, in whatever turn."""
+        """The tool calls of a task, in any turn, that its caller has decided or has to run."""
         ...
 
-    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
-        """The tasks whose turns wait in vain: everything was answered then, or the time for it is over."""
+    async def overdue_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+        """The tasks whose turns should wait no longer: everything was answered before then, or its time is over."""
         ...
 
     async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
-        """What the principal allowed for as long as the context lasts, by its row's id."""
+        """What the principal approved for the life of the context (its row)."""
         ...
 
-    async def turn_base(self, turn: str) -> tuple[str | None, ...]:
-        """The handle at which a turn began, or the chain that it began itself; nothing where it made no call."""
+
+class RecoveryReads(Protocol):
+    """Turns that have not ended, and the processes that have them."""
+
+    async def unfinished_turns(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
+        """The turns of dead processes, and all turns of `process` that have not ended."""
         ...
 
-    async def cancels_asked(self, process: str) -> tuple[str, ...]:
+    async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
+        """The turns of a context (its row) that have not ended, of all agents and processes."""
+        ...
+
+    async def process_of(self, turn: str) -> str | None:
+        """The process that has this turn; None when the turn has ended."""
+        ...
+
+    async def cancel_requests(self, process: str) -> tuple[str, ...]:
         """The tasks whose turns this process was asked to cancel."""
         ...
 
-    async def version(self) -> int:
-        """A number that changes with every commit, whichever process has made it."""
-        ...
 
-    async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
-        """The number of the last event of each of these tasks; a task that is gone is left out."""
-        ...
+class RetentionReads(Protocol):
+    """What is over its time, and handles that backends have to delete."""
 
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
-        """The next ones, due or not, but for those that were given up."""
+        """The next deletions, due or not, without those that were given up."""
         ...
 
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
-        """All who have public tasks, one after the other."""
+        """The next owner of public tasks, in order."""
         ...
 
     async def ended_tasks(
         self, owner: TaskOwner, before: int, after: tuple[int, str], limit: int
     ) -> tuple[EndedTask, ...]:
-        """Those whose state is older than `before`, the oldest first. `after` is (status_at, id) of the last one read."""
+        """Tasks whose state is older than `before`, the oldest first. `after` is (status_at, id) of the last one read."""
         ...
 
     async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
         """Contexts in the order in which they were made. `after` is the id of the last one read."""
         ...
 
-    async def left(self, context: str) -> bool:
-        """Is there anything to purge yet of a buried context?"""
+    async def purge_pending(self, context: str) -> bool:
+        """Whether a tombstone still has rows to purge."""
         ...
 
+
+class RetentionLedger(Commits, RetentionReads, Protocol):
+    """The part of retention and of deletions at backends."""
+
+
+class PushLedger(Commits, PushReads, Protocol):
+    """The part of push notifications."""
+
+
+class ContextExports(Protocol):
     async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:
-        """A context as it is at one moment; None when there is none or it is buried.
+        """A context as it is at one moment; None when there is none or it is a tombstone.
 
         Raises: Conflict while a turn waits or runs in it.
         """
         ...
 
+
+class ApiKeyReads(Protocol):
     async def api_key(self, digest: bytes) -> ApiKey | None:
-        """In force or not. Every call asks the database: another process may have revoked it."""
+        """In force or not. Every call asks the database: another process may have revoked the key."""
         ...
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
-        """All that were ever made, the oldest first."""
+        """All keys that were ever made, the oldest first."""
         ...
+
+
+class Ledger(
+    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, RetentionLedger, PushLedger,
+    ContextExports, ApiKeyReads, Protocol,
+):  # fmt: skip
+    """Durable state: all parts of the port."""
 
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
         ...
 
     async def ready(self) -> None:
-        """Raises: LedgerUnavailable when it cannot read, its schema is not ours, or it has not taken writes of late and
-        does not now."""
+        """Raises: LedgerUnavailable when it cannot read, its schema does not fit, or its last write failed and a new one
+        fails too."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""What the ledger keeps of push notifications and how it changes. Law: the event log is the outbox; a configuration is a
-cursor in it, and only who has moved its `due_at` on may deliver.
+"""Push notifications in the ledger. Law: the event log is the outbox; a configuration is a cursor in it, and only the
+process that has moved its `due_at` may deliver.
 
-A commit point that names `due_at` hits no row when another process has the configuration, or it was made anew.
+A commit point with `due_at` is a Conflict when another process has the configuration, or it was replaced.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ import msgspec
 
 
 class PushState(StrEnum):
-    """`STOPPED`: given up after the last attempt. `GONE`: the receiver does not want it. `DONE`: all is delivered."""
+    """`STOPPED`: given up after the last attempt. `GONE`: the receiver has refused for good. `DONE`: all is delivered."""
 
     ACTIVE = "active"
     STOPPED = "stopped"
@@ -20,7 +20,7 @@ class PushState(StrEnum):
 
 
 class PushConfig(msgspec.Struct, frozen=True):
-    """`version`: of A2A, in which it was made and is answered. `sealed`: what is secret of it, encrypted."""
+    """`version`: of A2A, in which it was made and is answered. `sealed`: its secrets, encrypted."""
 
     task: str
     id: str
@@ -32,7 +32,7 @@ class PushConfig(msgspec.Struct, frozen=True):
 
 
 class PushStatus(msgspec.Struct, frozen=True):
-    """How far the delivery of a configuration is: `next_event` waits, after so many failed attempts."""
+    """Progress of the delivery: `next_event` is to be delivered next, after so many failed attempts."""
 
     config: PushConfig
     agent: str
@@ -44,7 +44,7 @@ class PushStatus(msgspec.Struct, frozen=True):
 
 
 class DuePush(msgspec.Struct, frozen=True):
-    """A configuration with something to deliver. `visible`: its task is known to be one that its caller may know of."""
+    """A configuration with events to deliver. `visible`: its caller may already know of the task."""
 
     config: PushConfig
     next_event: int
@@ -56,10 +56,10 @@ class DuePush(msgspec.Struct, frozen=True):
 # --- commit points ---
 
 
-class PutPush(msgspec.Struct, frozen=True):
-    """A configuration of the caller's task, from its next event on; one with the same id is replaced where it stands.
+class PutPushConfig(msgspec.Struct, frozen=True):
+    """A configuration of the caller's task, from the next event on; one with the same id is replaced and keeps its cursor.
 
-    Hits no row when there is no such task, or it has `most` others.
+    Conflict when there is no such task, or it has `most` others.
     """
 
     tenant: str
@@ -70,15 +70,15 @@ class PutPush(msgspec.Struct, frozen=True):
     now: int
 
 
-class DropPush(msgspec.Struct, frozen=True):
-    """Nothing more is sent there."""
+class DeletePushConfig(msgspec.Struct, frozen=True):
+    """Removes a configuration; no more is delivered to it."""
 
     task: str
     id: str
 
 
-class TakePush(msgspec.Struct, frozen=True):
-    """This process delivers it until `until`."""
+class ClaimPush(msgspec.Struct, frozen=True):
+    """Reserves the delivery for this process until `until`."""
 
     task: str
     id: str
@@ -86,7 +86,7 @@ class TakePush(msgspec.Struct, frozen=True):
     until: int
 
 
-class MovePush(msgspec.Struct, frozen=True):
+class AdvancePush(msgspec.Struct, frozen=True):
     """Events before `next_event` are delivered."""
 
     task: str
@@ -96,17 +96,18 @@ class MovePush(msgspec.Struct, frozen=True):
     until: int
 
 
-class LeavePush(msgspec.Struct, frozen=True):
-    """Nothing is left to deliver but what came from number `behind` on."""
+class CompletePush(msgspec.Struct, frozen=True):
+    """Events before `next_event` are delivered: the delivery is due at once when the log has more, else idle, or done with its
+    task."""
 
     task: str
     id: str
     due_at: int
-    behind: int
+    next_event: int
 
 
 class FailPush(msgspec.Struct, frozen=True):
-    """An attempt failed; the next one is at `until`, None where there is none."""
+    """An attempt failed; the next one is at `until`, None: there is none."""
 
     task: str
     id: str
@@ -118,41 +119,41 @@ class FailPush(msgspec.Struct, frozen=True):
 
 
 class ReplayPush(msgspec.Struct, frozen=True):
-    """A configuration that was stopped goes on where it stands. Hits no row when it was not."""
+    """A stopped configuration continues from its cursor. Conflict when it is not stopped."""
 
     task: str
     id: str
 
 
-PushPoint = PutPush | DropPush | TakePush | MovePush | LeavePush | FailPush | ReplayPush
+PushPoint = PutPushConfig | DeletePushConfig | ClaimPush | AdvancePush | CompletePush | FailPush | ReplayPush
 
 
 # --- reads ---
 
 
 class PushReads(Protocol):
-    """The part of the Ledger port that is about push notifications."""
+    """Push configurations and the progress of their delivery."""
 
     async def push_configs(self, task: str) -> tuple[PushConfig, ...]:
-        """Those of a task, in the order in which they were made."""
+        """The configurations of a task, in the order in which they were made."""
         ...
 
     async def due_pushes(self, now: int, but: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
-        """Those to deliver now, the longest due first; none to the hosts in `but`."""
+        """The deliveries that are due, the longest due first; none to the hosts in `but`."""
         ...
 
     async def next_push(self) -> tuple[bool, int | None]:
-        """Is there any that may get events, and when is the next one due?"""
+        """Whether any configuration is active, and when the next delivery is due."""
         ...
 
     async def push_events(self, task: str, first: int) -> tuple[tuple[int, bytes], ...]:
         """(number, A2A 1.0 JSON) of the next few events from number `first` on, in order."""
         ...
 
-    async def is_answered_bare(self, task: str) -> bool:
-        """Was the message answered by another one, so that nobody may know of this task?"""
+    async def is_hidden(self, task: str) -> bool:
+        """Whether the task stays hidden, because its message was answered with a Message."""
         ...
 
-    async def pushes(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
-        """The caller's configurations, the latest first, but for those that are done."""
+    async def push_statuses(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
+        """The caller's configurations, the latest first, without those that are done."""
         ...

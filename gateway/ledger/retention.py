@@ -1,4 +1,4 @@
-"""What is deleted or over its time: the commit points that take it away, and what is read to find it."""
+"""Deletion and expiry of contexts and tasks, and deletions at backends: commit points and records."""
 
 import msgspec
 
@@ -6,11 +6,11 @@ from gateway.ledger.threads import Caller
 
 
 class DeleteContext(msgspec.Struct, frozen=True):
-    """C7: a context becomes a tombstone, and its threads move on, so that what still runs there comes too late.
+    """C7: a context becomes a tombstone; the new generation of its threads makes commits of running turns Conflicts.
 
-    Nothing of it can be read any more, and its public id is never used again. What was said in it goes, the first piece
-    of a long conversation at once and the others by PurgeContext, with a job for every handle that a backend named.
-    Hits no row when the context is deleted already.
+    The context cannot be read any more, and its public id is never used again. The first rows of its conversation are
+    deleted at once, the others by PurgeContext, with a job for every handle that a backend named. Conflict when the
+    context is deleted already.
     """
 
     caller: Caller
@@ -19,9 +19,9 @@ class DeleteContext(msgspec.Struct, frozen=True):
 
 
 class ExpireContext(msgspec.Struct, frozen=True):
-    """A context that nobody used since `idle_before` ends as a deleted one does; what was said in it goes piece by piece.
+    """A context that was not used since `idle_before` becomes a tombstone; PurgeContext deletes its rows.
 
-    Hits no row when it was used meanwhile.
+    Conflict when it was used meanwhile.
     """
 
     context: str
@@ -30,16 +30,16 @@ class ExpireContext(msgspec.Struct, frozen=True):
 
 
 class PurgeContext(msgspec.Struct, frozen=True):
-    """Takes away a piece of what is left of a buried context, with a job for each handle that is in it."""
+    """Deletes a limited number of rows of a tombstone, with a job for each handle in them."""
 
     context: str
     now: int
 
 
 class ExpireTasks(msgspec.Struct, frozen=True):
-    """Tasks that have ended lose their events; with `records` also all that GetTask tells of them, and their keys.
+    """Deletes the events of ended tasks; with `records` also all that GetTask returns, and their idempotency keys.
 
-    The conversation that they are a part of stays as it is.
+    The conversation of the tasks does not change.
     """
 
     tasks: tuple[str, ...]
@@ -47,7 +47,7 @@ class ExpireTasks(msgspec.Struct, frozen=True):
 
 
 class MoveDeletion(msgspec.Struct, frozen=True):
-    """A deletion that was due at `due_at` is next due at `until`, or given up (None). Hits no row when another has it."""
+    """A deletion that was due at `due_at` is next due at `until`, or given up (None). Conflict when another process has it."""
 
     job: str
     due_at: int
@@ -56,14 +56,14 @@ class MoveDeletion(msgspec.Struct, frozen=True):
 
 
 class EndDeletion(msgspec.Struct, frozen=True):
-    """A deletion is done, or cannot be. Hits no row when another has it."""
+    """A deletion is done, or impossible. Conflict when another process has it."""
 
     job: str
     due_at: int
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A handle that the adapter of `agent` has to let its backend forget."""
+    """A handle to delete at the backend of `agent`."""
 
     job: str
     agent: str
@@ -73,7 +73,7 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 class EndedTask(msgspec.Struct, frozen=True):
-    """A public task that has ended. `logged`: its events are there."""
+    """A public task that has ended. `logged`: its events are still stored."""
 
     id: str
     status_at: int
@@ -81,11 +81,11 @@ class EndedTask(msgspec.Struct, frozen=True):
 
 
 class AgedContext(msgspec.Struct, frozen=True):
-    """A context as retention sees it. `idle`: open and not used for so long; `left`: buried, and not purged yet."""
+    """A context as retention sees it. `idle`: open and unused for too long; `purge_pending`: a tombstone with rows left."""
 
     id: str
     caller: Caller
     public_id: str
     created_at: int
     idle: bool
-    left: bool
+    purge_pending: bool

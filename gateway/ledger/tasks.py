@@ -1,4 +1,4 @@
-"""Tasks and what callers see of them: the records, and the commit points of events and endings."""
+"""Tasks as callers see them: records, and the commit points of events and endings."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from gateway.a2a.model import Artifact, Message, TaskState
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """A task's row with its context's public id. `last_event`: its last event's number when its last turn ended."""
+    """A task's row with its context's public id. `last_event`: the number of its last event when its last turn ended."""
 
     id: str
     context: str
@@ -20,7 +20,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A group of neighbouring events of one task: numbers `first` to `last`, their A2A 1.0 JSON joined by newlines."""
+    """Consecutive events of one task: numbers `first` to `last`, their A2A 1.0 JSON joined by newlines."""
 
     task: str
     first: int
@@ -29,10 +29,10 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """C6: a turn ends. `state` None: the task goes on with the next accepted turn. Hits no row when the task has ended.
+    """C6: a turn ends. `state` None: the task continues with the next accepted turn. Conflict when the task has ended.
 
-    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process`: who has the turn; it hits no
-    row when another has taken it. None: whoever.
+    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process`: the one that has the turn;
+    Conflict when another has taken it over. None: any process.
     """
 
     task: str
@@ -52,7 +52,7 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """A task that waits for its caller ends without another turn. Hits no row when it does not wait (any more)."""
+    """A task that waits for its caller ends without another turn. Conflict when it does not wait."""
 
     task: str
     state: TaskState
@@ -62,23 +62,23 @@ class Close(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Events of a running turn that change nothing else."""
+    """Events of a running turn, without any other change."""
 
     events: EventRow
 
 
 class StoredArtifact(msgspec.Struct, frozen=True):
-    """An artifact as one turn left it; `append`: its parts follow those that an earlier turn made."""
+    """An artifact as one turn made it; `append`: its parts follow those of an earlier turn."""
 
     artifact: Artifact
     append: bool = False
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
-    """One turn of a task for the public record: its message, then what it left, or None while it has not ended.
+    """One turn of a task for the public record: its message and its output, None while it has not ended.
 
-    `answers` are its further messages, each with the number of the first event behind it; they are in `messages`, too.
-    `aside`: nobody could end it, and nobody tries any more.
+    `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too.
+    `aside`: quarantined, because no attempt could end it.
     """
 
     message: Message
@@ -91,7 +91,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True):
-    """A turn that has not ended, wherever it runs or stands in a row. `waits`: for its caller."""
+    """A turn that has not ended, running or queued in any process. `waits`: for its caller."""
 
     turn: str
     task: str
@@ -100,7 +100,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
 
 
 class TaskFilter(msgspec.Struct, frozen=True):
-    """Of ListTasks. `after` is (status_at, id) of the last task of the page before."""
+    """The filters of ListTasks. `after`: (status_at, id) of the last task of the previous page."""
 
     context_id: str | None = None
     state: TaskState | None = None
@@ -109,7 +109,7 @@ class TaskFilter(msgspec.Struct, frozen=True):
 
 
 class TaskOwner(msgspec.Struct, frozen=True):
-    """Whose tasks, and of which agent. The empty one stands before all others."""
+    """The owner of tasks at one agent. The empty one is first in order."""
 
     tenant: str = ""
     principal: str = ""

@@ -1,4 +1,4 @@
-"""Contexts and their threads: the records, and the commit points that change where a thread stands."""
+"""Contexts and threads: records, and the commit points that change the state or handle of a thread."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from gateway.ports.conversation import HandleKind, StorageOwner
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whose row it is. `tenant` is '' where there is none."""
+    """The owner of a row. `tenant` is '' where there is none."""
 
     principal: str
     tenant: str = ""
@@ -16,9 +16,9 @@ class Caller(msgspec.Struct, frozen=True):
 class ThreadRecord(msgspec.Struct, frozen=True):
     """One context on one agent's backend. `context` is the row's id, never the public one.
 
-    `lost`: the backend does not know the handle any more, so that the thread can only go on in a new epoch.
-    `unsynced`: the backend may hold more than the ledger knows, because nobody heard the end of a service call.
-    `state_version` is that of the adapter's schema which wrote `adapter_state`.
+    `lost`: the backend does not know the handle any more; the thread can only continue in a new epoch.
+    `unsynced`: the backend may have more than the ledger, because the outcome of a service call is unknown.
+    `state_version`: the version of the adapter's schema of `adapter_state`.
     """
 
     id: str
@@ -37,7 +37,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 class ContextRecord(msgspec.Struct, frozen=True):
     """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
-    turn waits on that thread for its caller; `stuck`: one whose turn is put aside, so that nothing goes on behind it."""
+    turn waits on that thread for its caller; `stuck`: one whose turn is quarantined and blocks the thread."""
 
     id: str
     public_id: str
@@ -48,16 +48,16 @@ class ContextRecord(msgspec.Struct, frozen=True):
 
 
 class MarkHandleLost(msgspec.Struct, frozen=True):
-    """The thread's handle leads nowhere any more; it stays, so that nothing goes on without what was said before."""
+    """The backend has lost the thread's handle. The handle stays: nothing may continue without the earlier conversation."""
 
     thread: str
     generation: int
 
 
 class MarkUnsynced(msgspec.Struct, frozen=True):
-    """Nobody heard the end of a service call of this turn: before the next request it has to be looked up.
+    """The outcome of a service call of this turn is unknown: it has to be looked up before the next request.
 
-    Hits no row where there is nothing to look up: no such call, no handle for it, a history that the gateway keeps.
+    Changes nothing where nothing can be looked up: no such call, no handle, or a history that the gateway keeps.
     """
 
     thread: str
@@ -65,14 +65,14 @@ class MarkUnsynced(msgspec.Struct, frozen=True):
 
 
 class MarkSynced(msgspec.Struct, frozen=True):
-    """What became of the service call whose end nobody heard has been looked up."""
+    """The outcome of the unknown service call has been looked up."""
 
     thread: str
     generation: int
 
 
 class BeginEpoch(msgspec.Struct, frozen=True):
-    """The thread goes on in its next epoch, from `handle`. `closed`: the row that keeps the epoch that ends.
+    """The thread continues in its next epoch, from `handle`. `closed`: the id of the row that archives the previous epoch.
 
     The live row keeps its id, with all items, turns and the lease.
     """
@@ -86,7 +86,7 @@ class BeginEpoch(msgspec.Struct, frozen=True):
 
 
 class Rewind(msgspec.Struct, frozen=True):
-    """A thread goes back to the handle at which the turn began; those that the turn led to are left for deletion."""
+    """A thread returns to the handle at which the turn began; the handles of the turn are queued for deletion."""
 
     thread: str
     turn: str
@@ -95,8 +95,8 @@ class Rewind(msgspec.Struct, frozen=True):
 
 
 class Displace(msgspec.Struct, frozen=True):
-    """What stands on the thread before this turn (`itself`: up to it) and has not ended is to be cancelled, and is no part of
-    the conversation any more, unless it is complete before it can be cancelled."""
+    """The unended turns of the thread before this turn (`itself`: this turn too) are to be cancelled, and are no part of the
+    conversation any more, unless they complete before the cancel."""
 
     thread: str
     turn: str
@@ -104,8 +104,8 @@ class Displace(msgspec.Struct, frozen=True):
 
 
 class RevertIfDisplaced(msgspec.Struct, frozen=True):
-    """Goes behind the end of a turn: if that was displaced, a chain goes back to where it began, and the handles that it led
-    to are left for deletion."""
+    """Follows the end of a turn: if the turn was displaced, a chain of handles returns to where the turn began, and the
+    handles of the turn are queued for deletion."""
 
     thread: str
     turn: str
@@ -113,7 +113,7 @@ class RevertIfDisplaced(msgspec.Struct, frozen=True):
 
 
 class DeleteOrphan(msgspec.Struct, frozen=True):
-    """A handle from which nobody will go on: left for deletion at the backend of this agent."""
+    """Queues a handle that no turn continues from for deletion at the backend of this agent."""
 
     thread: str
     agent: str
@@ -122,7 +122,7 @@ class DeleteOrphan(msgspec.Struct, frozen=True):
 
 
 class KeepHandle(msgspec.Struct, frozen=True):
-    """The thread goes on from this handle, although somebody may have left it for deletion."""
+    """The thread continues from this handle: its queued deletion is removed."""
 
     thread: str
     handle: str

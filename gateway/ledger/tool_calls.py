@@ -1,4 +1,4 @@
-"""Tool calls that the gateway or a caller answers: the commit points of their run, and what is read of them."""
+"""Tool calls that the gateway or a caller answers: the commit points of their run, and their records."""
 
 import msgspec
 
@@ -10,9 +10,9 @@ OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pendi
 
 
 class ToolStarts(msgspec.Struct, frozen=True):
-    """C4: a tool call is about to run. Its approval, where it needed one, is used up by this.
+    """C4: a tool call is about to run. This consumes its approval, where it needed one.
 
-    Hits no row when it runs already, has ended, or may not run.
+    Conflict when it runs already, has ended, or may not run.
     """
 
     thread: str
@@ -22,8 +22,8 @@ class ToolStarts(msgspec.Struct, frozen=True):
 
 
 class ToolWaits(msgspec.Struct, frozen=True):
-    """C4 taken back: a tool call that runs did nothing, and waits for its user's consent elsewhere. Its approval, where it
-    needed one, is not used up. Hits no row when it does not run."""
+    """C4 reverted: a running tool call did nothing yet, and waits for its user's consent at the tool's server. Its approval,
+    where it needed one, is not consumed. Conflict when it does not run."""
 
     thread: str
     generation: int
@@ -32,7 +32,7 @@ class ToolWaits(msgspec.Struct, frozen=True):
 
 
 class ToolEnds(msgspec.Struct, frozen=True):
-    """C5: a tool call has its outcome. Hits no row when it had one already."""
+    """C5: a tool call has its outcome. Conflict when it had one already."""
 
     thread: str
     generation: int
@@ -45,9 +45,9 @@ class ToolEnds(msgspec.Struct, frozen=True):
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
-    """A tool call of a turn. `round` is the number of its service call, `at` when that was complete.
+    """A tool call of a turn. `round`: the number of its service call; `at`: when that service call was complete.
 
-    `server` and `runs_left` as in NewToolCall; each start has taken one.
+    `server` and `runs_left` as in NewToolCall; each start takes one.
     """
 
     id: str
@@ -65,7 +65,7 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
 
 
 class EarlierToolCall(msgspec.Struct, frozen=True):
-    """What a tool call of the same external id was, and what came of it."""
+    """An earlier tool call of the same external id, with its outcome."""
 
     name: str
     arguments: str
@@ -76,7 +76,7 @@ class EarlierToolCall(msgspec.Struct, frozen=True):
 class AskedCall(msgspec.Struct, frozen=True):
     """A tool call of a turn that waits or waited, as its caller was asked about it. `decision` as in Verdict.
 
-    `expires_at` None: nobody has to answer. `outcome` is None while `call.status` is an open one.
+    `expires_at` None: no answer is needed. `outcome` is None while `call.status` is an open one.
     """
 
     call: ToolCallRecord
@@ -87,7 +87,7 @@ class AskedCall(msgspec.Struct, frozen=True):
 
 
 class StandingApproval(msgspec.Struct, frozen=True):
-    """A yes for always: to a tool at `server`, when it was called with `arguments`; `digest` is of what was asked."""
+    """An approval of all calls of a tool at `server`, given to a call with `arguments`; `digest` identifies that call."""
 
     server: str | None
     digest: str

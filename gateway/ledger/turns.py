@@ -1,7 +1,4 @@
-"""Accepting a message: the commit point, and what it keeps for those who send it again or want it their way.
-
-Turns that wait for their caller: the commit points from the question to going on, and what is read of them.
-"""
+"""Accepted messages and turns that wait for their caller: commit points and records."""
 
 import msgspec
 
@@ -13,14 +10,14 @@ from gateway.ports.conversation import Item
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """`kind` is `header` or `message_id`: two name spaces that never meet."""
+    """`kind` is `header` or `message_id`: separate name spaces."""
 
     kind: str
     key: str
 
 
 class Preferences(msgspec.Struct, frozen=True):
-    """How the sender of a message wants its answer: in these media types, with these extensions."""
+    """The answer that the sender of a message prefers: `modes` are media types, `named` are extensions."""
 
     modes: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
@@ -29,7 +26,7 @@ class Preferences(msgspec.Struct, frozen=True):
 class Accept(msgspec.Struct, frozen=True):
     """C1: one accepted message. `context_public` is None where the context exists.
 
-    `working`: the new task begins at once, as C2 in the same unit says; else it is submitted. `process` will run it.
+    `working`: the new task begins at once, by the C2 in the same unit; else it is submitted. `process` will run it.
     """
 
     caller: Caller
@@ -54,15 +51,15 @@ class Accept(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What an idempotency key already led to."""
+    """The task that an idempotency key already made, and the digest of its message."""
 
     task: str
     digest: str
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """A turn waits for its caller: it has open calls that need a decision or a result. The task says so; without `message`
-    the turn has all its answers, and only waits to be taken up."""
+    """A turn waits for its caller: it has open calls that need a decision or a result. `message` is the task's question; None:
+    the turn has all answers and waits to be resumed."""
 
     task: str
     turn: str
@@ -74,7 +71,7 @@ class Suspend(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """A turn that waited goes on, on the holder's lease. `process` runs it."""
+    """A turn that waited continues, on the holder's lease."""
 
     thread: str
     generation: int
@@ -87,9 +84,9 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The decision on a tool call: `approved`, `rejected` or `expired`, and who made it. `digest` is of what was asked.
+    """The decision on a tool call: `approved`, `rejected` or `expired`, made `by` a principal. `digest` identifies the call.
 
-    `always`: it holds for every call of this tool that the context sees.
+    `always`: it holds for every call of this tool in the context.
     """
 
     tool_call: str
@@ -100,9 +97,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event behind it.
+    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event after it.
 
-    `items`: what it says to the model besides.
+    `items`: its further content for the model.
     """
 
     message: Message
@@ -114,11 +111,11 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 
 class Decide(msgspec.Struct, frozen=True):
-    """C1 of a message to a turn that waits, or the end of its patience (without `answer`). `context` is the row's id.
+    """C1 of a message to a turn that waits, or the expiry of its time (without `answer`). `context` is the row's id.
 
-    It goes with the ends of the calls that this settles. `retries`: calls that waited for a consent and are made again.
-    `question`: what the task still asks, in this state; `goes_on`: it asks nothing any more. Hits no row when the turn waits
-    no more, is another caller's, or a call was decided, or is not what was asked about.
+    The ends of the calls that this settles are in the same unit. `retries`: calls that waited for a consent and are
+    repeated. `question`: what the task still asks, in `state`; `goes_on`: nothing is open any more. Conflict when the turn
+    does not wait, is another caller's, or a call is decided already or differs from the one that was shown.
     """
 
     caller: Caller
@@ -138,8 +135,8 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class WaitingTurn(msgspec.Struct, frozen=True):
-    """A turn that waits for its caller. `inputs` is the number of messages that it has, `base` the handle at which it
-    began, `calls` are those of its last service call. `cancel_asked`: it was to end, and came to wait all the same."""
+    """A turn that waits for its caller. `inputs`: the number of its messages; `base`: the handle at which it began; `calls`:
+    those of its last service call. `cancel_asked`: a cancel was requested before it came to wait."""
 
     turn: str
     thread: str

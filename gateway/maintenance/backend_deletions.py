@@ -11,7 +11,7 @@ from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.tasks import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import Forgetting
@@ -34,7 +34,11 @@ class Deletions:
     """The outbox of C7. One instance serves every agent of the gateway."""
 
     def __init__(
-        self, ledger: Ledger, agents: Callable[[], Agents], clock: Clock, chance: Callable[[], float] = random.random
+        self,
+        ledger: RetentionLedger,
+        agents: Callable[[], Agents],
+        clock: Clock,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """`agents` are those that are in force now; `chance` is from 0 to 1."""
         self._ledger = ledger

@@ -54,7 +54,7 @@ class QuestionExpiry:
     async def sweep(self) -> None:
         """Takes up what is due now. Raises: LedgerUnavailable."""
         now = self._clock.now()
-        due = await self._ledger.due_turns(now, now - _GRACE, _AT_ONCE)
+        due = await self._ledger.overdue_turns(now, now - _GRACE, _AT_ONCE)
         # What is due again could not be taken up before, and is tried less and less often.
         self._rests = {task: self._rests.get(task) or Rest(self._clock.monotonic) for _, task in due}
         for owner, task in due:

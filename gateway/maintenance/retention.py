@@ -9,7 +9,7 @@ import structlog
 
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import ExpireTasks
 from gateway.ledger.tasks import TaskOwner
 from gateway.operations.contexts import Contexts
@@ -38,7 +38,7 @@ class Lifetimes:
 class Retention:
     """One instance serves the whole database."""
 
-    def __init__(self, ledger: Ledger, contexts: Contexts, clock: Clock, lifetimes: Lifetimes) -> None:
+    def __init__(self, ledger: RetentionLedger, contexts: Contexts, clock: Clock, lifetimes: Lifetimes) -> None:
         self._ledger = ledger
         self._contexts = contexts
         self._clock = clock
@@ -97,7 +97,7 @@ class Retention:
         while found := await self._ledger.aged_contexts(idle_before, after, _CONTEXTS):
             after = found[-1].id
             for context in found:
-                if not (context.idle or context.left):
+                if not (context.idle or context.purge_pending):
                     continue
                 try:
                     count += await self._contexts.expire(context, idle_before)

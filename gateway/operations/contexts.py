@@ -87,7 +87,7 @@ class Contexts:
 
     async def _purge(self, row: str) -> None:
         """In pieces, so that nobody's turn waits long. Retention goes on where this is broken off."""
-        while await self._ledger.left(row):
+        while await self._ledger.purge_pending(row):
             await self._ledger.commit(PurgeContext(row, self._clock.now()))
         self._ended()
 
@@ -96,7 +96,7 @@ class Contexts:
         # No process has a turn that waits for its caller: nobody would answer for it.
         await self._elsewhere.cancel(row, lambda turn: not turn.waits)
         try:
-            waiting = await self._ledger.waiting(row)
+            waiting = await self._ledger.waiting_tasks(row)
         except CorruptRecord as error:
             # What cannot be read can still go.
             log.error("task.unreadable", context=public_id, error=str(error))

@@ -21,8 +21,8 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Lookup
 from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target
 from gateway.ledger.errors import Conflict
-from gateway.ledger.port import Ledger
-from gateway.ledger.push import DropPush, PushConfig, PushState, PushStatus, PutPush, ReplayPush
+from gateway.ledger.port import PushLedger
+from gateway.ledger.push import DeletePushConfig, PushConfig, PushState, PushStatus, PutPushConfig, ReplayPush
 from gateway.ledger.threads import Caller
 from gateway.operations.api import OperationCall
 from gateway.push.secrets import Seal, Secrets
@@ -43,10 +43,10 @@ class Draft:
     call: OperationCall
     config: PushConfig
 
-    def on(self, task: str, now: int) -> PutPush:
+    def on(self, task: str, now: int) -> PutPushConfig:
         caller = self.call.caller
         config = replace(self.config, task=task)
-        return PutPush(caller.tenant, caller.principal, self.call.agent.name, config, MOST, now)
+        return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MOST, now)
 
 
 class PushConfigs:
@@ -54,7 +54,7 @@ class PushConfigs:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: PushLedger,
         rules: TargetRules,
         lookup: Lookup,
         seal: Seal,
@@ -98,7 +98,7 @@ class PushConfigs:
 
     async def delete(self, task: str, config: str) -> None:
         """Once or again: afterwards it is not there."""
-        await self._ledger.commit(DropPush(task, config))
+        await self._ledger.commit(DeletePushConfig(task, config))
 
     # --- what comes with a message
 
@@ -146,7 +146,7 @@ class PushConfigs:
 
     async def standing(self, caller: Caller) -> tuple[PushStatus, ...]:
         """All that the caller has and that are not done."""
-        return await self._ledger.pushes(caller.tenant, caller.principal)
+        return await self._ledger.push_statuses(caller.tenant, caller.principal)
 
     async def replay(self, caller: Caller, task: str, config: str | None) -> int:
         """Lets what was stopped go on where it stands: all of a task, or one. Returns how many. Raises: NotFound."""

@@ -14,8 +14,8 @@ from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.events import logged
-from gateway.ledger.port import Ledger
-from gateway.ledger.push import DuePush, FailPush, LeavePush, MovePush, PushConfig, PushState, TakePush
+from gateway.ledger.port import PushLedger
+from gateway.ledger.push import AdvancePush, ClaimPush, CompletePush, DuePush, FailPush, PushConfig, PushState
 from gateway.push.secrets import Unreadable
 from gateway.push.webhook import Outcome
 
@@ -51,7 +51,13 @@ Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
 
 class Delivery:
     def __init__(
-        self, due: DuePush, ledger: Ledger, post: Post, clock: Clock, limits: PushLimits, chance: Callable[[], float]
+        self,
+        due: DuePush,
+        ledger: PushLedger,
+        post: Post,
+        clock: Clock,
+        limits: PushLimits,
+        chance: Callable[[], float],
     ) -> None:
         """`chance` is from 0 to 1."""
         self._config = due.config
@@ -69,14 +75,14 @@ class Delivery:
     async def run(self) -> None:
         """Raises: Conflict when another process has it, or it was changed; LedgerUnavailable."""
         # What is being stored is stored before what a cancellation gives back: that builds on it.
-        take = TakePush(self._task, self._id, self._due_at, self._until())
+        take = ClaimPush(self._task, self._id, self._due_at, self._until())
         self._due_at = take.until
         try:
             await self._ledger.commit(take)
             await self._go_on()
         except asyncio.CancelledError:
             # The process stops: another one, or the next, need not wait until this is not taken any more.
-            self._ledger.submit((self._leave(self._next),), lambda _: None)
+            self._ledger.submit((self._complete(self._next),), lambda _: None)
             raise
         except CorruptRecord as error:
             log.error("push.unreadable", task=self._task, error=str(error))
@@ -89,16 +95,16 @@ class Delivery:
             if not events:
                 break
             if not self._visible and not await self._is_public(events):
-                await self._ledger.commit(self._leave(events[-1][0] + 1))
+                await self._ledger.commit(self._complete(events[-1][0] + 1))
                 return
             for number, payload in events[: last - self._next]:
                 if not await self._deliver(number, payload):
                     return
-        await self._ledger.commit(self._leave(self._next))
+        await self._ledger.commit(self._complete(self._next))
 
     async def _is_public(self, events: tuple[tuple[int, bytes], ...]) -> bool:
         """May its caller know of the task? An agent that may answer with a bare message has not decided while it only works."""
-        if await self._ledger.is_answered_bare(self._task):
+        if await self._ledger.is_hidden(self._task):
             return False
         self._visible = not all(_only_works(payload) for _, payload in events)
         return self._visible
@@ -120,7 +126,7 @@ class Delivery:
         if not outcome.delivered:
             await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
             return False
-        move = MovePush(self._task, self._id, self._due_at, number + 1, self._until())
+        move = AdvancePush(self._task, self._id, self._due_at, number + 1, self._until())
         self._next, self._due_at, self._attempts = number + 1, move.until, 0
         await self._ledger.commit(move)
         return True
@@ -144,8 +150,8 @@ class Delivery:
         else:
             log.warning("push.given-up", state=final.value, **told)
 
-    def _leave(self, behind: int) -> LeavePush:
-        return LeavePush(self._task, self._id, self._due_at, behind)
+    def _complete(self, next_event: int) -> CompletePush:
+        return CompletePush(self._task, self._id, self._due_at, next_event)
 
     def _until(self) -> int:
         return self._clock.now() + int((self._limits.timeout + _MARGIN) * 1000)

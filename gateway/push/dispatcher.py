@@ -11,7 +11,7 @@ import structlog
 
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DuePush, PushConfig
 from gateway.push.delivery import Delivery, PushLimits
 from gateway.push.webhook import Outcome, WebhookRequests
@@ -34,7 +34,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: PushLedger,
         open_sender: Callable[[], "Sender"],
         letters: WebhookRequests,
         clock: Clock,

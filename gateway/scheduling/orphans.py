@@ -66,7 +66,7 @@ class OrphanScan:
     async def _left(self, now: int) -> list[UnfinishedTurn]:
         """A turn of this process that was at work then may have come to wait for its caller by now."""
         own = self._own()
-        found = await self._means.ledger.unfinished(now, self._means.holder)
+        found = await self._means.ledger.unfinished_turns(now, self._means.holder)
         own |= self._own()
         return [leftover for leftover in found if leftover.turn not in own]
 

@@ -13,7 +13,7 @@ from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import Commits
 
 log = structlog.get_logger("gateway.scheduling.quarantine")
 
@@ -27,7 +27,7 @@ class Quarantine:
     """What one process knows of it; the count is the turn's own. `behind`: turns of this round that come behind one that is
     put aside, on its thread. `probation`: seconds which the process has to outlive a turn that it listens to again."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, probation: float) -> None:
+    def __init__(self, ledger: Commits, clock: Clock, probation: float) -> None:
         self._ledger = ledger
         self._clock = clock
         self._probation = probation

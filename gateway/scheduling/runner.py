@@ -305,7 +305,7 @@ class Runner:
     async def _heed(self) -> None:
         """Another process has been asked to cancel what runs here."""
         if self._tasks:
-            for task in await self._ledger.cancels_asked(self._holder):
+            for task in await self._ledger.cancel_requests(self._holder):
                 work = self._tasks.get(task)
                 if work is not None:
                     self.request_cancel(work)

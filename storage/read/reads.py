@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
-from gateway.ledger.calls import LatestCall, MeasuredCall, UnheardCall
+from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.leases import UnfinishedTurn
@@ -63,10 +63,10 @@ class StoredPushes:
             if number >= first
         )
 
-    async def is_answered_bare(self, task: str) -> bool:
-        return bool(await self._readers.fetch(compiled.ANSWERED_BARE, {"task": task}))
+    async def is_hidden(self, task: str) -> bool:
+        return bool(await self._readers.fetch(compiled.HIDDEN_TASK, {"task": task}))
 
-    async def pushes(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
+    async def push_statuses(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
         rows = await self._readers.scan(compiled.PUSHES, {"tenant": tenant, "principal": principal})
         return tuple(_status(row) for row in rows)
 
@@ -127,7 +127,7 @@ class Reads(StoredPushes):
             return None
         return records.task(rows[0][:_TASK_COLUMNS]), records.turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
 
-    async def waiting(self, context: str) -> tuple[TaskRecord, ...]:
+    async def waiting_tasks(self, context: str) -> tuple[TaskRecord, ...]:
         rows = await self._readers.fetch(compiled.WAITING_TASKS, {"context": context})
         return tuple(records.task(row) for row in rows)
 
@@ -208,8 +208,8 @@ class Reads(StoredPushes):
         rows = await self._readers.scan(compiled.RECENT_HISTORY, values)
         return tuple(records.item(thread_id, row) for row in rows)
 
-    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
-        rows = await self._readers.fetch(compiled.MEASURED, {"thread": thread_id})
+    async def measured_calls(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        rows = await self._readers.fetch(compiled.MEASURED_CALLS, {"thread": thread_id})
         owner = f"thread {thread_id!r}"
         return tuple(
             MeasuredCall(
@@ -218,7 +218,7 @@ class Reads(StoredPushes):
             for weight, usage in rows
         )
 
-    async def unfinished(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
+    async def unfinished_turns(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
         rows = await self._readers.fetch(compiled.UNFINISHED_TURNS, {"now": now, "process": process})
         # Who ends it needs no status message: one that cannot be read must not hide all others.
         return tuple(
@@ -258,18 +258,18 @@ class Reads(StoredPushes):
             "after_id": after_id,
             "limit": limit,
         }
-        rows = await self._readers.fetch(compiled.DUE_TASKS, values)
+        rows = await self._readers.fetch(compiled.ENDED_TASKS, values)
         return tuple(EndedTask(task_id, status_at, bool(logged)) for task_id, status_at, logged in rows)
 
     async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
-        rows = await self._readers.scan(compiled.CONTEXTS, {"before": idle_before, "after": after, "limit": limit})
+        rows = await self._readers.scan(compiled.AGED_CONTEXTS, {"before": idle_before, "after": after, "limit": limit})
         return tuple(
             AgedContext(row_id, Caller(principal, tenant), public_id, created_at, bool(idle), bool(left))
             for row_id, tenant, principal, public_id, created_at, idle, left in rows
         )
 
-    async def left(self, context: str) -> bool:
-        rows = await self._readers.fetch(compiled.LEFT, {"context": context})
+    async def purge_pending(self, context: str) -> bool:
+        rows = await self._readers.fetch(compiled.PURGE_PENDING, {"context": context})
         return bool(rows and rows[0][0])
 
     async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:
@@ -308,12 +308,12 @@ class Reads(StoredPushes):
         rows = await self._readers.fetch(compiled.PROCESS_OF, {"turn": turn})
         return rows[0][0] if rows else None
 
-    async def unheard(self, thread_id: str) -> UnheardCall | None:
-        rows = await self._readers.fetch(compiled.UNHEARD_CALL, {"thread": thread_id})
+    async def unknown_call(self, thread_id: str) -> UnknownCall | None:
+        rows = await self._readers.fetch(compiled.UNKNOWN_CALL, {"thread": thread_id})
         if not rows:
             return None
         call_id, turn, number, handle_in, pending, displaced = rows[0]
-        return UnheardCall(call_id, turn, number, handle_in, pending, bool(displaced))
+        return UnknownCall(call_id, turn, number, handle_in, pending, bool(displaced))
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         values = {"thread": thread_id, "external_id": external_id, "than": than}
@@ -339,24 +339,24 @@ class Reads(StoredPushes):
         return rows[0][0] if rows else None
 
     async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
-        rows = await self._readers.fetch(compiled.CALLS_OF_CALLER, {"task": task})
+        rows = await self._readers.fetch(compiled.ASKED_CALLS, {"task": task})
         return tuple(records.asked(row) for row in rows)
 
-    async def due_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
+    async def overdue_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
         values = {"now": now, "before": answered_before, "limit": limit}
-        rows = await self._readers.fetch(compiled.DUE_TURNS, values)
+        rows = await self._readers.fetch(compiled.OVERDUE_TURNS, values)
         return tuple((TaskOwner(*owner), task) for *owner, task in rows)
 
     async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
-        rows = await self._readers.fetch(compiled.STANDING, {"context": context, "principal": principal})
+        rows = await self._readers.fetch(compiled.STANDING_APPROVALS, {"context": context, "principal": principal})
         return tuple(StandingApproval(*row) for row in rows)
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         rows = await self._readers.fetch(compiled.TURN_BASE, {"turn": turn})
         return tuple(handle for (handle,) in rows[:1])
 
-    async def cancels_asked(self, process: str) -> tuple[str, ...]:
-        rows = await self._readers.fetch(compiled.CANCELS_ASKED, {"process": process})
+    async def cancel_requests(self, process: str) -> tuple[str, ...]:
+        rows = await self._readers.fetch(compiled.CANCEL_REQUESTS, {"process": process})
         return tuple(task for (task,) in rows)
 
     async def version(self) -> int:

@@ -105,7 +105,7 @@ NEW_CALL = Statement(
     ),
 )
 
-CALL_STARTED = Statement(
+SET_PENDING_HANDLE = Statement(
     "note the pending handle of a service call under way",
     compiled(
         update(service_call)
@@ -143,7 +143,7 @@ _PENDING: dict[str, ColumnElement[object]] = {
 
 _THE_CALL = and_(equals(service_call.c.id, "service_call"), equals(service_call.c.turn, "turn"), text(_UNSETTLED))
 
-CALL_COMPLETED = Statement(
+COMPLETE_CALL = Statement(
     "complete the service call",
     compiled(
         update(service_call)
@@ -154,7 +154,7 @@ CALL_COMPLETED = Statement(
     ),
 )
 
-CALL_FAILED = Statement(
+FAIL_CALL = Statement(
     "fail the service call, in the thread's generation",
     compiled(
         update(service_call)
@@ -211,7 +211,7 @@ NEW_ITEM = Statement(
     ),
 )
 
-ITEMS_SENT = Statement(
+MARK_SENT = Statement(
     "mark the items of the request as sent",
     compiled(
         update(history_item)

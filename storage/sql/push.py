@@ -70,13 +70,13 @@ PUT_PUSH = Statement(
     ),
 )
 
-DROP_PUSH = Statement("drop a push configuration", compiled(delete(push_config).where(*_THIS)), rows=None)
+DELETE_PUSH = Statement("drop a push configuration", compiled(delete(push_config).where(*_THIS)), rows=None)
 
-TAKE_PUSH = Statement(
+CLAIM_PUSH = Statement(
     "take a delivery that is due", compiled(update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
 )
 
-MOVE_PUSH = Statement(
+ADVANCE_PUSH = Statement(
     "move a delivery on behind what was delivered",
     compiled(
         update(push_config)
@@ -86,13 +86,13 @@ MOVE_PUSH = Statement(
 )
 
 _MORE = exists(
-    select(_ONE).select_from(event).where(event.c.task == push_config.c.task, event.c.last >= bindparam("behind"))
+    select(_ONE).select_from(event).where(event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
 )
 _OVER = exists(
     select(_ONE).select_from(task).where(task.c.id == push_config.c.task, text(ENDED.replace("state", "task.state", 1)))
 )
 
-LEAVE_PUSH = Statement(
+COMPLETE_PUSH = Statement(
     "leave a delivery until there is more",
     compiled(
         update(push_config)
@@ -122,7 +122,7 @@ REPLAY_PUSH = Statement(
     ),
 )
 
-FORGET_PUSHES = Statement(
+DELETE_PUSHES = Statement(
     "forget the push configurations of a task",
     compiled(delete(push_config).where(push_config.c.task == bindparam("task"))),
     rows=None,
@@ -166,7 +166,7 @@ PUSH_EVENTS = compiled(
     .offset(_NONE)
 )
 
-ANSWERED_BARE = compiled(
+HIDDEN_TASK = compiled(
     select(_ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == _NONE, text(ENDED))
 )
 

@@ -112,7 +112,7 @@ _TAIL = _END.union_all(_BACK)
 
 RECENT_HISTORY = compiled(_ITEMS.where(history_item.c.position >= select(func.min(_TAIL.c.position)).scalar_subquery()))
 
-MEASURED = compiled(
+MEASURED_CALLS = compiled(
     select(service_call.c.weight, service_call.c.usage)
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("completed"))

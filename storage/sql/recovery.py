@@ -143,7 +143,7 @@ PREFERENCES = compiled(
 
 PROCESS_OF = compiled(select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None)))
 
-UNHEARD_CALL = compiled(
+UNKNOWN_CALL = compiled(
     select(
         service_call.c.id,
         service_call.c.turn,
@@ -166,7 +166,7 @@ TURN_BASE = compiled(
     .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
 )
 
-CANCELS_ASKED = compiled(
+CANCEL_REQUESTS = compiled(
     select(turn.c.task).where(
         turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")
     )

@@ -63,7 +63,7 @@ NEXT_OWNER = compiled(
     .offset(_NONE)
 )
 
-DUE_TASKS = compiled(
+ENDED_TASKS = compiled(
     select(
         task.c.id,
         task.c.status_at,
@@ -92,7 +92,7 @@ _TURN_LEFT = exists(
 )
 _TASK_LEFT = exists(select(_ONE).select_from(task).where(task.c.context == context.c.id, task.c.visible == _ONE))
 
-CONTEXTS = compiled(
+AGED_CONTEXTS = compiled(
     select(
         context.c.id,
         context.c.tenant,
@@ -108,7 +108,7 @@ CONTEXTS = compiled(
     .offset(_NONE)
 )
 
-LEFT = compiled(select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindparam("context")))
+PURGE_PENDING = compiled(select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindparam("context")))
 
 
 _IN_CONTEXT = equals(thread.c.context, "context")
@@ -146,7 +146,7 @@ END_DELETION = Statement(
 
 # --- a context is deleted, or expires ---------------------------------------------------------------------------------
 
-BURY_CONTEXT = Statement(
+DELETE_CONTEXT = Statement(
     "bury a context of the caller",
     compiled(
         update(context)
@@ -173,7 +173,7 @@ EXPIRE_CONTEXT = Statement(
 )
 
 # One that rotates is in the row of the call that led to it, or was adopted: then it is not ours to delete.
-FORGET_HANDLES = _forget(
+DELETE_STATIC_HANDLES = _forget(
     "leave the handles of threads for deletion",
     thread.c.handle,
     thread,
@@ -181,7 +181,7 @@ FORGET_HANDLES = _forget(
     thread.c.handle_kind == word("static"),
 )
 
-BURY_THREADS = Statement(
+CLOSE_THREADS = Statement(
     "bury the threads and move their generation on",
     compiled(
         update(thread)
@@ -232,8 +232,10 @@ def _forget_purged(what: str, handle: Column[object], *where: ColumnElement[bool
 
 
 # Also of epochs before the gateway kept the history: what is confirmed is always a backend's.
-FORGET_HANDLES_OUT = _forget_purged("leave the handles of completed calls for deletion", service_call.c.handle_out)
-FORGET_HANDLES_PENDING = _forget_purged(
+DELETE_CONFIRMED_HANDLES = _forget_purged(
+    "leave the handles of completed calls for deletion", service_call.c.handle_out
+)
+DELETE_PENDING_HANDLES = _forget_purged(
     "leave the handles of other calls for deletion",
     service_call.c.pending_handle,
     thread.c.storage_owner == word("backend"),
@@ -250,7 +252,7 @@ PURGE_CALLS = Statement(
 PURGE_INPUTS = Statement("purge the messages", compiled(delete(input_).where(input_.c.turn.in_(_TURNS))), rows=None)
 
 # Turns lead to tasks and have to go before them: then only the index of the visible ones finds the tasks of a context.
-LIST_TASKS = Statement(
+MAKE_TASKS_VISIBLE = Statement(
     "make every task one that is listed",
     compiled(
         update(task)
@@ -280,7 +282,7 @@ PURGE_TASKS = Statement("purge the tasks", compiled(delete(task).where(task.c.id
 
 # --- a task that has ended is over its time: its conversation goes on without its public record ------------------------
 
-DROP_EVENTS = Statement(
+DELETE_EVENTS = Statement(
     "drop the events of a task that has ended",
     compiled(
         delete(event).where(

@@ -54,7 +54,7 @@ _BASE = (
     .scalar_subquery()
 )
 
-LEAVE_DISPLACED_BRANCH = Statement(
+DELETE_DISPLACED_HANDLES = Statement(
     "leave the handles of a displaced turn for deletion",
     compiled(
         sqlite.insert(delete_job)
@@ -80,7 +80,7 @@ LEAVE_DISPLACED_BRANCH = Statement(
     rows=None,
 )
 
-TAKE_BACK = Statement(
+REVERT_DISPLACED = Statement(
     "take the thread's handle back to where a displaced turn began",
     compiled(
         update(thread)
@@ -152,9 +152,9 @@ _ROTATES = exists(
     .where(equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
 )
 
-UNSEND = Statement("let what earlier turns said be sent again that a turn carried", _unsend(_ROTATES), rows=None)
+MARK_UNSENT = Statement("let what earlier turns said be sent again that a turn carried", _unsend(_ROTATES), rows=None)
 
-UNSEND_DISPLACED = Statement(
+MARK_UNSENT_DISPLACED = Statement(
     "let what earlier turns said be sent again that a displaced turn carried",
     _unsend(_IS_DISPLACED, _ROTATES),
     rows=None,
@@ -163,12 +163,12 @@ UNSEND_DISPLACED = Statement(
 
 _IN_GENERATION = and_(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
 
-LOSE_HANDLE = Statement(
+MARK_HANDLE_LOST = Statement(
     "note that the thread's handle is lost",
     compiled(update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))),
 )
 
-UNSYNC = Statement(
+MARK_UNSYNCED = Statement(
     "note that the end of a service call of the turn was not heard",
     compiled(
         update(thread)
@@ -194,7 +194,7 @@ UNSYNC = Statement(
     rows=None,
 )
 
-SYNCED = Statement(
+MARK_SYNCED = Statement(
     "note that the thread's last service call was looked up",
     compiled(update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open"))),
 )
@@ -220,7 +220,7 @@ _KEPT = (
     "state_version",
 )
 
-KEEP_EPOCH = Statement(
+ARCHIVE_EPOCH = Statement(
     "keep the epoch that ends",
     compiled(
         insert(thread).from_select(
@@ -250,7 +250,7 @@ BEGIN_EPOCH = Statement(
     ),
 )
 
-LEAVE_BRANCH = Statement(
+DELETE_TURN_HANDLES = Statement(
     "leave the handles of the turn for deletion",
     compiled(
         sqlite.insert(delete_job)
@@ -272,7 +272,7 @@ LEAVE_BRANCH = Statement(
     rows=None,
 )
 
-WAY_BACK = Statement(
+REWIND_HANDLE = Statement(
     "take the thread's handle back to where the turn began",
     compiled(
         update(thread)
@@ -288,7 +288,7 @@ WAY_BACK = Statement(
 
 _JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
 
-NEW_ORPHAN = Statement(
+DELETE_ORPHAN = Statement(
     "leave a handle for deletion that no call of the thread has led to",
     compiled(
         sqlite.insert(delete_job)

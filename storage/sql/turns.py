@@ -67,7 +67,7 @@ RELEASE_LEASE = Statement(
     rows=None,
 )
 
-FENCE_OFF = Statement(
+FENCE = Statement(
     "take an expired lease from its holder",
     compiled(
         update(thread)
@@ -80,7 +80,7 @@ FENCE_OFF = Statement(
     ),
 )
 
-BEAT = Statement(
+HEARTBEAT = Statement(
     "say that the process lives",
     compiled(
         sqlite.insert(process)
@@ -89,11 +89,11 @@ BEAT = Statement(
     ),
 )
 
-FORGET_PROCESSES = Statement(
+DELETE_DEAD_PROCESSES = Statement(
     "forget the processes that died", compiled(delete(process).where(lapsed(process.c.alive_until))), None
 )
 
-ASK_CANCEL = Statement(
+REQUEST_CANCEL = Statement(
     "ask the process that runs the turn to cancel it",
     compiled(
         update(turn)
@@ -129,7 +129,7 @@ SUSPEND_TURN = Statement(
     ),
 )
 
-ASK_CALLER = Statement(
+SET_TASK_WAITING = Statement(
     "let a task wait for its caller that has not ended",
     compiled(
         update(task)
@@ -138,7 +138,7 @@ ASK_CALLER = Statement(
     ),
 )
 
-TAKE_TURN = Statement(
+TAKE_OVER_TURN = Statement(
     "take over a turn that runs",
     compiled(
         update(turn)
@@ -154,11 +154,11 @@ CLAIM_TURN = Statement(
         .where(
             equals(turn.c.id, "turn"),
             turn.c.status == word("accepted"),
-            equals(turn.c.process, "left_by"),
+            equals(turn.c.process, "previous_process"),
             ~exists(
                 select(literal_column("1"))
                 .select_from(process)
-                .where(equals(process.c.id, "left_by"), process.c.alive_until >= bindparam("now"))
+                .where(equals(process.c.id, "previous_process"), process.c.alive_until >= bindparam("now"))
             ),
         )
         .values(process=bindparam("process"), tries=literal_column("0"))
@@ -211,7 +211,7 @@ END_TURN = Statement(
     ),
 )
 
-FORGET_CALLS = Statement(
+ABANDON_CALLS = Statement(
     "leave no service call of an ended turn under way",
     compiled(
         update(service_call)
@@ -244,7 +244,7 @@ END_TASK = Statement(
     compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS)),
 )
 
-SETTLE_TASK = Statement(
+END_IDLE_TASK = Statement(
     "set the state of a task that has not ended and has no other turn to run",
     compiled(
         update(task)
@@ -261,7 +261,7 @@ SETTLE_TASK = Statement(
     ),
 )
 
-PASS_TASK = Statement(
+SET_LAST_EVENT = Statement(
     "hand a task that has not ended to its next turn",
     compiled(update(task).where(equals(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event"))),
 )

@@ -95,7 +95,7 @@ PAUSE_TOOL = Statement(
     ),
 )
 
-TRY_TOOL = Statement(
+RETRY_TOOL = Statement(
     "let a tool call of this turn be made again that waited for a consent",
     compiled(
         update(tool_call)
@@ -104,7 +104,7 @@ TRY_TOOL = Statement(
     ),
 )
 
-ASK_AGAIN = Statement(
+SET_QUESTION = Statement(
     "ask the caller for the rest",
     compiled(
         update(task)
@@ -165,7 +165,7 @@ CALLS_OF_ROUND = compiled(
     .order_by(tool_call.c.sequence)
 )
 
-CALLS_OF_CALLER = compiled(
+ASKED_CALLS = compiled(
     select(*_ASKED)
     .select_from(
         turn.join(service_call, service_call.c.turn == turn.c.id).join(
@@ -178,7 +178,7 @@ CALLS_OF_CALLER = compiled(
     )
 )
 
-STANDING = compiled(
+STANDING_APPROVALS = compiled(
     select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
         # Only so does the planner see that the index holds it.
         tool_call.c.standing.is_not(None),
@@ -196,7 +196,7 @@ _WAITS = and_(
     ),
 )
 
-DUE_TURNS = compiled(
+OVERDUE_TURNS = compiled(
     select(task.c.tenant, task.c.principal, task.c.agent, task.c.id)
     .select_from(turn.join(task, task.c.id == turn.c.task))
     .where(

@@ -13,7 +13,16 @@ import msgspec
 
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
-from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
+from gateway.ledger.push import (
+    AdvancePush,
+    ClaimPush,
+    CompletePush,
+    DeletePushConfig,
+    FailPush,
+    PushPoint,
+    PutPushConfig,
+    ReplayPush,
+)
 from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.threads import (
     BeginEpoch,
@@ -38,12 +47,12 @@ ITEMS_AT_ONCE = 1000
 
 _PURGE: tuple[Statement, ...] = (
     compiled.PURGE_ITEMS,
-    compiled.FORGET_HANDLES_OUT,
-    compiled.FORGET_HANDLES_PENDING,
+    compiled.DELETE_CONFIRMED_HANDLES,
+    compiled.DELETE_PENDING_HANDLES,
     compiled.PURGE_TOOL_CALLS,
     compiled.PURGE_CALLS,
     compiled.PURGE_INPUTS,
-    compiled.LIST_TASKS,
+    compiled.MAKE_TASKS_VISIBLE,
     compiled.PURGE_TURNS,
     compiled.PURGE_EVENTS,
     compiled.PURGE_TASKS,
@@ -82,7 +91,7 @@ def _delete_context(point: DeleteContext) -> list[Step]:
         "now": point.now,
     }
     return [
-        (compiled.BURY_CONTEXT, values),
+        (compiled.DELETE_CONTEXT, values),
         *_bury(point.context, point.now, "deleted"),
         *_purge(point.context, point.now),
     ]
@@ -95,7 +104,7 @@ def _expire_context(point: ExpireContext) -> list[Step]:
 
 def _bury(context: str, now: int, state: str) -> list[Step]:
     values: dict[str, Value] = {"context": context, "now": now, "state": state}
-    return [(compiled.FORGET_HANDLES, values), (compiled.BURY_THREADS, values)]
+    return [(compiled.DELETE_STATIC_HANDLES, values), (compiled.CLOSE_THREADS, values)]
 
 
 def _purge(context: str, now: int) -> list[Step]:
@@ -110,11 +119,11 @@ def _purge(context: str, now: int) -> list[Step]:
 
 def _expire_task(task: str, *, records: bool) -> list[Step]:
     values: dict[str, Value] = {"task": task}
-    steps: list[Step] = [(compiled.DROP_EVENTS, values)]
+    steps: list[Step] = [(compiled.DELETE_EVENTS, values)]
     if records:
         steps += [
             (statement, values)
-            for statement in (compiled.HIDE_TASK, compiled.CLEAR_TURNS, compiled.FREE_KEYS, compiled.FORGET_PUSHES)
+            for statement in (compiled.HIDE_TASK, compiled.CLEAR_TURNS, compiled.FREE_KEYS, compiled.DELETE_PUSHES)
         ]
     return steps
 
@@ -139,11 +148,11 @@ def keyed(point: IssueKey | RevokeKey) -> list[Step]:
 
 
 _STATEMENTS: dict[type[PushPoint], Statement] = {
-    PutPush: compiled.PUT_PUSH,
-    DropPush: compiled.DROP_PUSH,
-    TakePush: compiled.TAKE_PUSH,
-    MovePush: compiled.MOVE_PUSH,
-    LeavePush: compiled.LEAVE_PUSH,
+    PutPushConfig: compiled.PUT_PUSH,
+    DeletePushConfig: compiled.DELETE_PUSH,
+    ClaimPush: compiled.CLAIM_PUSH,
+    AdvancePush: compiled.ADVANCE_PUSH,
+    CompletePush: compiled.COMPLETE_PUSH,
     FailPush: compiled.FAIL_PUSH,
     ReplayPush: compiled.REPLAY_PUSH,
 }
@@ -151,7 +160,7 @@ _STATEMENTS: dict[type[PushPoint], Statement] = {
 
 def pushing(point: PushPoint) -> list[Step]:
     values = msgspec.structs.asdict(point)
-    if isinstance(point, PutPush):
+    if isinstance(point, PutPushConfig):
         values |= msgspec.structs.asdict(values.pop("config"))
     elif isinstance(point, FailPush):
         values["state"] = point.state.value
@@ -174,16 +183,16 @@ def leased(point: TakeOver | Claim | CountTries | Renew | Release | Fence | Hear
         case Release():
             return [(compiled.RELEASE_LEASE, {"thread": point.thread, "holder": point.holder})]
         case Fence():
-            return [(compiled.FENCE_OFF, {"thread": point.thread, "generation": point.generation, "now": point.now})]
+            return [(compiled.FENCE, {"thread": point.thread, "generation": point.generation, "now": point.now})]
         case Heartbeat():
             values: dict[str, Value] = {
                 "process": point.process,
                 "alive_until": point.alive_until,
                 "now": point.now,
             }
-            return [(compiled.FORGET_PROCESSES, values), (compiled.BEAT, values)]
+            return [(compiled.DELETE_DEAD_PROCESSES, values), (compiled.HEARTBEAT, values)]
         case RequestCancel():
-            return [(compiled.ASK_CANCEL, {"turn": turn}) for turn in point.turns]
+            return [(compiled.REQUEST_CANCEL, {"turn": turn}) for turn in point.turns]
 
 
 def elsewhere(
@@ -193,11 +202,11 @@ def elsewhere(
     values: dict[str, Value] = {"thread": point.thread}
     match point:
         case MarkHandleLost():
-            return [(compiled.LOSE_HANDLE, values | {"generation": point.generation})]
+            return [(compiled.MARK_HANDLE_LOST, values | {"generation": point.generation})]
         case MarkUnsynced():
-            return [(compiled.UNSYNC, values | {"turn": point.turn})]
+            return [(compiled.MARK_UNSYNCED, values | {"turn": point.turn})]
         case MarkSynced():
-            return [(compiled.SYNCED, values | {"generation": point.generation})]
+            return [(compiled.MARK_SYNCED, values | {"generation": point.generation})]
         case BeginEpoch():
             values |= {
                 "generation": point.generation,
@@ -206,12 +215,16 @@ def elsewhere(
                 "handle_kind": point.handle_kind.value,
                 "handle": point.handle,
             }
-            return [(compiled.NEXT_EPOCH, values), (compiled.KEEP_EPOCH, values), (compiled.BEGIN_EPOCH, values)]
+            return [(compiled.NEXT_EPOCH, values), (compiled.ARCHIVE_EPOCH, values), (compiled.BEGIN_EPOCH, values)]
         case Rewind():
             values |= {"turn": point.turn, "handle": point.handle, "now": point.now}
-            return [(compiled.LEAVE_BRANCH, values), (compiled.UNSEND, values), (compiled.WAY_BACK, values)]
+            return [
+                (compiled.DELETE_TURN_HANDLES, values),
+                (compiled.MARK_UNSENT, values),
+                (compiled.REWIND_HANDLE, values),
+            ]
         case DeleteOrphan():
-            return [(compiled.NEW_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
+            return [(compiled.DELETE_ORPHAN, values | {"agent": point.agent, "handle": point.handle, "now": point.now})]
         case KeepHandle():
             return [(compiled.KEEP_HANDLE, values | {"handle": point.handle})]
 
@@ -222,9 +235,9 @@ def displaced(point: Displace | RevertIfDisplaced) -> list[Step]:
         return [(compiled.DISPLACE, values | {"itself": int(point.itself)})]
     values |= {"now": point.now}
     return [
-        (compiled.LEAVE_DISPLACED_BRANCH, values),
-        (compiled.UNSEND_DISPLACED, values),
-        (compiled.TAKE_BACK, values),
+        (compiled.DELETE_DISPLACED_HANDLES, values),
+        (compiled.MARK_UNSENT_DISPLACED, values),
+        (compiled.REVERT_DISPLACED, values),
     ]
 
 
@@ -239,7 +252,7 @@ def _take_over(point: TakeOver) -> list[Step]:
         "tries": point.tries,
         "now": point.now,
     }
-    return [(compiled.TAKE_LEASE, values), (compiled.TAKE_TURN, values)]
+    return [(compiled.TAKE_LEASE, values), (compiled.TAKE_OVER_TURN, values)]
 
 
 _encoder = msgspec.json.Encoder()
@@ -280,10 +293,10 @@ def decided(point: Decide) -> list[Step]:
             "standing": point.context if verdict.always else None,
         }
         steps.append((compiled.DECIDE_TOOL, values | decision))
-    steps += [(compiled.TRY_TOOL, values | {"tool_call": call}) for call in point.retries]
+    steps += [(compiled.RETRY_TOOL, values | {"tool_call": call}) for call in point.retries]
     if point.question is not None:
         question = _encoder.encode(point.question).decode()
-        steps.append((compiled.ASK_AGAIN, values | {"question": question, "state": point.state.value}))
+        steps.append((compiled.SET_QUESTION, values | {"question": question, "state": point.state.value}))
     if point.goes_on:
         steps.append((compiled.START_TASK, values))
     return steps

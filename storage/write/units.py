@@ -14,11 +14,20 @@ import msgspec
 
 from gateway.a2a.model import Json, TaskState
 from gateway.ledger.api_keys import IssueKey, RevokeKey
-from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Pending, Prepare
+from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare, SetPendingHandle
 from gateway.ledger.documents import Adopt, Import
 from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.push import DropPush, FailPush, LeavePush, MovePush, PushPoint, PutPush, ReplayPush, TakePush
+from gateway.ledger.push import (
+    AdvancePush,
+    ClaimPush,
+    CompletePush,
+    DeletePushConfig,
+    FailPush,
+    PushPoint,
+    PutPushConfig,
+    ReplayPush,
+)
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.threads import (
     BeginEpoch,
@@ -47,11 +56,11 @@ Once = dict[int, Values | None]
 _NEW_THREAD, _TAKE_LEASE = id(compiled.NEW_THREAD), id(compiled.TAKE_LEASE)
 _NEW_TURN, _RUN_TURN = id(compiled.NEW_TURN), id(compiled.RUN_TURN)
 _CALL_STARTED, _CALL_COMPLETED, _CALL_FAILED = (
-    id(compiled.CALL_STARTED),
-    id(compiled.CALL_COMPLETED),
-    id(compiled.CALL_FAILED),
+    id(compiled.SET_PENDING_HANDLE),
+    id(compiled.COMPLETE_CALL),
+    id(compiled.FAIL_CALL),
 )
-_FORGET_CALLS = id(compiled.FORGET_CALLS)
+_FORGET_CALLS = id(compiled.ABANDON_CALLS)
 
 
 def shortened(steps: list[Step]) -> list[Step]:
@@ -122,8 +131,8 @@ def _steps(point: CommitPoint) -> list[Step]:  # a table: one line for each
             return _accept(point)
         case Prepare():
             return _prepare(point)
-        case Pending():
-            return [(compiled.CALL_STARTED, {"service_call": point.service_call, "pending_handle": point.handle})]
+        case SetPendingHandle():
+            return [(compiled.SET_PENDING_HANDLE, {"service_call": point.service_call, "pending_handle": point.handle})]
         case Complete() | Fail():
             return _complete(point) if isinstance(point, Complete) else _fail(point)
         case ToolStarts() | ToolWaits() | ToolEnds() | Suspend() | Resume() | Decide():
@@ -149,7 +158,15 @@ def _beside(point: Adopt | Import | IssueKey | RevokeKey | PushPoint | Ending) -
             return bring(point)
         case IssueKey() | RevokeKey():
             return keyed(point)
-        case PutPush() | DropPush() | TakePush() | MovePush() | LeavePush() | FailPush() | ReplayPush():
+        case (
+            PutPushConfig()
+            | DeletePushConfig()
+            | ClaimPush()
+            | AdvancePush()
+            | CompletePush()
+            | FailPush()
+            | ReplayPush()
+        ):
             return pushing(point)
         case _:
             return ending(point)
@@ -260,10 +277,10 @@ def _complete(point: Complete) -> list[Step]:
         "weight": point.weight,
         "now": point.now,
     }
-    steps: list[Step] = [(compiled.MOVE_HANDLE, values), (compiled.CALL_COMPLETED, values)]
+    steps: list[Step] = [(compiled.MOVE_HANDLE, values), (compiled.COMPLETE_CALL, values)]
     steps += [_tool_call(call, point.service_call) for call in point.tool_calls]
     if point.sent:
-        steps.append((compiled.ITEMS_SENT, {**values, "sent": _json(point.sent)}))
+        steps.append((compiled.MARK_SENT, {**values, "sent": _json(point.sent)}))
     for item in point.items:
         steps.append(_item(item, point, sent_in=None if item.unsent else point.service_call))
     return steps
@@ -280,7 +297,7 @@ def _fail(point: Fail) -> list[Step]:
         "pending_handle": None,
         "now": point.now,
     }
-    return [(compiled.CALL_FAILED, values), *(_item(item, point, sent_in=None) for item in point.items)]
+    return [(compiled.FAIL_CALL, values), *(_item(item, point, sent_in=None) for item in point.items)]
 
 
 def _tool_call(call: NewToolCall, service_call: str) -> Step:
@@ -333,7 +350,7 @@ def _tools(point: ToolStarts | ToolWaits | ToolEnds | Suspend | Resume | Decide)
                 "status_message": _json_or_null(point.message),
                 "now": point.now,
             }
-            return [(compiled.SUSPEND_TURN, values), (compiled.ASK_CALLER, values), *_events(point.events)]
+            return [(compiled.SUSPEND_TURN, values), (compiled.SET_TASK_WAITING, values), *_events(point.events)]
         case Resume():
             values = {
                 "thread": point.thread,
@@ -385,13 +402,13 @@ def _finish(point: Finish) -> list[Step]:
         "process": point.process,
         "now": point.now,
     }
-    steps: list[Step] = [(compiled.END_TURN, values), (compiled.FORGET_CALLS, values)]
+    steps: list[Step] = [(compiled.END_TURN, values), (compiled.ABANDON_CALLS, values)]
     if point.state is None:
-        steps.append((compiled.PASS_TASK, values))
+        steps.append((compiled.SET_LAST_EVENT, values))
     elif point.state in _ENDS_ALL_TURNS:
         steps += [(compiled.CANCEL_TURNS, values), (compiled.END_TASK, values)]
     else:
-        steps.append((compiled.SETTLE_TASK, values))
+        steps.append((compiled.END_IDLE_TASK, values))
     return steps + _events(point.events)
 
 

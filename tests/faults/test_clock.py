@@ -65,7 +65,7 @@ async def test_a_turn_whose_process_lives_is_not_taken_from_it(tmp_path: Path, s
             await soon(gate.reached.wait())
             await until(lambda: any(line["event"] == "clock.set" for line in logs))
             one.ledger.let_go()
-            looked = other.ledger.slow_read("unfinished")
+            looked = other.ledger.slow_read("unfinished_turns")
             await soon(looked.reached.wait())
             looked.go.set()
         pause.go.set()

@@ -58,7 +58,7 @@ async def test_nothing_that_was_left_stops_the_next_process(tmp_path: Path) -> N
         _spoil(path, table, column, value)
         async with running_core(path, prefix="two", now=LATER, lease=LeaseTimes(0.03)) as core:
             core.agent(ScriptedAdapter(G, [TextDelta("new"), CallCompleted()]))
-            again = core.ledger.slow_read("unfinished")
+            again = core.ledger.slow_read("unfinished_turns")
             await soon(again.reached.wait())
             again.go.set()
             assert failed(await core.get(fine)), (table, column)

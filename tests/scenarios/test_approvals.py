@@ -672,7 +672,7 @@ async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_
         await patience(core).sweep()
         looked, early = list(core.ledger.reads), drained.done()
         core.ledger.let_go()
-    assert (looked, early) == (["due_turns"], False)
+    assert (looked, early) == (["overdue_turns"], False)
     assert ((await core.get(task.id)).status.state, tools.ran) == (TaskState.COMPLETED, [])
 
 

@@ -69,7 +69,7 @@ def echo(request: ServiceRequest) -> Script:
 async def some_upkeeps(core: Core) -> None:
     """Three looks at what is left by others have begun and ended."""
     for _ in range(3):
-        looked = core.ledger.slow_read("unfinished")
+        looked = core.ledger.slow_read("unfinished_turns")
         await soon(looked.reached.wait())
         looked.go.set()
     await core.ledger.commit()
@@ -249,7 +249,7 @@ async def test_135_a_holder_that_comes_back_to_life_in_time_keeps_its_thread(tmp
         other.agent(ScriptedAdapter(G))
         task = await one.send("1", context="c", at_once=True)
         await soon(pause.reached.wait())
-        looked = other.ledger.slow_read("unfinished")
+        looked = other.ledger.slow_read("unfinished_turns")
         other.time.now = LATER
         await soon(looked.reached.wait())
         one.time.now = LATER

@@ -101,7 +101,7 @@ def count(path: Path, task: str, number: int) -> None:
 async def rounds(core: Core, number: int = 3) -> None:
     """What is left has been looked at so often, twice each time, and settled as far as it goes."""
     for _ in range(2 * number):
-        again = core.ledger.slow_read("unfinished")
+        again = core.ledger.slow_read("unfinished_turns")
         await soon(again.reached.wait())
         again.go.set()
 

@@ -128,7 +128,7 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
     for number in range(2, RUNS + 1):
         pause = Pause()
         async with successor(path, adapter_of(G), Box({"one": pause}), number) as core:
-            while not await core.ledger.due_turns(core.time.now, 0, 10):
+            while not await core.ledger.overdue_turns(core.time.now, 0, 10):
                 await soon(pass_time())
             await patience(core).sweep()
             await soon(pause.reached.wait())
@@ -211,7 +211,7 @@ async def test_137_cancelling_a_task_whose_tool_is_to_run_again_tells_that_its_o
     task = await dies_while_running(path, adapter_of(G, asks("r1", ONE)), Box({"one": Pause()}))
     box = Box({"one": "O"})
     async with successor(path, adapter_of(G, says("A")), box) as core:
-        while not await core.ledger.due_turns(core.time.now, 0, 10):
+        while not await core.ledger.overdue_turns(core.time.now, 0, 10):
             await soon(pass_time())
         assert (await core.cancel(task)).status.state is TaskState.CANCELED
         await patience(core).sweep()

@@ -37,7 +37,7 @@ class Down(Box):
 
 
 async def due(core: Core) -> None:
-    while not await core.ledger.due_turns(core.time.now, core.time.now, 10):
+    while not await core.ledger.overdue_turns(core.time.now, core.time.now, 10):
         await pass_time()
 
 
@@ -66,7 +66,7 @@ async def test_50_a_tool_whose_source_stays_down_has_an_unknown_outcome_when_the
         await tried(core)
         left = await core.get(task)
         assert (left.status.state, error_class(left)) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN)
-        assert await core.ledger.due_turns(core.time.now, 0, 10) == ()
+        assert await core.ledger.overdue_turns(core.time.now, 0, 10) == ()
         box.unreachable = None
         await core.send("2", context="c")
     assert (box.runs, query(path, "SELECT status FROM tool_call ORDER BY sequence")) == (

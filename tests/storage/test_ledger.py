@@ -77,7 +77,7 @@ async def test_turns_of_one_thread_are_numbered_in_the_order_of_their_commits(da
     await database.ledger.commit(ACCEPT)
     follow_ups = [replace(FOLLOW_UP, turn=f"turn-{n}", event=None, message=ACCEPT.message) for n in range(2, 40)]
     await asyncio.gather(*(database.ledger.commit(follow_up) for follow_up in follow_ups))
-    assert [left.turn for left in await database.ledger.unfinished(0)] == [f"turn-{n}" for n in range(1, 40)]
+    assert [left.turn for left in await database.ledger.unfinished_turns(0)] == [f"turn-{n}" for n in range(1, 40)]
 
 
 async def test_the_holder_that_lost_its_lease_cannot_complete(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.foundation.clock import Clock
-from gateway.ledger.calls import Complete, Fail, UnheardCall
+from gateway.ledger.calls import Complete, Fail, UnknownCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
 from gateway.ledger.tool_calls import OPEN
@@ -53,7 +53,7 @@ class Unheard:
 
     agent: Agent
     thread: ThreadRecord
-    call: UnheardCall
+    call: UnknownCall
     owned: Ownership
     view: View
 

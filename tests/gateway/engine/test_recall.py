@@ -46,8 +46,8 @@ class Asked:
         self.reads.append(("recent_history", window))
         return RECORDS
 
-    async def measured(self, thread_id: str) -> tuple[MeasuredCall, ...]:
-        self.reads.append(("measured", {}))
+    async def measured_calls(self, thread_id: str) -> tuple[MeasuredCall, ...]:
+        self.reads.append(("measured_calls", {}))
         return (MeasuredCall(400, {"input_tokens": 100}),)
 
 
@@ -73,13 +73,13 @@ def agent(ownership: Ownership, **policies: Any) -> Agent:
         (
             G_OPAQUE,
             {"history_messages": 3, "history_tokens": 50},
-            [("measured", {}), ("recent_history", {"messages": 3, "weight": 200, "opaque": True})],
+            [("measured_calls", {}), ("recent_history", {"messages": 3, "weight": 200, "opaque": True})],
             WHOLE,
         ),
         (
             G,
             {"history_tokens": 5},
-            [("measured", {}), ("recent_history", {"messages": None, "weight": 20, "opaque": False})],
+            [("measured_calls", {}), ("recent_history", {"messages": None, "weight": 20, "opaque": False})],
             LAST,
         ),
     ],

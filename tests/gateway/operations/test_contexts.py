@@ -98,7 +98,7 @@ async def test_a_message_that_comes_in_between_is_lost_with_its_context(core: Co
     adapter = ScriptedAdapter(G, says("one"), [TextDelta("so "), held])
     core.agent(adapter)
     await core.send("hi", context="c")
-    between = core.ledger.slow_read("waiting")
+    between = core.ledger.slow_read("waiting_tasks")
     async with asyncio.TaskGroup() as group:
         group.create_task(contexts(core).delete(ADA, "c"))
         await soon(between.reached.wait())

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.a2a.model import Part
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.push import MovePush
+from gateway.ledger.push import AdvancePush
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, TextDelta
 from gateway.push.delivery import WAITS, PushLimits
 from gateway.push.secrets import Unreadable
@@ -41,7 +41,7 @@ async def test_the_configuration_of_a_message_is_stored_with_it(core: Core) -> N
     pushing = Pushing(core)
     await pushing.send("hello")
     [accepting] = [unit for unit in core.ledger.units if any(type(point).__name__ == "Accept" for point in unit)]
-    assert [type(point).__name__ for point in accepting] == ["Accept", "Prepare", "PutPush"]
+    assert [type(point).__name__ for point in accepting] == ["Accept", "Prepare", "PutPushConfig"]
 
 
 async def test_a_turn_without_a_configuration_has_no_commit_point_and_no_read_more(core: Core) -> None:
@@ -269,7 +269,7 @@ async def test_who_dies_behind_the_post_leaves_it_to_be_made_again_when_its_time
     core.agent(ScriptedAdapter(BR, answers("a")))
     pushing = Pushing(core, PushLimits(timeout=10.0))
     await pushing.send("hello")
-    core.ledger.refuse(MovePush)
+    core.ledger.refuse(AdvancePush)
     [due] = await core.ledger.due_pushes(core.time.now, (), 10)
     with pytest.raises(LedgerUnavailable):
         await pushing.delivery(due).run()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.push import MovePush, TakePush
+from gateway.ledger.push import AdvancePush, ClaimPush
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
@@ -110,7 +110,7 @@ async def test_two_processes_on_one_database_post_each_event_once(core: Core) ->
     assert len(set(sender.posted)) == len(sender.posted) == 40
 
 
-@pytest.mark.parametrize("stored_last", [TakePush, MovePush])
+@pytest.mark.parametrize("stored_last", [ClaimPush, AdvancePush])
 async def test_what_a_process_was_storing_of_a_delivery_when_it_stops_is_another_ones_at_once(
     core: Core, stored_last: type
 ) -> None:
@@ -128,7 +128,7 @@ async def test_what_a_process_was_storing_of_a_delivery_when_it_stops_is_another
         await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
     ids = [posted for _, posted in sender.posted]
     assert len(ids) == len(set(ids))
-    assert told == (stored_last is MovePush)
+    assert told == (stored_last is AdvancePush)
 
 
 async def test_what_a_process_that_stops_was_about_to_post_is_another_ones_at_once(core: Core) -> None:

@@ -54,11 +54,11 @@ async def test_who_renews_as_soon_as_that_can_be_stored_is_left_alone(tmp_path: 
     async with a_turn_on_a_locked_ledger(tmp_path / "ledger.db") as (one, two, _, _):
         one.ledger.let_go()
         await until(lambda: lease_of(one) > LATER)
-        looked = two.ledger.slow_read("unfinished")
+        looked = two.ledger.slow_read("unfinished_turns")
         two.ledger.let_go()
         await soon(looked.reached.wait())
         looked.go.set()
-        again = two.ledger.slow_read("unfinished")
+        again = two.ledger.slow_read("unfinished_turns")
         await soon(again.reached.wait())
         again.go.set()
 
@@ -115,12 +115,12 @@ async def test_a_clock_that_is_set_while_the_others_have_their_chance_judges_nob
         one.ledger.let_go()
         await until(lambda: lease_of(one) > LATER)
         two.time.now = one.time.now = LATER + 60_000
-        looked = two.ledger.slow_read("unfinished")
+        looked = two.ledger.slow_read("unfinished_turns")
         two.ledger.let_go()
         await soon(looked.reached.wait())
         one.ledger.hold(Renew)
         looked.go.set()
-        again = two.ledger.slow_read("unfinished")
+        again = two.ledger.slow_read("unfinished_turns")
         await soon(again.reached.wait())
         assert two.ledger.stored(CountTries) == []
         one.ledger.let_go()
@@ -130,10 +130,10 @@ async def test_a_clock_that_is_set_while_the_others_have_their_chance_judges_nob
 
 async def test_where_nobody_has_left_anything_nothing_is_written(tmp_path: Path) -> None:
     async with running_core(tmp_path / "ledger.db", lease=OFTEN) as core:
-        looked = core.ledger.slow_read("unfinished")
+        looked = core.ledger.slow_read("unfinished_turns")
         await soon(looked.reached.wait())
         looked.go.set()
-        again = core.ledger.slow_read("unfinished")
+        again = core.ledger.slow_read("unfinished_turns")
         await soon(again.reached.wait())
         assert core.ledger.units == []
         again.go.set()

@@ -188,7 +188,7 @@ async def test_two_processes_that_recover_at_once_end_a_turn_once(tmp_path: Path
     async with running_core(path, prefix="two") as core:
         core.agent(ScriptedAdapter(G))
         core.time.now = LATER
-        [leftover] = await core.ledger.unfinished(LATER)
+        [leftover] = await core.ledger.unfinished_turns(LATER)
         async with asyncio.TaskGroup() as group:
             for _ in range(3):
                 group.create_task(settle(leftover, core.ledger, Fanout(StreamLimits()), core.time.clock))

@@ -9,7 +9,7 @@ import pytest
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import TaskState
 from gateway.engine.fanout import Subscription
-from gateway.ledger.calls import Complete, Fail, Pending, Prepare
+from gateway.ledger.calls import Complete, Fail, Prepare, SetPendingHandle
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.leases import Release, Renew
@@ -152,7 +152,7 @@ LOST: dict[str, tuple[Ownership, type, list[Any]]] = {
     "text": (G, Append, [TextDelta("a"), None, None, None, TextDelta("b")]),
     "text of a chain": (BR, Append, [TextDelta("a"), None, None, None, TextDelta("b")]),
     "text before a pause": (BR, Append, [TextDelta("a"), Pause, TextDelta("b")]),
-    "pending handle": (BR, Pending, [CallStarted("r1"), Pause, TextDelta("b")]),
+    "pending handle": (BR, SetPendingHandle, [CallStarted("r1"), Pause, TextDelta("b")]),
     "end": (G, Finish, [TextDelta("a")]),
     "end of a chain": (BR, Finish, [TextDelta("a")]),
 }
@@ -332,7 +332,7 @@ async def test_a_gateway_that_drains_does_not_look_for_what_others_left(tmp_path
             renewed = core.ledger.hold(Renew)
             await soon(renewed.reached.wait())
             core.ledger.let_go()
-        assert "unfinished" not in core.ledger.reads
+        assert "unfinished_turns" not in core.ledger.reads
         pause.go.set()
 
 
@@ -362,7 +362,7 @@ async def test_leases_whose_renewal_took_long_are_renewed_again_before_anything_
         reads = list(core.ledger.reads)
         core.ledger.let_go()
         pause.go.set()
-    assert "cancels_asked" not in reads
+    assert "cancel_requests" not in reads
 
 
 class Noting(LeaseTimes):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskState
-from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, Pending
+from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, SetPendingHandle
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.leases import Heartbeat, Release, RequestCancel, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
@@ -178,7 +178,7 @@ async def test_nothing_is_found_in_an_empty_ledger(ledger: SqliteLedger) -> None
     assert await ledger.turns((), artifacts=True) == {}
     assert await ledger.events("task-1", 0) == ()
     assert await ledger.history("thread-1", unsent_only=False) == ()
-    assert await ledger.unfinished(0) == ()
+    assert await ledger.unfinished_turns(0) == ()
 
 
 # --- turns and events -------------------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ async def test_a_turn_that_nobody_runs_is_found(
     ledger: SqliteLedger, after: tuple[CommitPoint, ...], now: int, found: list[str]
 ) -> None:
     await ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), *after)
-    assert [left.turn for left in await ledger.unfinished(now)] == found
+    assert [left.turn for left in await ledger.unfinished_turns(now)] == found
 
 
 async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how_often_it_was_made_again(
@@ -473,7 +473,7 @@ async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how
     await ledger.commit(ACCEPT, PREPARE)
     assert await ledger.latest_call("turn-1") == LatestCall("call-1", 0, 0, "prepared", None, None, 0, False)
     again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
-    await ledger.commit(replace(FAIL, error_class=RESTARTED), again, Pending("call-2", "resp-1"))
+    await ledger.commit(replace(FAIL, error_class=RESTARTED), again, SetPendingHandle("call-2", "resp-1"))
     assert await ledger.latest_call("turn-1") == LatestCall("call-2", 0, 1, "started", "resp-1", None, 1, False)
     assert await ledger.latest_call("turn-2") is None
 
@@ -487,13 +487,13 @@ async def test_the_process_that_has_a_turn_is_known_until_it_has_ended(ledger: S
 
 async def test_a_turn_that_waits_is_found_with_the_process_that_had_it(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, RequestCancel(("turn-1",)))
-    [found] = await ledger.unfinished(0)
+    [found] = await ledger.unfinished_turns(0)
     assert (found.waits, found.expired, found.process, found.cancel_asked) == (True, False, "process-1", True)
 
 
 async def test_a_process_finds_its_own_turns_whoever_lives(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE, ALIVE)
-    assert [left.turn for left in await ledger.unfinished(0, "process-1")] == ["turn-1"]
+    assert [left.turn for left in await ledger.unfinished_turns(0, "process-1")] == ["turn-1"]
 
 
 async def test_a_process_that_says_that_it_lives_forgets_those_that_do_not(
@@ -512,10 +512,10 @@ async def test_open_turns_are_those_of_the_context_that_have_not_ended(ledger: S
 
 async def test_a_process_is_told_which_of_its_turns_it_is_asked_to_cancel(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
-    assert await ledger.cancels_asked("process-1") == ()
+    assert await ledger.cancel_requests("process-1") == ()
     await ledger.commit(RequestCancel(("turn-1", "turn-9")))
-    assert await ledger.cancels_asked("process-1") == ("task-1",)
-    assert await ledger.cancels_asked("process-2") == ()
+    assert await ledger.cancel_requests("process-1") == ("task-1",)
+    assert await ledger.cancel_requests("process-2") == ()
 
 
 async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_out(ledger: SqliteLedger) -> None:
@@ -528,6 +528,6 @@ async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_o
 async def test_a_turn_that_is_found_comes_with_its_task_and_caller(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
     working = task_record(state=TaskState.WORKING, status_at=1100)
-    assert await ledger.unfinished(10_000) == (
+    assert await ledger.unfinished_turns(10_000) == (
         UnfinishedTurn("turn-1", "thread-1", 1, working, ADA, process="process-1"),
     )

@@ -113,7 +113,7 @@ async def test_as_many_whole_turns_come_as_the_window_needs(database: Recorded) 
 
 async def test_of_a_thread_that_is_not_there_nothing_comes(database: Recorded) -> None:
     assert await recent(database, 1, messages=1) == ()
-    assert await database.ledger.measured("thread-1") == ()
+    assert await database.ledger.measured_calls("thread-1") == ()
 
 
 async def test_the_turn_that_runs_comes_whole_although_others_wait_and_spoke_behind_it(database: Recorded) -> None:
@@ -201,7 +201,7 @@ async def test_the_work_does_not_grow_with_the_thread(database: Recorded) -> Non
         if number in {20, 800}:
             await database.ledger.commit(*talk.points)
             talk.points.clear()
-            work.append([instructions(database, sql, number) for sql in (reads.RECENT_HISTORY, reads.MEASURED)])
+            work.append([instructions(database, sql, number) for sql in (reads.RECENT_HISTORY, reads.MEASURED_CALLS)])
     short, long = work
     assert short == long
 
@@ -213,11 +213,11 @@ async def test_the_latest_calls_tell_what_they_carried_and_used(database: Record
         talk.run(usage={"input_tokens": number}, weight=number * 4, fails=number == 9)
     await database.ledger.commit(*talk.points)
     expected = [MeasuredCall(number * 4, {"input_tokens": number}) for number in (10, *range(8, 1, -1))]
-    assert await database.ledger.measured("thread-1") == tuple(expected)
+    assert await database.ledger.measured_calls("thread-1") == tuple(expected)
 
 
 async def test_a_call_without_figures_says_so(database: Recorded) -> None:
     talk = Talk()
     talk.turn("q")
     await database.ledger.commit(*talk.points)
-    assert await database.ledger.measured("thread-1") == (MeasuredCall(None, None),)
+    assert await database.ledger.measured_calls("thread-1") == (MeasuredCall(None, None),)

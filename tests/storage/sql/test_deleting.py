@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Pending, Prepare
+from gateway.ledger.calls import Prepare, SetPendingHandle
 from gateway.ledger.documents import Adopt
 from gateway.ledger.errors import Conflict
 from gateway.ledger.retention import DeleteContext, PurgeContext
@@ -26,7 +26,7 @@ from tests.storage.conversation import (
 )
 
 DELETE = DeleteContext(ADA, "context-1", 5000)
-FIRST_TURN = (ACCEPT, PREPARE, Pending("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
+FIRST_TURN = (ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 HIDDEN = replace(
     FOLLOW_UP, task="task-2", new_task=True, visible=False, event=EventRow("task-2", 1, 1, b'{"n":1}'), last_event=1
 )
@@ -95,7 +95,7 @@ async def test_a_tombstone_stays_and_the_threads_generation_moves_on(database: R
 
 async def test_every_handle_that_the_backend_named_is_left_for_deletion_once(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
-    await database.ledger.commit(HIDDEN, SECOND_CALL, Pending("call-2", "resp-2"))
+    await database.ledger.commit(HIDDEN, SECOND_CALL, SetPendingHandle("call-2", "resp-2"))
 
     await database.ledger.commit(DELETE)
 
@@ -131,8 +131,8 @@ async def test_a_long_conversation_cannot_be_read_at_once_and_goes_piece_by_piec
     assert len(rows(database.path)["turn"]) == 9
     assert await database.ledger.task(ADA, "echo", f"task-{TURNS_AT_ONCE + 9}") is None
     [context] = await database.ledger.aged_contexts(0, "", 10)
-    assert (context.idle, context.left) == (False, True)
-    while await database.ledger.left("context-1"):
+    assert (context.idle, context.purge_pending) == (False, True)
+    while await database.ledger.purge_pending("context-1"):
         await database.ledger.commit(PurgeContext("context-1", 5000))
     left = rows(database.path)
     assert {table: left[table] for table in PURGED} == {table: {} for table in PURGED}
@@ -156,7 +156,7 @@ async def test_what_comes_too_late_is_not_stored(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE)
     await database.ledger.commit(DELETE)
     before = rows(database.path)
-    for late in (APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Pending("call-1", "resp-1"), DELETE):
+    for late in (APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, SetPendingHandle("call-1", "resp-1"), DELETE):
         with pytest.raises(Conflict):
             await database.ledger.commit(late)
     assert rows(database.path) == before
@@ -165,6 +165,6 @@ async def test_what_comes_too_late_is_not_stored(database: Recorded) -> None:
 async def test_the_tasks_that_wait_for_their_caller_are_found(database: Recorded) -> None:
     asks = replace(FINISH, state=TaskState.INPUT_REQUIRED)
     await database.ledger.commit(*FIRST_TURN[:-1], asks)
-    assert [task.id for task in await database.ledger.waiting("context-1")] == ["task-1"]
+    assert [task.id for task in await database.ledger.waiting_tasks("context-1")] == ["task-1"]
     await database.ledger.commit(replace(FOLLOW_UP, event=None))
-    assert await database.ledger.waiting("context-1") == ()
+    assert await database.ledger.waiting_tasks("context-1") == ()

@@ -86,7 +86,7 @@ async def test_what_has_not_ended_before_a_turn_is_displaced_and_nothing_else(da
     }
     await database.ledger.commit(Displace("thread-1", "turn-4", itself=True))
     assert marks(database)["turn-4"] == (1, 1)
-    assert set(await database.ledger.cancels_asked("process-1")) == {"task-2", "task-3", "task-4"}
+    assert set(await database.ledger.cancel_requests("process-1")) == {"task-2", "task-3", "task-4"}
 
 
 @pytest.mark.parametrize(("status", "stays"), [("cancelled", 1), ("failed", 1), ("completed", 0), ("rejected", 0)])
@@ -198,13 +198,13 @@ def test_no_more_is_looked_at_than_was_said_since_the_chain_was_last_whole(datab
     """And nothing at all of a turn that nobody displaced."""
     with closing(sqlite3.connect(database.path)) as connection:
         values = {"thread": "t", "turn": "u"}
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {threads.UNSEND_DISPLACED.sql}", values).fetchall()
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {threads.MARK_UNSENT_DISPLACED.sql}", values).fetchall()
     assert any("history_item" in step and "thread=? AND position>?" in step for *_, step in plan)
 
 
 async def test_a_call_that_nobody_heard_the_end_of_says_whether_its_turn_was_displaced(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"))
     await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), MarkUnsynced("thread-1", "turn-2"))
-    unheard = await database.ledger.unheard("thread-1")
+    unheard = await database.ledger.unknown_call("thread-1")
     assert unheard is not None
     assert unheard.displaced is True

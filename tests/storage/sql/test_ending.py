@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Pending
+from gateway.ledger.calls import SetPendingHandle
 from gateway.ledger.errors import Conflict
 from gateway.ledger.retention import Deletion, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.tasks import TaskOwner
@@ -37,7 +37,7 @@ SQL = {
     for name, value in vars(module).items()
     if isinstance(value, Statement) or (isinstance(value, str) and value.startswith("SELECT"))
 }
-FIRST_TURN = (ACCEPT, PREPARE, Pending("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
+FIRST_TURN = (ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 PURGED = ("task", "turn", "input", "service_call", "tool_call", "history_item", "event")
 EXPIRE = ExpireContext("context-1", 5000, 9000)
 
@@ -86,7 +86,7 @@ async def test_what_it_held_goes_in_pieces_and_each_of_its_handles_becomes_a_job
         await database.ledger.commit(again)
     await database.ledger.commit(EXPIRE)
     pieces = 0
-    while await database.ledger.left("context-1"):
+    while await database.ledger.purge_pending("context-1"):
         before = len(rows(database.path)["turn"])
         await database.ledger.commit(PurgeContext("context-1", 9100))
         assert before - len(rows(database.path)["turn"]) <= TURNS_AT_ONCE
@@ -101,7 +101,7 @@ async def test_contexts_are_told_with_what_is_to_be_done_to_them(database: Recor
     await database.ledger.commit(*FIRST_TURN)
 
     async def aged(idle_before: int) -> list[tuple[bool, bool]]:
-        return [(found.idle, found.left) for found in await database.ledger.aged_contexts(idle_before, "", 10)]
+        return [(found.idle, found.purge_pending) for found in await database.ledger.aged_contexts(idle_before, "", 10)]
 
     assert (await aged(1000), await aged(1001)) == ([(False, False)], [(True, False)])
     await database.ledger.commit(EXPIRE)

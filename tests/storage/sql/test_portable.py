@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.ledger.calls import NewItem, NewToolCall, Pending
+from gateway.ledger.calls import NewItem, NewToolCall, SetPendingHandle
 from gateway.ledger.documents import Adopt, ContextDocument, Import
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
@@ -58,7 +58,7 @@ def logged(row: Any) -> Any:
 HISTORY = (
     replace(ACCEPT, event=logged(ACCEPT.event)),
     replace(PREPARE, event=logged(PREPARE.event)),
-    Pending("call-1", "resp-1"),
+    SetPendingHandle("call-1", "resp-1"),
     replace(
         COMPLETE,
         items=(*COMPLETE.items, NewItem(OpaqueItem("future", VALUE), "item-2", unsent=True)),

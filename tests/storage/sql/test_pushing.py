@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from gateway.ledger.errors import Conflict
 from gateway.ledger.push import (
-    DropPush,
+    AdvancePush,
+    ClaimPush,
+    CompletePush,
+    DeletePushConfig,
     DuePush,
     FailPush,
-    LeavePush,
-    MovePush,
     PushConfig,
     PushState,
     PushStatus,
-    PutPush,
+    PutPushConfig,
     ReplayPush,
-    TakePush,
 )
 from gateway.ledger.tasks import Append, EventRow
 from storage.schema.open import prepare
@@ -30,7 +30,7 @@ from storage.statement import Statement
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, PREPARE, Recorded, recorded
 
 CONFIG = PushConfig(ACCEPT.task, "config-1", "1.0", "https://hook.example/", "hook.example", "Bearer", b"sealed")
-PUT = PutPush(ADA.tenant, ADA.principal, ACCEPT.agent, CONFIG, 10, 500)
+PUT = PutPushConfig(ADA.tenant, ADA.principal, ACCEPT.agent, CONFIG, 10, 500)
 KEY = (CONFIG.task, CONFIG.id)
 
 SQL = {
@@ -52,7 +52,7 @@ def event(number: int) -> Append:
 
 
 async def first_event(database: Recorded) -> int:
-    [status] = await database.ledger.pushes(ADA.tenant, ADA.principal)
+    [status] = await database.ledger.push_statuses(ADA.tenant, ADA.principal)
     return status.next_event
 
 
@@ -74,10 +74,10 @@ async def test_a_configuration_is_read_as_it_was_put(database: Recorded) -> None
     assert await database.ledger.push_configs(CONFIG.task) == (CONFIG,)
     assert await database.ledger.push_configs("another") == ()
     number = await first_event(database)
-    assert await database.ledger.pushes(ADA.tenant, ADA.principal) == (
+    assert await database.ledger.push_statuses(ADA.tenant, ADA.principal) == (
         PushStatus(CONFIG, ACCEPT.agent, PushState.ACTIVE, number, None, 0, None),
     )
-    assert await database.ledger.pushes(ADA.tenant, "eve") == ()
+    assert await database.ledger.push_statuses(ADA.tenant, "eve") == ()
 
 
 async def test_an_event_makes_it_due_in_its_own_unit_and_whoever_appends_it(database: Recorded) -> None:
@@ -102,9 +102,9 @@ async def test_hosts_that_are_busy_are_left_out(database: Recorded) -> None:
 
 async def test_one_that_was_taken_is_nobody_elses_until_its_time_is_over(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
-    await database.ledger.commit(TakePush(*KEY, 0, 5000))
+    await database.ledger.commit(ClaimPush(*KEY, 0, 5000))
     with pytest.raises(Conflict):
-        await database.ledger.commit(TakePush(*KEY, 0, 6000))
+        await database.ledger.commit(ClaimPush(*KEY, 0, 6000))
     assert (await due(database, 4999), await due(database, 5000)) == ([], [5000])
 
 
@@ -112,21 +112,21 @@ async def test_the_cursor_moves_for_who_has_taken_it_alone(database: Recorded) -
     number = await first_event(database)
     await database.ledger.commit(event(number))
     with pytest.raises(Conflict):
-        await database.ledger.commit(MovePush(*KEY, 5000, number + 1, 6000))
-    await database.ledger.commit(TakePush(*KEY, 0, 5000))
-    await database.ledger.commit(MovePush(*KEY, 5000, number + 1, 6000))
+        await database.ledger.commit(AdvancePush(*KEY, 5000, number + 1, 6000))
+    await database.ledger.commit(ClaimPush(*KEY, 0, 5000))
+    await database.ledger.commit(AdvancePush(*KEY, 5000, number + 1, 6000))
     assert (await first_event(database), await due(database, 6000)) == (number + 1, [6000])
 
 
 async def test_it_is_left_when_nothing_is_there_and_due_when_something_came_meanwhile(database: Recorded) -> None:
     number = await first_event(database)
     await database.ledger.commit(event(number))
-    await database.ledger.commit(TakePush(*KEY, 0, 5000))
+    await database.ledger.commit(ClaimPush(*KEY, 0, 5000))
     await database.ledger.commit(event(number + 1))
     assert await due(database) == []
-    await database.ledger.commit(LeavePush(*KEY, 5000, number + 1))
+    await database.ledger.commit(CompletePush(*KEY, 5000, number + 1))
     assert await due(database) == [0]
-    await database.ledger.commit(LeavePush(*KEY, 0, number + 2))
+    await database.ledger.commit(CompletePush(*KEY, 0, number + 2))
     assert (await due(database), (await database.ledger.next_push())[0]) == ([], True)
 
 
@@ -134,9 +134,9 @@ async def test_it_is_done_when_its_task_has_ended_and_all_is_delivered(database:
     await database.ledger.commit(COMPLETE, APPEND, FINISH)
     [found] = await database.ledger.due_pushes(0, (), 10)
     events = await database.ledger.push_events(CONFIG.task, found.next_event)
-    await database.ledger.commit(LeavePush(*KEY, 0, events[-1][0] + 1))
+    await database.ledger.commit(CompletePush(*KEY, 0, events[-1][0] + 1))
     assert await database.ledger.next_push() == (False, None)
-    assert await database.ledger.pushes(ADA.tenant, ADA.principal) == ()
+    assert await database.ledger.push_statuses(ADA.tenant, ADA.principal) == ()
     with closing(sqlite3.connect(database.path)) as connection:
         assert connection.execute("SELECT state FROM push_config").fetchall() == [("done",)]
 
@@ -144,7 +144,7 @@ async def test_it_is_done_when_its_task_has_ended_and_all_is_delivered(database:
 async def test_a_failure_says_when_and_why(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
     await database.ledger.commit(FailPush(*KEY, 0, 9000, PushState.ACTIVE, 1, "HTTP 500"))
-    [status] = await database.ledger.pushes(ADA.tenant, ADA.principal)
+    [status] = await database.ledger.push_statuses(ADA.tenant, ADA.principal)
     assert (status.due_at, status.attempts, status.last_error) == (9000, 1, "HTTP 500")
     await database.ledger.commit(FailPush(*KEY, 9000, None, PushState.STOPPED, 2, "HTTP 502"))
     assert await database.ledger.next_push() == (False, None)
@@ -172,8 +172,8 @@ async def test_a_place_that_is_not_there_or_has_no_room_takes_none(database: Rec
 
 
 async def test_one_that_is_dropped_is_not_there_and_can_be_dropped_again(database: Recorded) -> None:
-    await database.ledger.commit(DropPush(*KEY))
-    await database.ledger.commit(DropPush(*KEY))
+    await database.ledger.commit(DeletePushConfig(*KEY))
+    await database.ledger.commit(DeletePushConfig(*KEY))
     assert await database.ledger.push_configs(CONFIG.task) == ()
 
 
@@ -184,6 +184,6 @@ async def test_events_are_read_from_the_cursor_on_in_their_order(database: Recor
 
 
 async def test_only_a_task_that_ended_unseen_was_answered_bare(database: Recorded) -> None:
-    assert not await database.ledger.is_answered_bare(CONFIG.task)
+    assert not await database.ledger.is_hidden(CONFIG.task)
     await database.ledger.commit(COMPLETE, APPEND, replace(FINISH, visible=False))
-    assert await database.ledger.is_answered_bare(CONFIG.task)
+    assert await database.ledger.is_hidden(CONFIG.task)

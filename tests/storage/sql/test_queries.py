@@ -21,7 +21,7 @@ QUERIES = {
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {
     "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
-    "CANCELS_ASKED": ["SCAN turn USING INDEX ix_turn_open"],
+    "CANCEL_REQUESTS": ["SCAN turn USING INDEX ix_turn_open"],
     "LATEST_EVENTS": ["SCAN asked VIRTUAL TABLE INDEX 1:"],
     "SCHEMA_VERSION": ["SCAN alembic_version"],
 }
@@ -79,6 +79,6 @@ def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connecti
 
 
 def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, reads.MEASURED)
+    steps = plan(connection, reads.MEASURED_CALLS)
     assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps

@@ -138,11 +138,11 @@ async def test_what_was_said_meanwhile_is_read_with_its_turn(waits: Recorded) ->
 
 async def test_a_turn_is_due_when_its_time_is_over_or_nothing_is_missing(waits: Recorded) -> None:
     mine = ((TaskOwner("acme", "ada", "echo"), "task-1"),)
-    assert await waits.ledger.due_turns(4999, 4999, 10) == ()
-    assert await waits.ledger.due_turns(5000, 0, 10) == mine
+    assert await waits.ledger.overdue_turns(4999, 4999, 10) == ()
+    assert await waits.ledger.overdue_turns(5000, 0, 10) == mine
     await waits.ledger.commit(DECIDE)
-    assert await waits.ledger.due_turns(9000, 1999, 10) == ()
-    assert await waits.ledger.due_turns(9000, 2000, 10) == mine
+    assert await waits.ledger.overdue_turns(9000, 1999, 10) == ()
+    assert await waits.ledger.overdue_turns(9000, 2000, 10) == mine
 
 
 async def test_a_task_without_a_waiting_turn_has_none(database: Recorded) -> None:
@@ -173,4 +173,4 @@ def test_nothing_reads_a_table_from_end_to_end(empty: sqlite3.Connection, name: 
     plan = empty.execute(f"EXPLAIN QUERY PLAN {sql}", dict.fromkeys(re.findall(r":(\w+)", sql))).fetchall()
     scans = [step for *_, step in plan if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
     # The index that is walked has the turns that wait, and no others.
-    assert scans == (["SCAN turn USING INDEX ix_turn_waiting"] if name == "DUE_TURNS" else [])
+    assert scans == (["SCAN turn USING INDEX ix_turn_waiting"] if name == "OVERDUE_TURNS" else [])

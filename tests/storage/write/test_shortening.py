@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Pending
+from gateway.ledger.calls import SetPendingHandle
 from gateway.ledger.points import CommitPoint
 from storage import compiled
 from storage.ledger import SqliteLedger, open_ledger
@@ -22,7 +22,7 @@ AGAIN = (
     replace(PREPARE, turn="turn-2", service_call="call-2", generation=2, handle_in="resp-1", now=2100, event=None),
 )
 ASKS = replace(FINISH, state=TaskState.INPUT_REQUIRED, events=None)
-STARTED = Pending("call-1", "resp-1")
+STARTED = SetPendingHandle("call-1", "resp-1")
 ENDS = (COMPLETE, replace(FINISH, events=None))
 FAILS = (FAIL, replace(FINISH, status="failed", events=None))
 
@@ -40,7 +40,7 @@ def whole(points: Iterable[CommitPoint]) -> list[Step]:
     return [step for point in points for step in units._steps(point)]
 
 
-async def left_by(path: Path, steps: list[list[Step]]) -> Rows:
+async def rows_after(path: Path, steps: list[list[Step]]) -> Rows:
     async with open_ledger(f"sqlite:///{path}", True) as ledger:
         assert isinstance(ledger, SqliteLedger)
         for unit in steps:
@@ -54,7 +54,7 @@ async def test_the_rows_are_those_of_the_whole_unit(tmp_path: Path, which: str) 
     long = [whole(unit) for unit in points]
     short = [units.unit(unit) for unit in points]
     assert [len(one) - len(other) for one, other in zip(long, short, strict=True)] == saved
-    assert await left_by(tmp_path / "short.db", short) == await left_by(tmp_path / "long.db", long)
+    assert await rows_after(tmp_path / "short.db", short) == await rows_after(tmp_path / "long.db", long)
 
 
 def test_a_turn_that_only_waits_is_not_begun() -> None:
@@ -64,7 +64,7 @@ def test_a_turn_that_only_waits_is_not_begun() -> None:
 
 def test_a_call_of_another_turn_does_not_settle_this_one() -> None:
     steps = whole([replace(COMPLETE, turn="turn-9"), FINISH])
-    assert compiled.FORGET_CALLS in [statement for statement, _ in shortened(steps)]
+    assert compiled.ABANDON_CALLS in [statement for statement, _ in shortened(steps)]
 
 
 def test_several_turns_in_one_unit_are_left_as_they_are() -> None:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Part, Role, TaskState
-from gateway.ledger.calls import NewItem, NewToolCall, Pending, Prepare
+from gateway.ledger.calls import NewItem, NewToolCall, Prepare, SetPendingHandle
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Claim, Heartbeat, Release, Renew
 from gateway.ledger.points import CommitPoint
@@ -276,7 +276,7 @@ async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_
 
 async def test_a_pending_handle_is_noted_without_moving_the_thread(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE)
-    assert await database.changed_by(Pending("call-1", "resp-1")) == {
+    assert await database.changed_by(SetPendingHandle("call-1", "resp-1")) == {
         "service_call": {"call-1": {"status": "started", "pending_handle": "resp-1"}}
     }
 
@@ -393,7 +393,7 @@ async def test_an_item_that_the_call_did_not_carry_waits_for_the_next_one(databa
 
 
 async def test_a_failed_call_keeps_what_was_said_and_does_not_move_the_handle(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, PREPARE, Pending("call-1", "resp-1"))
+    await database.ledger.commit(ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"))
     assert await database.changed_by(FAIL) == {
         "service_call": {"call-1": {"status": "failed", "error_class": "timed-out", "ended_at": 1200}},
         "history_item": {
@@ -457,7 +457,7 @@ async def test_a_turn_with_a_successor_ends_without_ending_the_task(database: Re
 
 @pytest.mark.parametrize("state", [TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED])
 async def test_a_task_that_is_given_up_takes_its_other_turns_along(database: Recorded, state: TaskState) -> None:
-    await database.ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), PREPARE, Pending("call-1", "resp-1"))
+    await database.ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), PREPARE, SetPendingHandle("call-1", "resp-1"))
     ended = replace(
         FINISH, status="failed", failure_class="interrupted", state=state, events=None, last_event=2, artifacts=b"[]"
     )
@@ -474,7 +474,7 @@ async def test_a_task_that_is_given_up_takes_its_other_turns_along(database: Rec
 
 async def test_evidence_that_comes_after_the_turn_ended_still_counts(database: Recorded) -> None:
     cancelled = replace(FINISH, status="cancelled", state=TaskState.CANCELED, events=None, last_event=2)
-    await database.ledger.commit(ACCEPT, PREPARE, Pending("call-1", "resp-1"), cancelled)
+    await database.ledger.commit(ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), cancelled)
     changed = await database.changed_by(COMPLETE)
     assert changed["thread"]["thread-1"]["handle"] == "resp-1"
     assert changed["history_item"][("thread-1", 1)] == {"sent_in": "call-1"}
@@ -555,8 +555,8 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
         (ACCEPT, replace(FOLLOW_UP, new_task=True, task="task-2", event=None), *PREPARED[1:], COMPLETE, APPEND, FINISH),
         replace(PREPARE, generation=1, turn="turn-2", task="task-1", service_call="call-2", event=None),
     ),
-    "a pending handle of an unknown call": (PREPARED, Pending("call-9", "resp-1")),
-    "a pending handle of a call that is over": ((*PREPARED, COMPLETE), Pending("call-1", "resp-1")),
+    "a pending handle of an unknown call": (PREPARED, SetPendingHandle("call-9", "resp-1")),
+    "a pending handle of a call that is over": ((*PREPARED, COMPLETE), SetPendingHandle("call-1", "resp-1")),
     "a handle moved in another generation": (PREPARED, replace(COMPLETE, generation=0)),
     "a handle moved from elsewhere": (PREPARED, replace(COMPLETE, handle_in="resp-0")),
     "a call completed twice": ((*PREPARED, COMPLETE), replace(COMPLETE, handle_in="resp-1")),
@@ -589,7 +589,7 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
     "a turn that has ended": (ENDED, replace(FINISH, events=None, state=TaskState.FAILED)),
     "a turn of another thread": (COMPLETED, replace(FINISH, thread="thread-9")),
     "a turn that waits in a process that lives": ((ACCEPT, Heartbeat("process-1", 9001, 0)), CLAIM),
-    "a turn that waits elsewhere by now": (ACCEPTED, replace(CLAIM, left_by="process-3")),
+    "a turn that waits elsewhere by now": (ACCEPTED, replace(CLAIM, previous_process="process-3")),
     "a turn to take that has begun": (PREPARED, CLAIM),
     "a turn begun by a process that does not have it": ((ACCEPT, CLAIM), PREPARE),
     "a turn ended by a process that does not have it": (

@@ -18,8 +18,9 @@ from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.sse import EventReader, StreamTooLarge
 from gateway.a2a.model import Json
-from gateway.foundation.limits import OPENED_SECONDS
-from gateway.foundation.tasks import Watchdog, forget
+from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.foundation.watchdog import Watchdog
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _ERROR_BODY_LIMIT = 64 * 1024
@@ -137,7 +138,7 @@ class HttpClient:
         except aiohttp.ClientError as error:
             # Its request holds the key, so it is not chained.
             failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
-            forget(error)
+            drop_tracebacks(error)
         raise failed
 
     async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
@@ -188,7 +189,7 @@ class _Connector(aiohttp.TCPConnector):
     """Its connections go on reading only when they had stopped."""
 
     def __init__(self, *, limit: int) -> None:
-        super().__init__(limit=limit, keepalive_timeout=OPENED_SECONDS)
+        super().__init__(limit=limit, keepalive_timeout=CLIENT_KEEP_ALIVE)
         connection: type[ResponseHandler] = _Connection
         self._factory = partial(connection, loop=self._loop)
 

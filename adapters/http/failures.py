@@ -4,12 +4,12 @@ stays in a text."""
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
 from gateway.a2a.model import Json
+from gateway.foundation.clock import Clock
+from gateway.foundation.retry import parse_retry_after
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _DETAIL_LIMIT = 300
@@ -86,7 +86,7 @@ class Failures:
     ) -> AdapterError:
         """For an HTTP answer that is no event stream. `handle` is the one that the request went on from."""
         told = _read(body)
-        retry_after = _retry_after(headers)
+        retry_after = parse_retry_after(headers, Clock().now())
         words = _words(f"HTTP {status}", told)
         if 200 <= status < 400:
             what = headers.get("Location") if status >= 300 else headers.get("Content-Type")
@@ -142,23 +142,3 @@ def _of_status(status: int, told: _Told, handle: str | None, retry_after: float 
     if status >= 500:
         return _STATUSES.get(status, ErrorClass.BACKEND_FAILED)
     return _STATUSES.get(status, ErrorClass.REJECTED) if status >= 400 else ErrorClass.CONTRACT_BROKEN
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; a date counts from the answer's own `Date`, as the two clocks may differ. Source: RFC 9110, 10.2.3."""
-    text = headers.get("Retry-After", "").strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return float(text)
-    until = _date(text)
-    if until is None:
-        return None
-    now = _date(headers.get("Date", "")) or datetime.now(UTC)
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

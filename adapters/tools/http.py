@@ -1,15 +1,11 @@
 """Addresses with {arguments} in them. Law: an argument fills its place and never leaves it: it adds no segment, parameter,
 port or user.
 
-Looks a host up once and connects to what was checked. Law: no address that `gateway.foundation.addresses` refuses
-is ever given on.
-
 A source of tools of `type: http`: one request of an HTTP API. Law: the host is the operator's; where a model has a say in
 it, only public addresses are contacted. No proxy, cookie or redirect.
 """
 
 import re
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,8 +14,6 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
 from yarl import URL
 
@@ -28,8 +22,10 @@ from gateway.a2a.model import Json
 from gateway.config.settings import Settings
 from gateway.core.tools.arguments import SchemaRefused, checker
 from gateway.foundation.addresses import AddressRefused, checked
-from gateway.foundation.limits import OPENED_SECONDS
-from gateway.foundation.tasks import forget
+from gateway.foundation.aiohttp_resolver import CheckedResolver
+from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.resolver import Resolver
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -130,27 +126,6 @@ def _text(value: Json) -> str:
             return msgspec.json.encode(value).decode()
 
 
-class PublicResolver(AbstractResolver):
-    """For an aiohttp connector, which connects to the very addresses that it is given.
-
-    aiohttp does not ask for a host that is an IP address already: check that with `checked(host, [host])`.
-    """
-
-    def __init__(self, lookup: AbstractResolver | None = None) -> None:
-        self._lookup = lookup or ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Raises: AddressRefused when any of its addresses is refused, OSError when it has none."""
-        found = await self._lookup.resolve(host, port, family)
-        checked(host, [each["host"] for each in found])
-        return found
-
-    async def close(self) -> None:
-        await self._lookup.close()
-
-
 _ANSWER_LIMIT = 4 * 1024 * 1024
 _CONNECT_SECONDS = 10
 _REFUSES_CREDENTIALS = (401, 403, 407)
@@ -231,6 +206,7 @@ class HttpTool:
         self._headers = plain(settings.headers)
         idempotent = settings.method == "GET" if settings.idempotent is None else settings.idempotent
         self._tools = (SourceTool(settings.called, settings.description, settings.arguments, idempotent),)
+        self._resolver = Resolver(checked)
         self._session: aiohttp.ClientSession | None = None
 
     async def tools(self) -> tuple[SourceTool, ...]:
@@ -254,7 +230,7 @@ class HttpTool:
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
             # Its request holds the headers, so it is not chained.
             failed = ToolError(f"{self._method} at {host}: {type(error).__name__}: {error}")
-            forget(error)
+            drop_tracebacks(error)
         raise failed
 
     async def _ask(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
@@ -279,9 +255,9 @@ class HttpTool:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            resolver = PublicResolver() if self._url.is_host_given else None
+            resolver = CheckedResolver(self._resolver) if self._url.is_host_given else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=OPENED_SECONDS),
+                connector=aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=CLIENT_KEEP_ALIVE),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 headers={"User-Agent": "a2a-gateway"},
@@ -294,6 +270,7 @@ class HttpTool:
     async def aclose(self) -> None:
         if self._session is not None:
             await self._session.close()
+        self._resolver.close()
 
 
 def _is_address(host: str) -> bool:

@@ -31,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from adapters.tools.mcp_errors import SessionExpired
 from gateway.a2a.model import Json
-from gateway.foundation.limits import OPENED_SECONDS
+from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
 _OPEN_SECONDS = 60
@@ -79,7 +79,7 @@ async def over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[_Stream
             headers={"User-Agent": "a2a-gateway", **headers},
             # A tool may be silent for as long as a call may take.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
-            limits=httpx2.Limits(keepalive_expiry=OPENED_SECONDS),
+            limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
             trust_env=False,
             event_hooks={"response": [_note]},
         ) as http,

@@ -30,7 +30,7 @@ from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.runtime import Pace
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.clock import Clock
-from gateway.foundation.tasks import Drain
+from gateway.foundation.drain import Drain
 from gateway.http.auth import Authenticator, KeyAuthentication, NoAuthentication
 from gateway.http.cards import CardSettings, build_card
 from gateway.http.front import BindingSettings

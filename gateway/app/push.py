@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gateway.config.gateway import PushConfig
 from gateway.foundation.clock import Clock
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.port import Ledger
 from gateway.operations.push_configs import PushConfigs
@@ -25,7 +25,7 @@ class Push:
 
     pushes: PushConfigs
     notifier: Dispatcher
-    lookup: Lookup
+    resolver: Resolver
     jwks: bytes | None
 
     async def run(self) -> None:
@@ -33,7 +33,7 @@ class Push:
         try:
             await self.notifier.run()
         finally:
-            self.lookup.close()
+            self.resolver.close()
 
 
 async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
@@ -43,7 +43,7 @@ async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Cl
     key = config.encryption_key
     material = key.get_secret_value().encode() if key is not None else await ledger.secret("push")
     rules = TargetRules(config.allow_http, config.ports, tuple(map(ip_network, config.allow_private_networks)))
-    lookup = Lookup(rules)
+    resolver = Resolver(rules.permit)
     seal = Seal(material)
     signer = None
     if config.signing:
@@ -54,9 +54,9 @@ async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Cl
     def open_sender() -> "Sender":
         from gateway.push.sender import Sender
 
-        return Sender(rules, lookup, config.timeout, clock)
+        return Sender(rules, resolver, config.timeout, clock)
 
     limits = PushLimits(config.timeout, config.max_attempts)
     notifier = Dispatcher(ledger, open_sender, WebhookRequests(seal, signer), clock, limits)
-    pushes = PushConfigs(ledger, rules, lookup, seal, clock, notifier.wake)
-    return Push(pushes, notifier, lookup, None if signer is None else signer.jwks)
+    pushes = PushConfigs(ledger, rules, resolver, seal, clock, notifier.wake)
+    return Push(pushes, notifier, resolver, None if signer is None else signer.jwks)

@@ -9,7 +9,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.agents import Agents
-from gateway.foundation.tasks import Inside
+from gateway.foundation.in_flight import ActiveCount
 from gateway.ports.adapter import Adapter
 from gateway.ports.tools import ToolSource
 
@@ -23,7 +23,7 @@ class Generation:
         self.agents = agents
         self._sources = sources
         self._app = app
-        self._requests = Inside()
+        self._requests = ActiveCount()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._requests:
@@ -31,7 +31,7 @@ class Generation:
 
     async def quiet(self) -> None:
         """Returns when it answers no request."""
-        await self._requests.over()
+        await self._requests.wait_zero()
 
     async def aclose(self) -> None:
         adapters = [_closed(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]

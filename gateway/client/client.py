@@ -28,6 +28,7 @@ from gateway.client.transport import (
     refusal,
     text_at,
 )
+from gateway.foundation.retry import backoff
 
 ENDED = frozenset(f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
@@ -52,7 +53,7 @@ class Retry:
     longest: float = 5.0
 
     def pause(self, failures: int) -> float:
-        return min(self.first * float(2 ** (failures - 1)), self.longest)
+        return backoff(self.first, self.longest, failures)
 
 
 @dataclass(slots=True)

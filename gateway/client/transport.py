@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 import httpx2
 
 from gateway.foundation.addresses import is_loopback
-from gateway.foundation.limits import OPENED_SECONDS
+from gateway.foundation.clock import Clock
+from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.retry import parse_retry_after
 
 Json = Any
 
@@ -115,7 +117,7 @@ def open_http(url: str, headers: Mapping[str, str] | None = None) -> httpx2.Asyn
     return httpx2.AsyncClient(
         headers={"A2A-Version": VERSION, **(headers or {})},
         timeout=httpx2.Timeout(CONNECT, read=None),
-        limits=httpx2.Limits(keepalive_expiry=OPENED_SECONDS),
+        limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
         trust_env=not _stays_here(url),
     )
 
@@ -166,7 +168,7 @@ def refusal(response: httpx2.Response, body: Json) -> Refused:
     error = at(body, "error")
     details: Sequence[Json] = [*objects(error, "data"), *objects(error, "details")]
     code, message = at(error, "code"), at(error, "message")
-    retry_after = response.headers.get("retry-after", "")
+    retry_after = parse_retry_after(response.headers, Clock().now())
     location = response.headers.get("location")
     said = message if isinstance(message, str) and message else None
     return Refused(
@@ -174,7 +176,7 @@ def refusal(response: httpx2.Response, body: Json) -> Refused:
         status=response.status_code,
         code=code if isinstance(code, int) and code < 0 else None,
         reason=next((str(detail["reason"]) for detail in details if "reason" in detail), None),
-        retry_after=float(math.ceil(float(retry_after))) if retry_after.isdecimal() else None,
+        retry_after=None if retry_after is None else float(math.ceil(retry_after)),
         task=next((task for detail in details if (task := text_at(detail, "metadata", "taskId"))), None),
         mute=said is None,
     )

@@ -8,6 +8,7 @@ Source: state-model, section 10; reliability, sections 2a and 4.
 
 from enum import StrEnum
 
+from gateway.foundation.retry import backoff
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import ErrorClass, Processed
 from gateway.ports.conversation import Ownership, StorageOwner
@@ -59,9 +60,11 @@ def safe_text(failure: str, correlation_id: str, retry_after: int | None = None)
 
 
 _TRIES = 3
-_LOCKED_WAITS = (1.0, 2.0, 4.0)
+_LOCKED_TRIES = 4
+_LOCKED_WAIT = 1.0
 _FIRST_WAIT = 0.5
 _NOT_FOUND_WAIT = 1.0
+_LONGEST_WAIT = 4.0
 _LONGEST_RETRY_AFTER = 60.0
 """Seconds. A backend that wants more is not waited for: the caller is told, and may come back."""
 
@@ -96,11 +99,11 @@ def wait_before(
     """
     match kind:
         case ErrorClass.LOCKED:
-            wait = _LOCKED_WAITS[tries - 1] if tries <= len(_LOCKED_WAITS) else None
+            wait = backoff(_LOCKED_WAIT, _LONGEST_WAIT, tries) if tries < _LOCKED_TRIES else None
         case ErrorClass.HANDLE_NOT_FOUND:
             wait = _NOT_FOUND_WAIT if tries == 1 else None
         case _:
-            wait = _FIRST_WAIT * 2 ** (tries - 1) * (1 + jitter) / 2 if tries < _TRIES else None
+            wait = backoff(_FIRST_WAIT, _LONGEST_WAIT, tries, jitter) if tries < _TRIES else None
     if wait is None or (retry_after is not None and retry_after > _LONGEST_RETRY_AFTER):
         return None
     wait += retry_after or 0.0

@@ -18,7 +18,7 @@ from gateway.core.turn.commands import Command, EndTool, Publish, Wait
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
 from gateway.engine.turn_run import status
-from gateway.foundation.clock import Clock, onwards, timestamp
+from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
@@ -56,7 +56,7 @@ class PausedTurn:
         self.outputs = outputs
         self.number = number
         self.events: list[bytes] = []
-        self._clock = clock = onwards(clock, task.status_at)
+        self._clock = clock = non_decreasing(clock, task.status_at)
         self._points: list[CommitPoint] = []
         self._verdicts: list[Verdict] = []
         self._retries: list[str] = []

@@ -17,8 +17,8 @@ from typing import Self
 import structlog
 
 from gateway.core.agents import Agent
+from gateway.foundation.breaker import COOLDOWN, ORDINARY, Breaker
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord

@@ -25,7 +25,8 @@ from gateway.engine.preparation import CallPreparation
 from gateway.engine.runtime import Asking
 from gateway.engine.turn_context import TurnContext
 from gateway.engine.turn_run import Rejoined
-from gateway.foundation.tasks import forget
+from gateway.foundation.retry import backoff
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import MarkUnsynced
 from gateway.ports.adapter import (
@@ -58,7 +59,7 @@ def goes_on(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeG
 
 def wait_before_resuming(tries: int, jitter: float) -> float:
     """Seconds. There is no last try but the turn's own time limit: the backend may have to be started first."""
-    return min(_FIRST_WAIT * (1 << min(tries, 10)), _LONGEST_WAIT) * (1 + jitter) / 2
+    return backoff(_FIRST_WAIT, _LONGEST_WAIT, tries + 1, jitter)
 
 
 async def call_off(agent: Agent, task: str, pending: str | None) -> bool | None:
@@ -125,7 +126,7 @@ class ServiceCallLoop:
                     await self._wait_to_listen(error)
                 else:
                     request = await self._once_more(request, error)
-                forget(error)
+                drop_tracebacks(error)
 
     async def _listen(self, told: AsyncGenerator[AdapterEvent, None], asking: Asking) -> None:
         machine, thread, performer = self._course.machine, self._lane.thread, self._performer

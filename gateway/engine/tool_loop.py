@@ -19,7 +19,8 @@ from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.commands import Publish
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.turn_context import TurnContext, TurnFailed, load_history
-from gateway.foundation.tasks import forget, stop
+from gateway.foundation.tasks import stop
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.tools import ConsentNeeded, ToolError, ToolOutput, ToolRun
 
@@ -52,7 +53,7 @@ async def invoke(
         log.warning("tool.failed", tool=tool.identity, call=call.facts.id, detail=given.detail)
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
-    forget(given)
+    drop_tracebacks(given)
     return Settled("failed", tool_call.FAILED)
 
 

@@ -11,7 +11,8 @@ import structlog
 
 from gateway.a2a.model import Json
 from gateway.core.tools.toolset import OfferedTool, offered_names
-from gateway.foundation.limits import Rest
+from gateway.foundation.breaker import Breaker
+from gateway.foundation.clock import Clock
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSource
 
 log = structlog.get_logger("gateway.engine.tool_sources")
@@ -19,11 +20,16 @@ log = structlog.get_logger("gateway.engine.tool_sources")
 _Listing = tuple[SourceTool, ...]
 
 
+def source_breaker(monotonic: Callable[[], float]) -> Breaker:
+    """One failure is enough: each wait for a source that is not there would delay a turn."""
+    return Breaker(monotonic, failures=1, cooldown=15.0, longest=300.0)
+
+
 @dataclass(frozen=True, slots=True)
 class AttachedSource:
     """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds.
 
-    `rest`: where it is not required, no turn waits for it that has just been found gone.
+    `breaker`: no turn waits for a source that is not required and was not there at the last try.
     """
 
     name: str
@@ -33,7 +39,7 @@ class AttachedSource:
     timeout: float = 60.0
     required: bool = True
     max_result: int = 65536
-    rest: Rest = field(default_factory=Rest, compare=False)
+    breaker: Breaker = field(default_factory=lambda: source_breaker(Clock().monotonic), compare=False)
 
     def allows(self, tool: str) -> bool:
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
@@ -93,14 +99,19 @@ async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
             return await attached.tools()
         except ToolError as error:
             return error
-    if attached.rest.holds():
+    breaker = attached.breaker
+    number = breaker.admit()
+    if number is None:
         return None
     try:
         listed = await attached.tools()
     except ToolError as error:
-        log.warning("tools.unreachable", source=attached.name, reason=error.detail, retry_in=attached.rest.begin())
+        breaker.failed(number)
+        log.warning("tools.unreachable", source=attached.name, reason=error.detail, retry_in=round(breaker.rest, 1))
         return None
-    if attached.rest.end():
+    finally:
+        breaker.left(number)
+    if breaker.answered():
         log.info("tools.reachable", source=attached.name)
     return listed
 

@@ -24,7 +24,7 @@ from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun, status
-from gateway.foundation.clock import milliseconds, onwards, timestamp
+from gateway.foundation.clock import milliseconds, non_decreasing, timestamp
 from gateway.ledger.calls import NewToolCall
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
@@ -65,7 +65,7 @@ class TurnContext:
         self.attempt = 0
         self.pending: str | None = None
         self.base = work.base if work.resumed else lane.thread.handle
-        self.clock = onwards(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
+        self.clock = non_decreasing(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
         self.machine = Turn(self.facts(), self.clock)
         if work.resumed:
             # From the start: a turn that is called off before it does anything ends its calls, too.

@@ -23,7 +23,7 @@ from gateway.engine.tool_loop import ToolRounds, is_cancelled
 from gateway.engine.turn_context import TurnContext, TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock import milliseconds, timestamp
-from gateway.foundation.tasks import forget
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
@@ -166,7 +166,7 @@ class TurnRunner:
             correlation_id=correlation_id,
             exc_info=exc_info,
         )
-        forget(sys.exception())
+        drop_tracebacks(sys.exception())
         machine = course.machine
         performer.replay = None
         if work.prepared:

@@ -1,31 +1,31 @@
-"""Names to addresses, for targets that somebody else names. Law: every answer of one look-up is judged, and what is returned
-is what may be connected to; a look-up that hangs holds up nothing else."""
+"""Host names to addresses, for targets that other parties name. Law: every answer of one look-up is checked, and only the
+returned addresses may be connected to; a look-up that hangs holds up nothing else."""
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-
-from gateway.foundation.url_policy import TargetRules, permitted
 
 _AT_ONCE = 8
 
-Answers = Callable[[str, int], Awaitable[list[str]]]
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+Check = Callable[[str, Iterable[str]], tuple[str, ...]]
+"""Host and addresses -> the addresses; raises an error of its own when any must not be contacted, or there is none."""
 
 
-class Lookup:
-    def __init__(self, rules: TargetRules, answers: Answers | None = None) -> None:
-        """`answers` gives all addresses of a name; the system's resolver where it is not given."""
-        self._rules = rules
-        self._answers = answers or self._ask
-        # The loop's own threads are for the database.
+class Resolver:
+    def __init__(self, check: Check, lookup: Lookup | None = None) -> None:
+        """`lookup` gives all addresses of a name; by default it asks the system's resolver."""
+        self._check = check
+        self._lookup = lookup or self._ask_system
+        # The event loop's own threads are for the database.
         self._threads: ThreadPoolExecutor | None = None
 
     async def addresses(self, host: str, port: int) -> tuple[str, ...]:
-        """Raises: TargetRefused; OSError when nobody knows the host now."""
-        return permitted(host, await self._answers(host, port), self._rules)
+        """Raises: the error of `check`; OSError when the host is unknown now."""
+        return self._check(host, await self._lookup(host, port))
 
-    async def _ask(self, host: str, port: int) -> list[str]:
+    async def _ask_system(self, host: str, port: int) -> list[str]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lookup")
         found = await asyncio.get_running_loop().run_in_executor(self._threads, _system, host, port)

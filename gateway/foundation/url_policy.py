@@ -1,5 +1,5 @@
-"""Where notifications may be sent. Law: pure; only addresses that every parser reads the same way pass, and every IP address
-that the host has is judged, when a configuration is made and again for each connection."""
+"""Where notifications may be sent. Law: pure; only URLs that every parser reads the same way pass, and every IP address of
+the host is checked, when a configuration is made and again for each connection."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class TargetRefused(Exception):
-    """An address to which nothing is sent; the text says why."""
+    """A URL to which nothing is sent; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,25 @@ class TargetRules:
     http: bool = False
     ports: tuple[int, ...] = (443, 8443)
     networks: tuple[Network, ...] = ()
+
+    def permit(self, host: str, addresses: Iterable[str]) -> tuple[str, ...]:
+        """The addresses that one look-up of `host` gave. Raises: TargetRefused for none, or for any that is not permitted."""
+        found = tuple(dict.fromkeys(addresses))
+        if not found:
+            raise TargetRefused("must have a host that has an address")
+        for address in found:
+            why = refused(address)
+            if why is not None and not self._allows(address):
+                # The address that a name has in this network is kept from the caller.
+                which = address if address == host else "an address"
+                raise TargetRefused(f"must not lead to {which} that {why}")
+        return found
+
+    def _allows(self, address: str) -> bool:
+        parsed = ip_address(address.partition("%")[0])
+        if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+            parsed = parsed.ipv4_mapped
+        return any(parsed in network for network in self.networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +85,7 @@ def check_target(url: str, rules: TargetRules) -> Target:
     if not 0 < port < 65536:
         raise TargetRefused(f"must lead to a port, not {port}")
     if _is_address(host, bracketed=bracketed):
-        permitted(host, (host,), rules)
+        rules.permit(host, (host,))
     return Target(scheme, host, port)
 
 
@@ -80,28 +99,7 @@ def _is_address(host: str, *, bracketed: bool) -> bool:
     return version is not None
 
 
-def permitted(host: str, addresses: Iterable[str], rules: TargetRules) -> tuple[str, ...]:
-    """The addresses that one look-up of `host` gave. Raises: TargetRefused when there is none, or any is not permitted."""
-    found = tuple(dict.fromkeys(addresses))
-    if not found:
-        raise TargetRefused("must have a host that has an address")
-    for address in found:
-        why = refused(address)
-        if why is not None and not _allowed(address, rules.networks):
-            # What a name stands for in this network is not told to everybody who asks.
-            which = address if address == host else "an address"
-            raise TargetRefused(f"must not lead to {which} that {why}")
-    return found
-
-
-def _allowed(address: str, networks: tuple[Network, ...]) -> bool:
-    parsed = ip_address(address.partition("%")[0])
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
-    return any(parsed in network for network in networks)
-
-
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL that was checked, as its owner knows them."""
+    """Scheme, host and port of a checked URL, in the form that its owner knows."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{re.split(r'[/?]', rest, maxsplit=1)[0]}".lower()

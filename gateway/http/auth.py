@@ -14,7 +14,7 @@ import structlog
 
 from gateway.a2a.errors import TooManyRequests, Unauthenticated
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import Buckets
+from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.api_keys import ApiKey, digest_of, has_form, shown
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.threads import Caller
@@ -86,7 +86,7 @@ class KeyAuthentication:
         self._clock = clock
         self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
         self._told: dict[bytes, set[Callable[[], None]]] = {}
-        self._failures = Buckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
+        self._failures = TokenBuckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
         presented = _presented(headers)

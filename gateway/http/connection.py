@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gateway.foundation.limits import SERVED_SECONDS
+from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
 
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
@@ -121,7 +121,7 @@ class Connection(HttpToolsProtocol):
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
-    idle_seconds = SERVED_SECONDS
+    idle_seconds = SERVER_KEEP_ALIVE
     leaving = False
     """The process is about to go."""
 

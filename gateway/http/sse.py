@@ -15,7 +15,8 @@ from functools import partial
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, Unauthenticated
-from gateway.foundation.tasks import Drain, Watchdog
+from gateway.foundation.drain import Drain
+from gateway.foundation.watchdog import Watchdog
 from gateway.http.replies import Headers
 from gateway.ledger.events import Frame
 from gateway.operations.api import EventStream
@@ -124,7 +125,7 @@ class EventResponse:
         sending = Watchdog(self._settings.send_timeout, stuck)
         try:
             async with self._reading:
-                with self._settings.drain.telling(draining), self._counts(revoked):
+                with self._settings.drain.on_set(draining), self._counts(revoked):
                     batches = aiter(self._stream)
                     while self._open and (chunk := await self._next(batches)) is not None:
                         if chunk:

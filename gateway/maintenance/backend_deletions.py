@@ -9,7 +9,8 @@ import structlog
 
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.tasks import InFlight
+from gateway.foundation.in_flight import InFlight
+from gateway.foundation.retry import scheduled
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
@@ -54,7 +55,7 @@ class Deletions:
 
     async def left(self) -> None:
         """Returns when no adapter is used that was in force at the time of the call, and is not any more."""
-        await self._attempts.passed()
+        await self._attempts.wait_current()
 
     async def run(self) -> None:
         """Never returns."""
@@ -108,7 +109,7 @@ class Deletions:
             log.info("deletion.not-possible", agent=job.agent, handle=job.handle)
             return
         attempts = job.attempts + 1
-        delay = RETRIES[min(attempts, len(RETRIES)) - 1] * (1 + _JITTER * self._chance())
+        delay = scheduled(RETRIES, attempts, _JITTER * self._chance())
         until = self._clock.now() + int(delay * 1000)
         await self._ledger.commit(MoveDeletion(job.job, job.due_at, until, attempts))
         failure = "no agent has this name" if able is None else await _forget(able, job.handle)

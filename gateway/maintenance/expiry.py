@@ -9,8 +9,8 @@ import structlog
 from gateway.a2a.tool_calls import rendering
 from gateway.core.agents import Agents
 from gateway.engine import paused_turn
+from gateway.foundation.breaker import Breaker
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import Rest
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner
@@ -38,7 +38,7 @@ class QuestionExpiry:
         self._answering = answering
         self._clock = clock
         self._agents = agents
-        self._rests: dict[str, Rest] = {}
+        self._breakers: dict[str, Breaker] = {}
 
     async def run(self) -> None:
         """Never returns."""
@@ -56,12 +56,12 @@ class QuestionExpiry:
         now = self._clock.now()
         due = await self._ledger.overdue_turns(now, now - _GRACE, _AT_ONCE)
         # What is due again could not be taken up before, and is tried less and less often.
-        self._rests = {task: self._rests.get(task) or Rest(self._clock.monotonic) for _, task in due}
+        self._breakers = {task: self._breakers.get(task) or self._breaker() for _, task in due}
         for owner, task in due:
             if self._runner.retired:
                 return
-            if self._runner.run_of(task) is None and not self._rests[task].holds():
-                self._rests[task].begin()
+            if self._runner.run_of(task) is None and (number := self._breakers[task].admit()) is not None:
+                self._breakers[task].failed(number)
                 try:
                     with self._runner.in_flight.now:
                         await self._take_up(owner, task, now)
@@ -69,6 +69,9 @@ class QuestionExpiry:
                     continue
                 except CorruptRecord as error:
                     log.error("task.unreadable", task=task, error=str(error))
+
+    def _breaker(self) -> Breaker:
+        return Breaker(self._clock.monotonic, failures=1, cooldown=15.0, longest=300.0)
 
     async def _take_up(self, owner: TaskOwner, task: str, now: int) -> None:
         caller, agent = Caller(owner.principal, owner.tenant), self._agents().by_name.get(owner.agent)

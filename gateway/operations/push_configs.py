@@ -18,7 +18,7 @@ from gateway.a2a.model import (
     TaskPushNotificationConfig,
 )
 from gateway.foundation.clock import Clock
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import PushLedger
@@ -56,14 +56,14 @@ class PushConfigs:
         self,
         ledger: PushLedger,
         rules: TargetRules,
-        lookup: Lookup,
+        resolver: Resolver,
         seal: Seal,
         clock: Clock,
         changed: Callable[[], object],
     ) -> None:
         self._ledger = ledger
         self._rules = rules
-        self._lookup = lookup
+        self._resolver = resolver
         self._seal = seal
         self._clock = clock
         self.changed = changed
@@ -134,7 +134,7 @@ class PushConfigs:
         try:
             target = check_target(url, self._rules)
             async with asyncio.timeout(_LOOKUP):
-                await self._lookup.addresses(target.host, target.port)
+                await self._resolver.addresses(target.host, target.port)
         except TargetRefused as error:
             raise invalid(field, str(error)) from error
         except (OSError, TimeoutError):

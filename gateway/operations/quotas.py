@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.a2a.errors import TooManyRequests
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import Buckets
+from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
 from gateway.operations.api import EventStream
@@ -63,7 +63,7 @@ class ConcurrencyLimit:
 class Quotas:
     def __init__(self, clock: Clock, limits: QuotaLimits | None = None) -> None:
         self._clock = clock
-        self._requests: Buckets | None = None
+        self._requests: TokenBuckets | None = None
         self._per_minute = 0
         self.streams = ConcurrencyLimit("open streams")
         self.runs = ConcurrencyLimit("messages that are worked on or wait")
@@ -73,7 +73,7 @@ class Quotas:
         """From now on. Streams and turns that began while they were not counted are not counted later."""
         if limits.requests_per_minute != self._per_minute:
             rate = self._per_minute = limits.requests_per_minute
-            self._requests = Buckets(rate, rate / 60, self._clock.monotonic) if rate else None
+            self._requests = TokenBuckets(rate, rate / 60, self._clock.monotonic) if rate else None
         self.streams.most, self.runs.most = limits.streams, limits.runs
 
     def request(self, caller: Caller) -> None:

@@ -12,6 +12,7 @@ import structlog
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import scheduled
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.events import logged
 from gateway.ledger.port import PushLedger
@@ -138,7 +139,7 @@ class Delivery:
             final = PushState.STOPPED
         until = None
         if final is None:
-            wait = WAITS[min(attempts, len(WAITS)) - 1] * (1 + _JITTER * (2 * self._chance() - 1))
+            wait = scheduled(WAITS, attempts, _JITTER * (2 * self._chance() - 1))
             wait = max(wait, min(retry_after or 0.0, _LONGEST))
             until = self._clock.now() + int(wait * 1000)
         await self._ledger.commit(

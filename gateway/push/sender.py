@@ -2,19 +2,17 @@
 other; no redirect, cookie or proxy; whatever comes back is an outcome, never an exception."""
 
 import io
-import socket
 import ssl
 from collections.abc import Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 
+from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import OPENED_SECONDS
-from gateway.foundation.resolver import Lookup
-from gateway.foundation.tasks import forget
+from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.resolver import Resolver
+from gateway.foundation.retry import parse_retry_after
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.foundation.url_policy import TargetRefused, TargetRules, check_target
 from gateway.push.webhook import Outcome
 
@@ -29,9 +27,9 @@ _WHOLE_BODY = 1024 * 1024
 class Sender:
     """Connections are kept and used again; `timeout` is for one post as a whole, in seconds."""
 
-    def __init__(self, rules: TargetRules, lookup: Lookup, timeout: float, clock: Clock) -> None:
+    def __init__(self, rules: TargetRules, resolver: Resolver, timeout: float, clock: Clock) -> None:
         self._rules = rules
-        self._lookup = lookup
+        self._resolver = resolver
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(_CONNECT, timeout))
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
@@ -48,11 +46,9 @@ class Sender:
                 allow_redirects=False,
             ) as response:
                 await _read(response)
-                return Outcome(
-                    response.status, "", _retry_after(response.headers.get("Retry-After"), self._clock.now())
-                )
+                return Outcome(response.status, "", parse_retry_after(response.headers, self._clock.now()))
         except (TargetRefused, aiohttp.ClientError, OSError, ValueError) as error:
-            forget(error)
+            drop_tracebacks(error)
             return Outcome(None, _told(error))
 
     async def aclose(self) -> None:
@@ -65,8 +61,8 @@ class Sender:
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     use_dns_cache=False,
-                    resolver=_Judging(self._lookup),
-                    keepalive_timeout=OPENED_SECONDS,
+                    resolver=CheckedResolver(self._resolver),
+                    keepalive_timeout=CLIENT_KEEP_ALIVE,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -74,31 +70,6 @@ class Sender:
                 headers={"User-Agent": "a2a-gateway", "Accept-Encoding": "identity", "Accept": "*/*"},
             )
         return self._session
-
-
-class _Judging(AbstractResolver):
-    """What aiohttp connects to is what this returns."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in await self._lookup.addresses(host, port)
-        ]
-
-    async def close(self) -> None:
-        """The look-up is its owner's to close."""
 
 
 def _told(error: Exception) -> str:
@@ -128,17 +99,3 @@ async def _read(response: aiohttp.ClientResponse) -> None:
                 return
     except (aiohttp.ClientError, OSError, TimeoutError):
         response.close()
-
-
-def _retry_after(value: str | None, now: int) -> float | None:
-    """Seconds. Source: RFC 9110, section 10.2.3."""
-    if value is None:
-        return None
-    if value.isascii() and value.isdecimal():
-        return float(value[:9])
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    # HTTP knows no time but GMT.
-    return max(0.0, moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - now / 1000)

@@ -6,7 +6,7 @@ from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.turn_run import status
-from gateway.foundation.clock import Clock, onwards, timestamp
+from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
@@ -30,7 +30,7 @@ async def close_task(
 
     `shown`: what its caller sees of its tool calls. `displaced`: its turn that waits is no part of the conversation then.
     """
-    clock = onwards(clock, task.status_at)
+    clock = non_decreasing(clock, task.status_at)
     now = clock.now()
     update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
     waiting = await paused_turn.load(ledger, clock, caller, task, shown)

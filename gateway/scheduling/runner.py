@@ -21,8 +21,9 @@ from gateway.engine.runtime import Call, Pace, Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
-from gateway.foundation.clock import Clock, ClockSteps
-from gateway.foundation.tasks import InFlight
+from gateway.foundation.clock import Clock
+from gateway.foundation.clock_steps import ClockSteps
+from gateway.foundation.in_flight import InFlight
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, Release, Renew, UnfinishedTurn
@@ -139,12 +140,12 @@ class Runner:
 
     async def unused(self, agents: Iterable[Agent]) -> None:
         """Returns when no turn of these agents waits or runs here, nor arrives. Those that come now have other agents."""
-        await self.in_flight.passed()
+        await self.in_flight.wait_current()
         await self.idle(agents)
 
     async def drained(self) -> None:
         """Returns when nothing that arrived can start a turn any more, and none waits or runs. Nothing new may arrive."""
-        await self.in_flight.over()
+        await self.in_flight.wait_zero()
         await self.idle()
 
     @contextmanager

@@ -16,7 +16,7 @@ from gateway.core.tools import tool_call
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.turn_run import status
-from gateway.foundation.clock import Clock, onwards, timestamp
+from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.calls import RESTARTED, NewItem
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.events import entry
@@ -53,7 +53,7 @@ async def settle(
     turns = () if bare else (await ledger.turns((task.id,), artifacts=False))[task.id]
     left = await ledger.open_tool_calls(leftover.turn)
     fence = (Fence(leftover.thread, leftover.generation, clock.now()),) if leftover.expired else ()
-    clock = onwards(clock, task.status_at)
+    clock = non_decreasing(clock, task.status_at)
     now = clock.now()
     ran = any(call.status == "running" for call in left)
     if not (bare or leftover.cancel_asked) and _may_go_on(left, policies):

@@ -16,10 +16,10 @@ from adapters.http.client import HttpClient
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools.http import HttpTool, HttpToolSettings
+from gateway.foundation.breaker import WINDOW
 from gateway.foundation.clock import Clock
-from gateway.foundation.limits import WINDOW
-from gateway.foundation.resolver import Lookup
-from gateway.foundation.tasks import forget
+from gateway.foundation.resolver import Resolver
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.foundation.url_policy import TargetRules
 from gateway.ports.adapter import AdapterError
 from gateway.ports.tools import ToolError, ToolRun
@@ -133,7 +133,7 @@ async def _over(failing: Awaitable[object]) -> None:
     try:
         await failing
     except (AdapterError, ToolError) as error:
-        forget(error)
+        drop_tracebacks(error)
 
 
 async def _nobody() -> str:
@@ -155,7 +155,7 @@ async def test_a_tool_that_nobody_serves_leaves_no_ring_of_objects() -> None:
 
 async def test_a_receiver_that_is_not_there_leaves_no_ring_of_objects() -> None:
     rules = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
-    lookup = Lookup(rules, None)
+    lookup = Resolver(rules.permit)
     sender, url = Sender(rules, lookup, 5.0, Clock()), await _nobody()
     with left_behind() as found:
         assert not any([(await sender.post(url, {}, b"{}")).delivered for _ in range(2)])

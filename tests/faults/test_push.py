@@ -16,7 +16,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
@@ -50,7 +50,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
             ScriptedAdapter(BR, otherwise=lambda _: [*(TextDelta(f"{n}") for n in range(99)), CallCompleted("r")])
         )
         pushing = Pushing(core)
-        lookup = Lookup(RULES)
+        lookup = Resolver(RULES.permit)
         sender = Sender(RULES, lookup, 0.3, core.time.clock)
         notifier = Dispatcher(
             core.ledger, lambda: sender, WebhookRequests(SEAL, signer), core.time.clock, PushLimits(timeout=0.3)

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from gateway.a2a.model import AgentExtension
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.tasks import Drain
+from gateway.foundation.drain import Drain
 from gateway.http.auth import NoAuthentication
 from gateway.http.cards import CardSettings, build_card
 from gateway.http.front import BindingSettings

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.a2a.model import SendMessageConfiguration, SendMessageRequest, Task, TaskPushNotificationConfig
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.errors import Conflict
 from gateway.ledger.push import PushConfig
@@ -61,7 +61,7 @@ class Pushing:
         self.pushes = PushConfigs(
             core.ledger,
             TargetRules(),
-            Lookup(TargetRules(), self._answers),
+            Resolver(TargetRules().permit, self._answers),
             SEAL,
             core.time.clock,
             self._wake,

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from gateway.core.agents import Agent
 from gateway.engine.runtime import Breakers
-from gateway.foundation.limits import COOLDOWN, FAILURES
+from gateway.foundation.breaker import COOLDOWN, FAILURES
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Backend
 from tests.support.core import CARD, Time

@@ -12,8 +12,7 @@ from gateway.app.build import build_sources
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.engine.tool_sources import AttachedSource, SourceToolset
-from gateway.foundation.limits import Rest
+from gateway.engine.tool_sources import AttachedSource, SourceToolset, source_breaker
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolOutput, ToolRun
 
 ANY: dict[str, Json] = {"type": "object"}
@@ -133,7 +132,7 @@ async def test_a_required_source_that_is_not_there_is_an_error_that_names_it() -
 async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.down = "ConnectError"
-    github = AttachedSource("github", "mcp", source, required=False, rest=Rest(lambda: now[0]))
+    github = AttachedSource("github", "mcp", source, required=False, breaker=source_breaker(lambda: now[0]))
     toolset = SourceToolset([github, AttachedSource("b", "mcp", Scripted(tool("b")))])
     with structlog.testing.capture_logs() as logs:
         assert list(await toolset.offered()) == ["b"]
@@ -151,7 +150,7 @@ async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
 async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_nor_by_every_agent() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.hangs = True
-    slow = AttachedSource("slow", "mcp", source, timeout=0.01, required=False, rest=Rest(lambda: now[0]))
+    slow = AttachedSource("slow", "mcp", source, timeout=0.01, required=False, breaker=source_breaker(lambda: now[0]))
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert list(await SourceToolset([slow]).offered()) == []
@@ -160,6 +159,23 @@ async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_no
     toolset = SourceToolset([slow])
     assert list(await asyncio.gather(toolset.offered(), toolset.offered(), toolset.offered())) == [{}, {}, {}]
     assert source.asked == 2
+
+
+async def test_a_cancelled_trial_holds_up_no_later_one() -> None:
+    source, now = Scripted(tool("a")), [1000.0]
+    source.down = "ConnectError"
+    toolset = SourceToolset(
+        [AttachedSource("s", "mcp", source, required=False, breaker=source_breaker(lambda: now[0]))]
+    )
+    assert list(await toolset.offered()) == []
+    source.down, source.hangs = "", True
+    now[0] += 15
+    async with asyncio.TaskGroup() as group:
+        trial = group.create_task(toolset.offered())
+        await asyncio.sleep(0)
+        trial.cancel()
+    source.hangs = False
+    assert list(await toolset.offered()) == ["a"]
 
 
 async def test_a_source_that_does_not_answer_is_not_waited_for_for_ever() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.foundation.addresses import AddressRefused, checked, refused
+from gateway.foundation.addresses import AddressRefused, checked, is_loopback, refused
 
 PUBLIC = (
     "1.1.1.1",
@@ -143,3 +143,13 @@ def test_a_host_without_an_address_is_refused() -> None:
 
 def test_the_addresses_of_a_public_host_are_given_back_once_each_in_their_order() -> None:
     assert checked("h.example", ["8.8.8.8", "1.1.1.1", "8.8.8.8"]) == ("8.8.8.8", "1.1.1.1")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_these_hosts_are_this_machine_alone(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", ""])
+def test_these_hosts_may_be_others(host: str) -> None:
+    assert not is_loopback(host)

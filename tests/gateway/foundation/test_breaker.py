@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.foundation.limits import COOLDOWN, FAILURES, ORDINARY, WINDOW, Breaker
+from gateway.foundation.breaker import COOLDOWN, FAILURES, ORDINARY, WINDOW, Breaker
 
 
 class Hand:
@@ -138,6 +138,60 @@ def test_an_old_trial_does_not_end_a_new_one() -> None:
     breaker.left(old)
     assert not breaker.failed(old)
     assert breaker.admit() is None
+
+
+def sensitive(hand: Hand) -> Breaker:
+    """A breaker that one failure opens, and whose cooldown grows."""
+    return Breaker(hand, failures=1, cooldown=15.0, longest=300.0)
+
+
+def test_a_target_that_answers_is_never_left_alone() -> None:
+    breaker = sensitive(Hand())
+    assert (breaker.admit(), breaker.answered(), breaker.admit()) == (ORDINARY, False, ORDINARY)
+
+
+def test_each_cooldown_is_twice_as_long_up_to_the_longest_and_one_trial_follows_it() -> None:
+    hand, number = Hand(), ORDINARY
+    breaker, lengths = sensitive(hand), []
+    for trial in range(1, 8):
+        assert breaker.failed(number)
+        lengths.append(breaker.rest)
+        hand.seconds += breaker.rest - 1
+        assert breaker.admit() is None
+        hand.seconds += 1
+        assert (breaker.admit(), breaker.admit()) == (trial, None)
+        number = trial
+    assert lengths == [15, 30, 60, 120, 240, 300, 300]
+
+
+def test_several_failures_at_once_begin_one_cooldown() -> None:
+    breaker = sensitive(Hand())
+    assert [(breaker.failed(ORDINARY), breaker.rest) for _ in range(3)] == [(True, 15), (False, 15), (False, 15)]
+
+
+def test_a_trial_that_was_given_up_does_not_lengthen_the_cooldown() -> None:
+    hand = Hand()
+    breaker = sensitive(hand)
+    breaker.failed(ORDINARY)
+    hand.seconds += 15
+    given_up = breaker.admit()
+    assert given_up == 1
+    breaker.left(given_up)
+    assert breaker.admit() == 2
+    assert breaker.failed(2)
+    assert breaker.rest == 30
+
+
+def test_after_an_answer_the_first_cooldown_is_short_again() -> None:
+    hand = Hand()
+    breaker = sensitive(hand)
+    breaker.failed(ORDINARY)
+    hand.seconds += 15
+    trial = breaker.admit()
+    assert trial is not None
+    breaker.failed(trial)
+    assert (breaker.answered(), breaker.answered(), breaker.admit()) == (True, False, ORDINARY)
+    assert (breaker.failed(ORDINARY), breaker.rest) == (True, 15)
 
 
 class AnyOrder(RuleBasedStateMachine):

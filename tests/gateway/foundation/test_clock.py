@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.foundation.clock import Clock, milliseconds, onwards, timestamp
+from gateway.foundation.clock import Clock, milliseconds, non_decreasing, timestamp
 
 
 def test_a_moment_is_utc_with_three_decimals() -> None:
@@ -57,7 +57,7 @@ def test_the_clock_of_a_process_gives_random_ids_and_the_time() -> None:
 
 def test_the_times_of_one_task_never_go_back() -> None:
     times = iter([5, 7, 3, 6, 9])
-    clock = onwards(Clock(now=lambda: next(times)), 6)
+    clock = non_decreasing(Clock(now=lambda: next(times)), 6)
     assert [clock.now() for _ in range(5)] == [6, 7, 7, 7, 9]
 
 

@@ -3,7 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.foundation.clock import Clock, ClockSteps
+from gateway.foundation.clock import Clock
+from gateway.foundation.clock_steps import ClockSteps
 
 
 class Hands:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.foundation.tasks import forget
+from gateway.foundation.tracebacks import drop_tracebacks
 
 
 class _Message:
@@ -32,7 +32,7 @@ def _led_to(first: ValueError) -> RuntimeError:
 def test_what_an_error_and_its_cause_hold_is_free_without_the_collector() -> None:
     error, known = _failing()
     assert known() is not None
-    forget(error)
+    drop_tracebacks(error)
     assert known() is None
     assert isinstance(error.__cause__, ValueError)
 
@@ -44,7 +44,7 @@ def test_errors_of_a_group_and_those_that_came_before_are_forgotten_as_well() ->
     group.__context__ = before
     before.__context__ = inner
     group.exceptions[0].__cause__ = inner
-    forget(group)
+    drop_tracebacks(group)
     assert inner.__traceback__ is None
     assert inner.__cause__ is not None
     assert inner.__cause__.__traceback__ is None
@@ -53,8 +53,8 @@ def test_errors_of_a_group_and_those_that_came_before_are_forgotten_as_well() ->
 def test_errors_that_led_to_each_other_and_none_at_all_come_to_an_end() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
-    forget(one)
-    forget(None)
+    drop_tracebacks(one)
+    drop_tracebacks(None)
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class _Frozen(Exception):
 def test_an_error_that_refuses_assignments_is_forgotten_like_any_other() -> None:
     error = _Frozen("gone").with_traceback(_failing()[0].__traceback__)
     assert error.__traceback__ is not None
-    forget(error)
+    drop_tracebacks(error)
     assert error.__traceback__ is None
 
 
 def test_an_error_that_is_raised_again_tells_only_where_that_was() -> None:
     error, _ = _failing()
-    forget(error)
+    drop_tracebacks(error)
     with pytest.raises(RuntimeError) as raised:
         raise error
     assert [entry.name for entry in raised.traceback] == [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.foundation.tasks import Watchdog
+from gateway.foundation.watchdog import Watchdog
 
 SECONDS = 0.01
 

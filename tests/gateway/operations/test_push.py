@@ -15,7 +15,7 @@ from gateway.a2a.model import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.retention import ExpireTasks
 from gateway.maintenance.retention import Lifetimes, Retention
@@ -222,7 +222,9 @@ async def test_a_name_that_nobody_knows_yet_is_taken_and_looked_up_again_when_so
     async def nobody(host: str, port: int) -> list[str]:
         raise OSError("no such host")
 
-    pushes = PushConfigs(core.ledger, TargetRules(), Lookup(TargetRules(), nobody), SEAL, core.time.clock, hangs.set)
+    pushes = PushConfigs(
+        core.ledger, TargetRules(), Resolver(TargetRules().permit, nobody), SEAL, core.time.clock, hangs.set
+    )
     made = await pushes.create(core.call(), task, TaskPushNotificationConfig(url=URL))
     assert made.url == URL
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from gateway.foundation.clock import Clock
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.push.sender import Sender
 from gateway.push.webhook import Outcome
@@ -34,7 +34,7 @@ Answers = Callable[[str, int], Awaitable[list[str]]]
 async def sending(
     rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0
 ) -> AsyncGenerator[Sender]:
-    lookup = Lookup(rules, answers)
+    lookup = Resolver(rules.permit, answers)
     sender = Sender(rules, lookup, seconds, Clock(now=lambda: START))
     try:
         yield sender

@@ -1,11 +1,11 @@
 """The end is told once to all who listen, also to those who come after it."""
 
-from gateway.foundation.tasks import Drain
+from gateway.foundation.drain import Drain
 
 
 def test_all_who_listen_are_told() -> None:
     drain, told = Drain(), []
-    with drain.telling(lambda: told.append("a")), drain.telling(lambda: told.append("b")):
+    with drain.on_set(lambda: told.append("a")), drain.on_set(lambda: told.append("b")):
         assert told == []
         drain.set()
     assert sorted(told) == ["a", "b"]
@@ -15,13 +15,13 @@ def test_all_who_listen_are_told() -> None:
 def test_who_comes_late_is_told_at_once() -> None:
     drain, told = Drain(), []
     drain.set()
-    with drain.telling(lambda: told.append("late")):
+    with drain.on_set(lambda: told.append("late")):
         assert told == ["late"]
 
 
 def test_who_has_left_is_not_told() -> None:
     drain, told = Drain(), []
-    with drain.telling(lambda: told.append("gone")):
+    with drain.on_set(lambda: told.append("gone")):
         pass
     drain.set()
     assert told == []
@@ -29,13 +29,13 @@ def test_who_has_left_is_not_told() -> None:
 
 def test_who_leaves_while_told_does_not_disturb_the_others() -> None:
     drain, told = Drain(), []
-    with drain.telling(lambda: told.append("stays")):
+    with drain.on_set(lambda: told.append("stays")):
 
         def leave() -> None:
             told.append("leaves")
             leaving.__exit__(None, None, None)
 
-        leaving = drain.telling(leave)
+        leaving = drain.on_set(leave)
         leaving.__enter__()
         drain.set()
     assert sorted(told) == ["leaves", "stays"]

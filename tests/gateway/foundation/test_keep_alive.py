@@ -11,9 +11,9 @@ from adapters.http import client as _http
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools import http
-from gateway.foundation import limits
+from gateway.foundation import keep_alive
 from gateway.foundation.clock import Clock
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRules
 from gateway.ports.tools import ToolRun
 from gateway.push import sender as sending
@@ -55,7 +55,7 @@ async def _to_a_tool(url: str, closed: asyncio.Event) -> None:
 
 async def _to_a_receiver(url: str, closed: asyncio.Event) -> None:
     rules = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
-    lookup = Lookup(rules, None)
+    lookup = Resolver(rules.permit)
     sender = sending.Sender(rules, lookup, 5.0, Clock())
     assert (await sender.post(url, {}, b"{}")).delivered
     await soon(closed.wait())
@@ -67,10 +67,10 @@ async def _to_a_receiver(url: str, closed: asyncio.Event) -> None:
 async def test_a_connection_that_is_not_used_again_is_closed_by_us(
     monkeypatch: pytest.MonkeyPatch, module: object, client: Callable[[str, asyncio.Event], Awaitable[None]]
 ) -> None:
-    monkeypatch.setattr(module, "OPENED_SECONDS", 0.01)
+    monkeypatch.setattr(module, "CLIENT_KEEP_ALIVE", 0.01)
     async with _server() as (url, closed):
         await client(url, closed)
 
 
 def test_ours_are_kept_for_less_than_uvicorn_keeps_them_and_those_of_callers_for_longer_than_most_do() -> None:
-    assert limits.OPENED_SECONDS < 5 < 60 < limits.SERVED_SECONDS
+    assert keep_alive.CLIENT_KEEP_ALIVE < 5 < 60 < keep_alive.SERVER_KEEP_ALIVE

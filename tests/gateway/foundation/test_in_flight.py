@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.foundation.tasks import InFlight
+from gateway.foundation.in_flight import InFlight
 from tests.support.core import soon
 
 
@@ -12,14 +12,14 @@ async def test_where_nothing_arrives_nobody_waits() -> None:
     arrivals = InFlight()
     with arrivals.now:
         pass
-    await soon(arrivals.over())
+    await soon(arrivals.wait_zero())
 
 
 async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() -> None:
     arrivals, order = InFlight(), []
 
     async def over() -> None:
-        await arrivals.over()
+        await arrivals.wait_zero()
         order.append("over")
 
     async with asyncio.TaskGroup() as group:
@@ -39,7 +39,7 @@ async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_
     arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
-            passed = group.create_task(arrivals.passed())
+            passed = group.create_task(arrivals.wait_current())
             await asyncio.sleep(0)
             later = arrivals.now
             later.__enter__()
@@ -52,9 +52,9 @@ async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arriv
     arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
-            first = group.create_task(arrivals.passed())
+            first = group.create_task(arrivals.wait_current())
             await asyncio.sleep(0)
-            second = group.create_task(arrivals.passed())
+            second = group.create_task(arrivals.wait_current())
             await asyncio.sleep(0)
             assert not second.done()
         await soon(first)
@@ -66,10 +66,10 @@ async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
     async with asyncio.TaskGroup() as group:
         first = arrivals.now
         with first:
-            passed = group.create_task(arrivals.passed())
+            passed = group.create_task(arrivals.wait_current())
             await asyncio.sleep(0)
             with arrivals.now:
-                over = group.create_task(arrivals.over())
+                over = group.create_task(arrivals.wait_zero())
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not over.done()
@@ -81,4 +81,4 @@ async def test_what_fails_has_arrived_too() -> None:
     arrivals = InFlight()
     with pytest.raises(KeyError), arrivals.now:
         raise KeyError
-    await soon(arrivals.over())
+    await soon(arrivals.wait_zero())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.foundation.resolver import Lookup
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.url_policy import TargetRefused, TargetRules
 from tests.support.core import soon
 
@@ -16,7 +16,7 @@ LOOPBACK = TargetRules(networks=(ip_network("127.0.0.0/8"), ip_network("::1/128"
 
 
 async def test_a_name_of_this_machine_is_refused_unless_its_network_is_allowed() -> None:
-    strict, open_ = Lookup(TargetRules()), Lookup(LOOPBACK)
+    strict, open_ = Resolver(TargetRules().permit), Resolver(LOOPBACK.permit)
     try:
         with pytest.raises(TargetRefused, match="this machine"):
             await soon(strict.addresses("localhost", 443))
@@ -28,7 +28,7 @@ async def test_a_name_of_this_machine_is_refused_unless_its_network_is_allowed()
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.0.0.1", "2130706433", "0177.0.0.1", "0"])
 async def test_other_spellings_of_an_address_are_judged_by_what_they_mean(host: str) -> None:
-    lookup = Lookup(TargetRules())
+    lookup = Resolver(TargetRules().permit)
     try:
         with pytest.raises(TargetRefused):
             await soon(lookup.addresses(host, 443))
@@ -41,12 +41,12 @@ async def test_one_private_answer_among_public_ones_is_enough() -> None:
         return ["8.8.8.8", "::ffff:10.0.0.1"]
 
     with pytest.raises(TargetRefused, match="private"):
-        await Lookup(TargetRules(), answers).addresses("hook.example", 443)
+        await Resolver(TargetRules().permit, answers).addresses("hook.example", 443)
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "nobody.invalid"])
 async def test_a_name_that_nobody_knows_is_an_error_of_the_system(host: str) -> None:
-    lookup = Lookup(TargetRules())
+    lookup = Resolver(TargetRules().permit)
     try:
         with pytest.raises(OSError, match=r".+"):
             await lookup.addresses(host, 443)
@@ -62,7 +62,7 @@ async def test_look_ups_that_hang_hold_up_no_work_of_other_threads(monkeypatch: 
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
-    lookup = Lookup(TargetRules())
+    lookup = Resolver(TargetRules().permit)
     try:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(lookup.addresses("hook.example", 443)) for _ in range(40)]

@@ -1,6 +1,6 @@
-"""Buckets of tokens."""
+"""TokenBuckets of tokens."""
 
-from gateway.foundation.limits import Buckets
+from gateway.foundation.rate_limit import TokenBuckets
 
 
 class Time:
@@ -12,7 +12,7 @@ class Time:
 
 def test_a_full_bucket_empties_and_fills_again_with_time() -> None:
     time = Time()
-    buckets = Buckets(3, 0.5, time)
+    buckets = TokenBuckets(3, 0.5, time)
     assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 2]
     time.now = 1
     assert buckets.take("a") == 1
@@ -23,13 +23,13 @@ def test_a_full_bucket_empties_and_fills_again_with_time() -> None:
 
 
 def test_each_key_has_a_bucket_of_its_own() -> None:
-    buckets = Buckets(1, 1, Time())
+    buckets = TokenBuckets(1, 1, Time())
     assert [buckets.take("a"), buckets.take("b"), buckets.take("a")] == [0, 0, 1]
 
 
 def test_what_is_full_again_is_forgotten_and_memory_stays_bounded() -> None:
     time = Time()
-    buckets = Buckets(1, 1, time)
+    buckets = TokenBuckets(1, 1, time)
     for number in range(10_000):
         buckets.take(number)
     time.now = 0.5

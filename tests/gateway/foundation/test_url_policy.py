@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target, origin, permitted
+from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target, origin
 
 RULES = TargetRules()
 ANY_PORT = TargetRules(ports=())
@@ -116,18 +116,18 @@ def test_plain_http_has_to_be_allowed_and_has_its_own_port() -> None:
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
 def test_a_private_network_may_be_allowed_and_no_other_with_it(address: str) -> None:
     rules = TargetRules(networks=(ip_network("10.1.0.0/16"), ip_network("fd00::/64")))
-    assert permitted("inside", [address, "fd00::1"], rules) == (address, "fd00::1")
+    assert rules.permit("inside", [address, "fd00::1"]) == (address, "fd00::1")
     for other in ("10.2.0.1", "127.0.0.1", "fd00:1::1", "169.254.169.254"):
         with pytest.raises(TargetRefused):
-            permitted("inside", [other], rules)
+            rules.permit("inside", [other])
 
 
 def test_of_the_answers_for_a_name_each_has_to_be_a_public_one() -> None:
-    assert permitted("hook.example", ["8.8.8.8", "8.8.4.4", "8.8.8.8"], RULES) == ("8.8.8.8", "8.8.4.4")
+    assert RULES.permit("hook.example", ["8.8.8.8", "8.8.4.4", "8.8.8.8"]) == ("8.8.8.8", "8.8.4.4")
     with pytest.raises(TargetRefused, match=r"^must not lead to an address that is private$"):
-        permitted("hook.example", ["8.8.8.8", "10.0.0.1"], RULES)
+        RULES.permit("hook.example", ["8.8.8.8", "10.0.0.1"])
     with pytest.raises(TargetRefused, match="a host that has an address"):
-        permitted("hook.example", [], RULES)
+        RULES.permit("hook.example", [])
 
 
 @pytest.mark.parametrize(

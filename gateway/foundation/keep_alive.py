@@ -1,0 +1,11 @@
+"""How long an idle connection is kept for its next request. Law: the side that sends requests closes first; otherwise a
+request now and then meets a connection that is just being closed, and is lost.
+
+Most servers keep one for 5 s (uvicorn, Node.js) or longer, gunicorn for 2 s; most clients and load balancers for 60 s or less.
+"""
+
+SERVER_KEEP_ALIVE = 75
+"""For connections of callers."""
+
+CLIENT_KEEP_ALIVE = 4.0
+"""For the gateway's own connections to backends, tools, receivers and other agents."""

@@ -40,7 +40,7 @@ from gateway.http.server import HttpServer, Signals, listen
 from gateway.maintenance.backend_deletions import Deletions
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Lifetimes, Retention
-from gateway.operations.answer import Answering
+from gateway.operations.answer import PausedTurns
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.quotas import QuotaLimits, Quotas
 from gateway.operations.service import Operations
@@ -252,8 +252,8 @@ async def running(
         deletions = Deletions(ledger, lambda: front.agents, clock)
         contexts = Contexts(ledger, runner, fanout, clock, deletions.wake)
         transfer = ContextTransfer(ledger, clock)
-        answering = Answering(ledger, runner, fanout, clock)
-        patience = QuestionExpiry(ledger, runner, answering, clock, lambda: front.agents)
+        paused = PausedTurns(ledger, runner, fanout, clock)
+        patience = QuestionExpiry(ledger, runner, paused, clock, lambda: front.agents)
         retention = Retention(ledger, contexts, clock, _lifetimes(config))
         health = Health(ledger, drain)
         keys = KeyAuthentication(ledger, clock)

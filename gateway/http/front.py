@@ -198,11 +198,11 @@ class Front:
         return Outcome(None if result is None else dialect.encode(result), None, headers, counts)
 
     async def _counted(self, caller: Caller, perform: Open, call: OperationCall, request: Any) -> EventStream:
-        free = self._quotas.streams.take(caller)
+        slot = self._quotas.streams.take(caller)
         try:
-            return CountedStream(await perform(call, request), free)
+            return CountedStream(await perform(call, request), slot)
         except BaseException:
-            free()
+            slot.release()
             raise
 
     async def answer(self, work: Awaitable[ASGIApp], refuse: Callable[[A2AError], ASGIApp]) -> ASGIApp:

@@ -15,7 +15,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import Caller
-from gateway.operations.answer import Answering
+from gateway.operations.answer import PausedTurns
 from gateway.scheduling.runner import Runner
 
 log = structlog.get_logger("gateway.maintenance.expiry")
@@ -31,11 +31,11 @@ class QuestionExpiry:
     """One instance serves every agent of the gateway."""
 
     def __init__(
-        self, ledger: Ledger, runner: Runner, answering: Answering, clock: Clock, agents: Callable[[], Agents]
+        self, ledger: Ledger, runner: Runner, paused: PausedTurns, clock: Clock, agents: Callable[[], Agents]
     ) -> None:
         self._ledger = ledger
         self._runner = runner
-        self._answering = answering
+        self._paused = paused
         self._clock = clock
         self._agents = agents
         self._breakers: dict[str, Breaker] = {}
@@ -82,8 +82,8 @@ class QuestionExpiry:
         waiting = await paused_turn.load(self._ledger, self._clock, caller, record, shown)
         if waiting is not None and waiting.turn.cancel_asked:
             log.info("turn.cancelled", agent=agent.name, task=task, turn=waiting.turn.turn)
-            await self._answering.give_up(caller, record, shown)
+            await self._paused.cancel(caller, record, shown)
         elif waiting is not None:
             waiting.expire(now)
             log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)
-            await self._answering.change(agent, caller, waiting, None)
+            await self._paused.take_up(agent, waiting)

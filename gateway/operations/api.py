@@ -22,6 +22,7 @@ from gateway.a2a.model import (
     Task,
     TaskPushNotificationConfig,
 )
+from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.core.agents import Agent
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
@@ -40,6 +41,11 @@ class OperationCall(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     last_event_id: int | None = None
     version: str = "1.0"
+
+    @property
+    def rendering(self) -> Rendering:
+        """What the caller sees of tool calls."""
+        return rendering(self.agent.policies.tool_calls, self.caller.principal, self.named)
 
 
 class EventStream(Protocol):

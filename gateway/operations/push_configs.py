@@ -37,7 +37,7 @@ _IN_MESSAGE = "configuration.taskPushNotificationConfig."
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PushDraft:
     """A configuration that may be stored, for whichever task."""
 
     call: OperationCall
@@ -102,7 +102,7 @@ class PushConfigs:
 
     # --- what comes with a message
 
-    async def draft_of(self, call: OperationCall, request: SendMessageRequest) -> Draft | None:
+    async def draft_of(self, call: OperationCall, request: SendMessageRequest) -> PushDraft | None:
         """Raises: InvalidParams."""
         config = request.configuration.task_push_notification_config if request.configuration else None
         if config is None:
@@ -111,7 +111,7 @@ class PushConfigs:
             raise invalid(f"{_IN_MESSAGE}taskId", "must be left out: the configuration is for the task of the message")
         return await self.draft(call, config, _IN_MESSAGE)
 
-    async def draft(self, call: OperationCall, config: TaskPushNotificationConfig, place: str = "") -> Draft:
+    async def draft(self, call: OperationCall, config: TaskPushNotificationConfig, place: str = "") -> PushDraft:
         """What may be stored of it. Raises: InvalidParams."""
         target = await self._check(f"{place}url", config.url)
         scheme = config.authentication.scheme if config.authentication else None
@@ -128,7 +128,7 @@ class PushConfigs:
             scheme=scheme,
             sealed=sealed,
         )
-        return Draft(call, made)
+        return PushDraft(call, made)
 
     async def _check(self, field: str, url: str) -> Target:
         try:

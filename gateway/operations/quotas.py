@@ -1,10 +1,12 @@
 """What one principal may have at a time: requests in a minute, open streams, turns. Law: a limit that is off costs nothing;
-over one that is on, the caller is told before anything is done."""
+a request over a limit is refused before anything is done."""
 
+import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Self
 
 from gateway.a2a.errors import TooManyRequests
 from gateway.foundation.clock import Clock
@@ -12,9 +14,6 @@ from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
 from gateway.operations.api import EventStream
-
-Free = Callable[[], None]
-"""Gives a place back; a second time it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +25,54 @@ class QuotaLimits:
     runs: int = 0
 
 
-def _nothing() -> None:
-    """What is not counted needs no freeing."""
+class Slot:
+    """One use of what is limited. As a `with` block it is released at the end, unless `release_after` was called."""
+
+    __slots__ = ("_caller", "_kept", "_taken")
+
+    def __init__(self, taken: Counter[Caller] | None, caller: Caller) -> None:
+        self._taken = taken
+        self._caller = caller
+        self._kept = False
+
+    def release(self, _: object = None) -> None:
+        """A second call does nothing."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken[self._caller] -= 1
+            if not taken[self._caller]:
+                del taken[self._caller]
+
+    def release_after(self, done: asyncio.Future[None]) -> None:
+        self._kept = True
+        done.add_done_callback(self.release)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kept:
+            self.release()
 
 
 class ConcurrencyLimit:
-    """At most so many of something for each principal."""
+    """The most of something that each principal may have at a time; `most` 0: no limit."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._taken: Counter[Caller] = Counter()
         self.most = 0
 
-    def take(self, caller: Caller) -> Free:
+    def take(self, caller: Caller) -> Slot:
         """Raises: TooManyRequests when the principal has as many as it may."""
         if not self.most:
-            return _nothing
+            return Slot(None, caller)
         if self._taken[caller] >= self.most:
             raise TooManyRequests(
                 f"{self.most} {self._what} are the most that one principal may have; try again later.", retry_after=1
             )
         self._taken[caller] += 1
-        taken = True
-
-        def free() -> None:
-            nonlocal taken
-            if taken:
-                taken = False
-                self._taken[caller] -= 1
-                if not self._taken[caller]:
-                    del self._taken[caller]
-
-        return free
+        return Slot(self._taken, caller)
 
 
 class Quotas:
@@ -70,7 +85,7 @@ class Quotas:
         self.limit(limits or QuotaLimits())
 
     def limit(self, limits: QuotaLimits) -> None:
-        """From now on. Streams and turns that began while they were not counted are not counted later."""
+        """Changes the limits. Streams and turns that began while there was no limit are never counted."""
         if limits.requests_per_minute != self._per_minute:
             rate = self._per_minute = limits.requests_per_minute
             self._requests = TokenBuckets(rate, rate / 60, self._clock.monotonic) if rate else None
@@ -86,15 +101,15 @@ class Quotas:
 
 
 class CountedStream:
-    """A stream that gives its place back when it is closed."""
+    """A stream that releases its slot when it is closed."""
 
-    def __init__(self, stream: EventStream, free: Free) -> None:
+    def __init__(self, stream: EventStream, slot: Slot) -> None:
         self._stream = stream
-        self._free = free
+        self._slot = slot
 
     def __aiter__(self) -> AsyncIterator[list[Frame]]:
         return aiter(self._stream)
 
     async def aclose(self) -> None:
-        self._free()
+        self._slot.release()
         await self._stream.aclose()

@@ -1,8 +1,6 @@
 """The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; what a caller may not see is not
 there; non-streaming is the drained stream."""
 
-from collections.abc import Callable
-
 from gateway.a2a.errors import (
     Busy,
     PushNotificationNotSupported,
@@ -31,7 +29,6 @@ from gateway.a2a.model import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from gateway.a2a.tool_calls import rendering
 from gateway.core.task_record import assemble
 from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
 from gateway.engine.other_processes import LogTailStream, RemoteCancel
@@ -43,9 +40,11 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay
 from gateway.operations import task_reader
-from gateway.operations.accept import Admission
+from gateway.operations.accept import MessageIntake
+from gateway.operations.answer import OnStored
 from gateway.operations.api import EventStream, OperationCall
-from gateway.operations.push_configs import Draft, PushConfigs
+from gateway.operations.incoming import read_message
+from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of
 from gateway.scheduling.close import close_task
@@ -80,7 +79,7 @@ class Operations:
         self._pushes = pushes
         self._reader = TaskReader(ledger, runner)
         self._elsewhere = RemoteCancel(ledger, runner.patience)
-        self._admission = Admission(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
+        self._intake = MessageIntake(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
 
     # --- messages
 
@@ -108,19 +107,20 @@ class Operations:
         return SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
-        self, call: OperationCall, request: SendMessageRequest, accepted: Callable[[TurnRun], None] | None = None
+        self, call: OperationCall, request: SendMessageRequest, on_stored: OnStored | None = None
     ) -> TurnRun | Replay:
         if self.drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
-        draft: Draft | None = None
         with self._runner.in_flight.now:
+            push = None
             if configuration is not None and configuration.task_push_notification_config is not None:
-                draft = await self._pushes_of(call).draft_of(call, request)
-            found = await self._admission.accept(call, request, accepted, draft)
-        if draft is not None:
+                push = await self._pushes_of(call).draft_of(call, request)
+            incoming = await read_message(call, request, push)
+            accepted = await self._intake.accept(incoming, on_stored)
+        if push is not None:
             self._pushes_of(call).changed()
-        return found
+        return accepted
 
     async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> EventStream:
         self._fanout.check_room()
@@ -239,8 +239,9 @@ class Operations:
                 )
             if record.state in INTERRUPTED or await self._ledger.waiting_turn(record.id) is not None:
                 canceled = TaskState.CANCELED
-                shown = rendering(call.agent.policies.tool_calls, call.caller.principal, call.named)
-                if await close_task(call.caller, record, canceled, self._ledger, self._fanout, self._clock, shown):
+                if await close_task(
+                    call.caller, record, canceled, self._ledger, self._fanout, self._clock, call.rendering
+                ):
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True

@@ -1,57 +1,51 @@
-"""Which context, thread and task a message belongs to. Law: everything is decided before the one commit that accepts it;
-a refusal leaves nothing behind."""
-
-import hashlib
-from collections.abc import Sequence
+"""Which context, thread and task a message belongs to. Law: everything is decided before the one commit that accepts the
+message; a refusal stores nothing."""
 
 import msgspec
 
-from gateway.a2a.errors import (
-    ContentTypeNotSupported,
-    FieldViolation,
-    TaskNotFound,
-    UnsupportedOperation,
-    echo,
-    invalid,
-)
-from gateway.a2a.model import INTERRUPTED, TERMINAL, Message, Part, SendMessageRequest
+from gateway.a2a.errors import TaskNotFound, UnsupportedOperation, echo, invalid
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Message
 from gateway.core.agents import Agent
-from gateway.core.tools.answers import AG2_RESULTS
-from gateway.core.tools.client_tools import AG2_SCHEMAS
+from gateway.core.ownership import is_newer, serves
+from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import ContextRecord, ThreadRecord
-from gateway.ledger.turns import IdempotencyKey
 from gateway.operations.api import OperationCall
 from gateway.ports.capabilities import HandleNaming
+from gateway.ports.conversation import HandleKind
 
-_FOR_US = frozenset({AG2_SCHEMAS, AG2_RESULTS})
-
-_canonical = msgspec.json.Encoder(order="sorted")
-
-
-class Target(msgspec.Struct, frozen=True):
-    """Where a message goes. `context` or `task` None: a new one."""
-
-    context_public: str | None
-    context: ContextRecord | None
-    task: TaskRecord | None
+_MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.STATIC: "stays"}
 
 
-def idempotency_key(call: OperationCall, message: Message) -> IdempotencyKey | None:
-    """Source: state-model, scenario 107: asked for by header, or by the agent's policy for every messageId."""
-    policy = call.agent.policies.idempotency
-    if policy == "off":
-        return None
-    if call.idempotency_key is not None:
-        return IdempotencyKey("header", call.idempotency_key)
-    return IdempotencyKey("message_id", message.message_id) if policy == "message_id" else None
+class NewContext(msgspec.Struct, frozen=True):
+    """`public_id`: the one that the caller chose, if any."""
+
+    public_id: str | None = None
 
 
-def digest(message: Message) -> str:
-    """Of everything that was said: all of the message but its id."""
-    content = msgspec.structs.replace(message, message_id="")
-    return hashlib.sha256(_canonical.encode(content)).hexdigest()
+class KnownContext(msgspec.Struct, frozen=True):
+    """`task`: the one that the message continues; None: a new one."""
+
+    context: ContextRecord
+    task: TaskRecord | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The message goes to the task whose turn waits for its caller."""
+
+    context: ContextRecord
+    task: TaskRecord
+
+
+class Occupied(msgspec.Struct, frozen=True):
+    """The turn of another task of the context, `waiting`, waits for its caller."""
+
+    context: ContextRecord
+    waiting: str
+
+
+Target = NewContext | KnownContext | Waiting | Occupied
 
 
 async def target(ledger: Ledger, call: OperationCall, message: Message) -> Target:
@@ -63,16 +57,18 @@ async def target(ledger: Ledger, call: OperationCall, message: Message) -> Targe
     if message.task_id:
         return await _of_task(ledger, call, message, message.task_id)
     if not message.context_id:
-        return Target(None, None, None)
+        return NewContext()
     context = await ledger.context(call.caller, message.context_id, call.agent.name)
-    if context is None and not call.agent.policies.client_context_ids_allowed:
-        raise invalid(
-            "message.contextId", f"{echo(message.context_id)} is no context of yours; leave it out for a new one"
-        )
-    if context is not None and context.state != "open":
+    if context is None:
+        if not call.agent.policies.client_context_ids_allowed:
+            raise invalid(
+                "message.contextId", f"{echo(message.context_id)} is no context of yours; leave it out for a new one"
+            )
+        return NewContext(message.context_id)
+    if context.state != "open":
         raise UnsupportedOperation(f"The context {echo(message.context_id)} is {context.state}.")
-    _check_goes_on(context)
-    return Target(message.context_id, context, None)
+    _check_not_stuck(context)
+    return KnownContext(context) if context.waiting is None else Occupied(context, context.waiting)
 
 
 async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_id: str) -> Target:
@@ -95,75 +91,28 @@ async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_i
             metadata={"taskId": task.id},
         )
     context = await ledger.context(call.caller, task.context_id, call.agent.name)
-    if context is None or context.waiting != task.id:
-        _check_goes_on(context)
-    return Target(task.context_id, context, task)
-
-
-def _check_goes_on(context: ContextRecord | None) -> None:
-    """Raises: UnsupportedOperation where nothing can go on behind a turn that nobody could end."""
-    if context is not None and context.stuck is not None:
-        raise UnsupportedOperation(
-            f"Task {echo(context.stuck)} of this context cannot be brought to an end: cancel it, or start a new context.",
-            metadata={"taskId": context.stuck},
-        )
+    if context is None:
+        raise Conflict(f"the context of task {task.id!r} has gone")
+    if context.waiting == task.id:
+        return Waiting(context, task)
+    _check_not_stuck(context)
+    return KnownContext(context, task) if context.waiting is None else Occupied(context, context.waiting)
 
 
 def not_found(task_id: str, field: str = "id") -> TaskNotFound:
     return TaskNotFound("Task not found", metadata={"taskId": task_id[:100], "field": field})
 
 
-# --- content types
-
-
-def check_content(agent: Agent, request: SendMessageRequest) -> None:
-    """Raises: ContentTypeNotSupported for a part that the card does not take, or when no answer would be accepted."""
-    for index, part in enumerate(request.message.parts):
-        kind = media_type(part)
-        if _is_for_us(request.message, part):
-            continue
-        if not _offered(kind, agent.input_modes):
-            raise _unsupported(f"message.parts[{index}]", f"{echo(kind)} is not taken", agent.input_modes)
-    accepted = (request.configuration.accepted_output_modes if request.configuration else None) or ()
-    if accepted and not any(_offered(mode, agent.output_modes) for mode in accepted):
-        raise _unsupported(
-            "configuration.acceptedOutputModes", f"{echo(list(accepted))} is not made", agent.output_modes
+def _check_not_stuck(context: ContextRecord) -> None:
+    """Raises: UnsupportedOperation where a turn could not be ended, so that no later one of the context can begin."""
+    if context.stuck is not None:
+        raise UnsupportedOperation(
+            f"Task {echo(context.stuck)} of this context cannot be brought to an end: cancel it, or start a new context.",
+            metadata={"taskId": context.stuck},
         )
 
 
-def _is_for_us(message: Message, part: Part) -> bool:
-    """What says what a client's tools are, or answers a question of the gateway's, is none of the agent's business."""
-    answers = bool(message.task_id) and isinstance(part.data, dict) and part.media_type is None
-    return answers or part.media_type in _FOR_US
-
-
-def media_type(part: Part) -> str:
-    """The part's media type without parameters; what its content implies where it names none."""
-    if part.media_type:
-        return part.media_type.partition(";")[0].strip().lower()
-    if part.text is not None:
-        return "text/plain"
-    return "application/octet-stream" if part.raw is not None or part.url is not None else "application/json"
-
-
-_WORDS = {"text": "text/*", "*": "*/*", "file": "*/*", "data": "application/json"}
-
-
-def _offered(kind: str, modes: Sequence[str]) -> bool:
-    kind = _WORDS.get(kind, kind)
-    return any(_matches(kind, _WORDS.get(mode.lower(), mode.lower())) for mode in modes)
-
-
-def _matches(kind: str, pattern: str) -> bool:
-    """Either side may be a range, as `image/*`."""
-    one, _, rest = kind.partition("/")
-    other, _, other_rest = pattern.partition("/")
-    return (one == other or "*" in (one, other)) and (rest == other_rest or "*" in (rest, other_rest))
-
-
-def _unsupported(field: str, what: str, modes: Sequence[str]) -> ContentTypeNotSupported:
-    text = f"{what}; this agent knows {', '.join(modes)}"
-    return ContentTypeNotSupported(f"{field}: {text}", violations=(FieldViolation(field, text),))
+# --- threads
 
 
 def new_thread(agent: Agent, thread_id: str, context: str) -> ThreadRecord:
@@ -181,10 +130,35 @@ def new_thread(agent: Agent, thread_id: str, context: str) -> ThreadRecord:
     )
 
 
-def check_named_handle(agent: Agent, message: Message, thread: ThreadRecord) -> None:
-    """A caller may repeat where the conversation stands, and never choose it.
+def check_owner(agent: Agent, thread: ThreadRecord) -> None:
+    """Source: docs/state-model.md, scenario 29. Raises: UnsupportedOperation."""
+    declared = agent.adapter.ownership
+    if serves(declared, thread):
+        return
+    if declared.owner is thread.owner:
+        raise UnsupportedOperation(
+            f"This context goes on from an id that {_MOVES[thread.handle_kind]}, and the agent {agent.name!r} is now "
+            f"set to go on from one that {_MOVES[declared.handle]}; start a new context."
+        )
+    raise UnsupportedOperation(
+        f"This context's history is kept by the {thread.owner}, and the agent {agent.name!r} is now set to "
+        f"have it kept by the {declared.owner}; start a new context."
+    )
 
-    Source: state-model, scenario 26. Raises: InvalidParams for a conversation of the backend that is not the thread's.
+
+def check_version(agent: Agent, thread: ThreadRecord) -> None:
+    """Raises: UnsupportedOperation for a thread that this version of the agent cannot read."""
+    if is_newer(agent.adapter, thread):
+        raise UnsupportedOperation(
+            f"A newer version of the agent {agent.name!r} has worked on this context; it is left untouched."
+        )
+
+
+def check_named_handle(agent: Agent, message: Message, thread: ThreadRecord) -> None:
+    """A caller may repeat the handle at which the conversation stands, and never choose one.
+
+    Source: docs/state-model.md, scenario 26. Raises: InvalidParams for a conversation of the backend that is not the
+    thread's.
     """
     if message.metadata is None or not isinstance(agent.adapter, HandleNaming):
         return

@@ -33,7 +33,7 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Decide, Resume
 from gateway.maintenance.expiry import QuestionExpiry
-from gateway.operations.answer import Answering
+from gateway.operations.answer import PausedTurns
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
 from gateway.ports.conversation import Ownership
@@ -325,7 +325,7 @@ async def test_112_a_yes_is_understood_in_every_dialect(core: Core, dialect: Any
 async def test_112_a_turn_that_goes_on_takes_a_place_of_its_principal_and_one_that_waits_has_none(core: Core) -> None:
     pause = Pause()
     _, tools = setup(core, G, asks("r1", PAY), [pause, *says("busy")], says("done", "r2"))
-    runs = core.operations._admission._runs
+    runs = core.operations._intake._runs
     runs.most = 1
     task = await start(core)
     busy = await reply(core, None, "2", context_id="d", at_once=True)
@@ -338,7 +338,7 @@ async def test_112_a_turn_that_goes_on_takes_a_place_of_its_principal_and_one_th
     done = await reply(core, task.id, yes(one(task)))
     assert (done.status.state, tools.ran) == (TaskState.COMPLETED, ["pay"])
     assert (await core.get(busy.id)).status.state is TaskState.COMPLETED
-    runs.take(core.call().caller)()
+    runs.take(core.call().caller).release()
     settled(core)
 
 
@@ -653,7 +653,7 @@ async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
 
 def patience(core: Core) -> QuestionExpiry:
     ledger: Any = core.ledger
-    answering = Answering(ledger, core.runner, core.fanout, core.time.clock)
+    answering = PausedTurns(ledger, core.runner, core.fanout, core.time.clock)
     latest = {agent.name: agent for agent in core.agents}
     return QuestionExpiry(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
 

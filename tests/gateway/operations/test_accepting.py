@@ -12,7 +12,8 @@ from gateway.core.agents import Agent, AgentPolicies
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import IdempotencyKey
 from gateway.operations.api import OperationCall
-from gateway.operations.target import check_content, digest, idempotency_key, media_type, new_thread, not_found
+from gateway.operations.incoming import check_content, digest, idempotency_key, media_type
+from gateway.operations.target import new_thread, not_found
 from gateway.ports.adapter import CallCompleted, Ending
 from gateway.ports.conversation import HandleKind, StorageOwner
 from tests.support.core import CARD, Core, message

@@ -15,7 +15,7 @@ def test_without_limits_nothing_is_counted() -> None:
     for _ in range(1000):
         quotas.request(ADA)
         quotas.runs.take(ADA)
-        quotas.streams.take(ADA)()
+        quotas.streams.take(ADA).release()
 
 
 def test_requests_come_back_with_time_and_are_counted_for_each_principal() -> None:
@@ -39,8 +39,8 @@ def test_a_place_is_free_again_once_however_often_it_is_given_back() -> None:
         quotas.streams.take(ADA)
     quotas.streams.take(BOB)
     quotas.runs.take(ADA)
-    one()
-    one()
+    one.release()
+    one.release()
     quotas.streams.take(ADA)
     with pytest.raises(TooManyRequests):
         quotas.streams.take(ADA)

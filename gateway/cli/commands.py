@@ -139,9 +139,9 @@ def serve(
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
     with without("rich"):
-        from gateway.cli.serve.serve import ServeOrder, serve_agents
+        from gateway.cli.serve.serve import ServeOptions, serve_agents
 
-    return serve_agents(ServeOrder(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
+    return serve_agents(ServeOptions(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
 
 
 def init(
@@ -151,7 +151,7 @@ def init(
 
     Nothing that is there already is written over.
     """
-    from gateway.cli.serve.serve import write_starter
+    from gateway.cli.serve.starter import write_starter
 
     return write_starter(folder)
 
@@ -169,7 +169,7 @@ def demo(
     It needs no key and no service, and keeps nothing.
     """
     with without("rich"):
-        from gateway.cli.serve.serve import run_demo
+        from gateway.cli.demo.demo import run_demo
 
     return run_demo(port)
 

@@ -14,7 +14,7 @@ from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.terminal import local_time, print_rows, program, visible
 from gateway.cli.manage.tasks import print_json
-from gateway.cli.serve.targets import invalid, read_file
+from gateway.cli.serve.sources import invalid, read_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid

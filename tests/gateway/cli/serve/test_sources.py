@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.serve.targets import check_free, compose, read_composed, read_file, save
+from gateway.cli.serve.sources import check_free, compose, read_composed, read_file, save
 from gateway.config.problems import ConfigInvalid
 
 

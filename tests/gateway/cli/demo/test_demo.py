@@ -109,8 +109,7 @@ async def test_without_a_port_it_takes_the_next_free_one(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
         code = (
-            "import sys; from gateway.cli.serve import serve; "
-            f"serve._PORTS = ({busy}, 0); sys.exit(serve.run_demo(None))"
+            f"import sys; from gateway.cli.demo import demo; demo._PORTS = ({busy}, 0); sys.exit(demo.run_demo(None))"
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", code, stdout=PIPE, stderr=PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
@@ -131,5 +130,5 @@ def test_ctrl_c_is_the_way_to_end_it(moment: str, call: Call, monkeypatch: pytes
         main.close()  # type: ignore[attr-defined]  # a coroutine that never runs
         raise KeyboardInterrupt(moment)
 
-    monkeypatch.setattr("gateway.cli.serve.serve.run_loop", interrupted)
+    monkeypatch.setattr("gateway.cli.demo.demo.run_loop", interrupted)
     assert call("demo").code == 0

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve.check import located, wrong_parts
-from gateway.cli.serve.targets import read_file
+from gateway.cli.serve.problems import build_problems, with_positions
+from gateway.cli.serve.sources import read_file
 from gateway.config.problems import Problem
 from tests.gateway.cli.conftest import CommandLine
 
@@ -15,7 +15,7 @@ WORKS = "  works: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
 async def wrong(folder: Path, text: str) -> list[str]:
     file = folder / "gateway.yaml"
     file.write_text(f"version: 1\n{text}")
-    problems = located(file, await wrong_parts(str(file), read_file(file, {})))
+    problems = with_positions(file, await build_problems(str(file), read_file(file, {})))
     return [str(problem).removeprefix(f"{file}:") for problem in problems]
 
 
@@ -75,6 +75,6 @@ async def test_what_serve_refuses_check_refuses(
 def test_what_is_not_in_the_file_has_no_line(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     problem = Problem(str(file), None, None, "agents.other", "is odd")
-    assert located(file, [problem]) == [problem]
+    assert with_positions(file, [problem]) == [problem]
     file.write_text("agents: {a: 1}\n")
-    assert located(file, [problem]) == [problem]
+    assert with_positions(file, [problem]) == [problem]

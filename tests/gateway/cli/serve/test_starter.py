@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve.serve import CONFIGURATION
+from gateway.cli.serve.starter import CONFIGURATION
 from tests.a2a_client import A2A, a2a_http, text_of
 from tests.gateway.cli.conftest import Call
 from tests.running import local_gateway

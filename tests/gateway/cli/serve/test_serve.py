@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.cli.serve.serve import cannot_listen, read_again, run_loop
-from gateway.cli.serve.targets import read_file
+from gateway.cli.serve.serve import cannot_listen, reread, run_loop
+from gateway.cli.serve.sources import read_file
 from gateway.config.problems import ConfigInvalid
 from tests.gateway.cli.conftest import Call, CommandLine
 
@@ -97,12 +97,12 @@ def test_a_gateway_that_others_reach_goes_on_to_ask_who_they_are(file: Path) -> 
     asked = "auth: {mode: any_of, api_keys: {enabled: true}}\n"
     file.write_text(f"{CONFIG}{asked}server: {{host: 0.0.0.0}}\n")
     served = read_file(file, {})
-    assert read_again(lambda: read_file(file, {}), served, insecure=False) == served
+    assert reread(lambda: read_file(file, {}), served, insecure=False) == served
     # That it listens elsewhere from now on is not so: the address is that of the start.
     file.write_text(CONFIG)
     with pytest.raises(ConfigInvalid, match=r"'0\.0\.0\.0' can be reached from other machines and auth\.mode is none"):
-        read_again(lambda: read_file(file, {}), served, insecure=False)
-    assert read_again(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
+        reread(lambda: read_file(file, {}), served, insecure=False)
+    assert reread(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
 
 
 def test_an_agent_that_cannot_be_made_is_told(file: Path, call: Call) -> None:

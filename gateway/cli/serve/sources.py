@@ -1,0 +1,81 @@
+"""The sources of a configuration: a file, or targets on the command line.
+
+Law: both go through the same loader, which reports the same mistake in the same words.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.serve.targets import configuration, read_targets
+from gateway.config.gateway import GatewayConfig
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.config.problems import ConfigInvalid, Problem
+
+COMMAND_LINE = "command line"
+
+
+def read_file(file: Path, overrides: Mapping[str, object]) -> GatewayConfig:
+    """Raises: ConfigInvalid."""
+    return _load(_text(file), str(file), file.resolve().parent, overrides)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _unreadable(file, f"is not UTF-8 text, from byte {error.start} on") from error
+    except FileNotFoundError as error:
+        hint = "name another with -c FILE, begin one with a2a-gateway init, or try without one: a2a-gateway demo"
+        raise _unreadable(file, f"there is no such file; {hint}") from error
+    except OSError as error:
+        raise _unreadable(file, f"cannot be read: {(error.strerror or 'not readable').lower()}") from error
+
+
+def _unreadable(file: Path, why: str) -> ConfigInvalid:
+    return ConfigInvalid([Problem(str(file), None, None, "", why)])
+
+
+def compose(targets: Sequence[str], flags: Mapping[str, object], folder: Path) -> str:
+    """The text of the file, in this folder, that serves these targets. `flags` are settings by dotted path. Raises: Stop."""
+    server = {name.partition(".")[2]: value for name, value in flags.items()}
+    return configuration(read_targets(targets, os.environ, folder), server)
+
+
+def read_composed(text: str, flags: Mapping[str, object], folder: Path) -> GatewayConfig:
+    """Raises: ConfigInvalid, without the lines of a text that the user has not seen."""
+    try:
+        return _load(text, COMMAND_LINE, folder, flags)
+    except ConfigInvalid as error:
+        problems = [
+            replace(problem, line=None, column=None) if problem.file == COMMAND_LINE else problem
+            for problem in error.problems
+        ]
+        raise ConfigInvalid(problems) from error
+
+
+def _load(text: str, source: str, folder: Path, overrides: Mapping[str, object]) -> GatewayConfig:
+    return load(text, source=source, env=os.environ, resolver=Registry(), base_dir=folder, overrides=overrides)
+
+
+def invalid(problems: Iterable[Problem]) -> Stop:
+    return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
+
+
+def check_free(file: Path) -> None:
+    """Raises: Stop (2) when the file exists."""
+    if file.exists():
+        remedy = "write over it with --force, or choose another name: --save FILE"
+        raise Stop(ExitCode.USAGE, f"{file} is there already; {remedy}")
+
+
+def save(text: str, file: Path) -> None:
+    """Raises: Stop (2) when it cannot be written."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or "not writable").lower()
+        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason}") from error

@@ -21,6 +21,8 @@ endif
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
+# Tests start many processes, each of which would compile the whole gateway.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 # One stamp for each PYTHON asked for. uv empties an environment of another version, and the stamps go with it.

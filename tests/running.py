@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from gateway.config.plugins import Registry
 from gateway.engine.runtime import Pace
 from gateway.foundation.clock import Clock
 from gateway.testing.serving import serve
+from tests.support.fork_server import Forked, ForkServer, fork_server
 
 _PROJECT = Path(__file__).parents[1]
 _READY_WITHIN_SECONDS = 60
@@ -97,9 +97,10 @@ class _Front:
         await self.app(scope, receive, send)
 
 
-def _document(agents: str, settings: str) -> str:
+def _document(agents: str, settings: str, lease: str = "5s") -> str:
     lines = "".join(f"  {line}\n" for line in agents.splitlines())
-    return f"version: 1\nstorage: {{url: 'sqlite:///{_DATABASE}'}}\n{settings}\nagents:\n{lines}"
+    storage = f"{{url: 'sqlite:///{_DATABASE}', lease_timeout: {lease}}}"
+    return f"version: 1\nstorage: {storage}\n{settings}\nagents:\n{lines}"
 
 
 # --- a process of its own ---------------------------------------------------------------------------------------------
@@ -137,6 +138,11 @@ class Child(asyncio.SubprocessProtocol):
             await self._ready.wait()
         assert self.url, self.output.decode(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        assert self._transport is not None
+        return int(self._transport.get_pid())
+
     def signal(self, number: signal.Signals) -> None:
         assert self._transport is not None
         self._transport.send_signal(number)
@@ -167,23 +173,65 @@ class Child(asyncio.SubprocessProtocol):
             await self.kill()
 
 
+class _ForkedChild(Child, asyncio.Protocol):
+    """As a child that was started by its command, but forked: a pipe has its output, the fork server its end."""
+
+    _process: Forked
+    _pipe: asyncio.ReadTransport
+
+    def connection_made(self, transport: Any) -> None:
+        self._pipe = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.pipe_data_received(1, data)
+
+    async def start(self, server: ForkServer, arguments: list[str]) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as output:
+            pipe = os.fdopen(reading, "rb", buffering=0)
+            await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+            self._process = await server.command(arguments, _environment(), output.fileno())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.signal(number)
+
+    async def ended(self) -> int:
+        code = await self._process.dead()
+        await self._closed.wait()
+        return code
+
+    def stop_listening(self) -> None:
+        self._pipe.close()
+
+    async def aclose(self) -> None:
+        if not self._process.ended.done():
+            await self.kill()
+
+
 StartChild: TypeAlias = Callable[[], Awaitable[Child]]
 
 
 @asynccontextmanager
-async def child_gateways(agents: str, directory: Path, *, settings: str = "") -> AsyncIterator[StartChild]:
-    """Gives a function that starts a gateway process on one and the same configuration and database."""
+async def child_gateways(
+    agents: str, directory: Path, *, settings: str = "", lease: str = "1s"
+) -> AsyncIterator[StartChild]:
+    """Gives a function that starts a gateway process on one and the same configuration and database.
+
+    `lease`: how soon one takes what a dead one was at.
+    """
     file = directory / "gateway.yaml"
-    document = _document(agents, settings)
+    document = _document(agents, settings, lease)
     file.write_text(f"server: {{port: 0}}\n{document}" if "server:" not in settings else document)
     async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(fork_server())
 
         async def start() -> Child:
-            command = [sys.executable, "-m", "gateway", "serve", "-c", str(file)]
-            loop = asyncio.get_running_loop()
-            _, child = await loop.subprocess_exec(
-                Child, *command, cwd=_PROJECT, env=_environment(), stdin=None, stderr=asyncio.subprocess.STDOUT
-            )
+            child = _ForkedChild()
+            await child.start(server, ["serve", "-c", str(file)])
             stack.push_async_callback(child.aclose)
             await child.ready()
             return child

@@ -15,7 +15,7 @@ import httpx2
 from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, Frame, Json, Refused, Stream, streamed_text, text_of, user_message
 from tests.faults.crash_world import KINDS
-from tests.faults.zygote import Forked
+from tests.support.fork_server import Forked
 
 FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 WAITING = "TASK_STATE_INPUT_REQUIRED"

@@ -20,9 +20,9 @@ from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, u
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Say, Step
 from tests.faults.held_agents import AGENTS, Held, held_agents
-from tests.faults.zygote import Forked, zygote
 from tests.invariants import violations
 from tests.running import StartLocal
+from tests.support.fork_server import Forked, fork_server
 
 MIB = 1024 * 1024
 
@@ -89,7 +89,7 @@ async def _is_back(child: Forked, sockets: int) -> None:
 async def test_callers_that_leave_or_take_nothing_cancel_nothing_and_leave_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with held_agents(tmp_path) as held, zygote() as parent:
+    async with held_agents(tmp_path) as held, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
         storage = "storage: {url: 'sqlite:///gateway.db'}"
@@ -186,7 +186,7 @@ def test_a_peer_that_acknowledges_nothing_is_given_up_by_the_system_within_a_min
 @pytest.mark.fault("C2")
 async def test_eight_callers_with_one_key_at_once_get_one_task_of_two_processes(tmp_path: Path) -> None:
     server = ResponsesServer(lambda conversation: [Say(conversation.text)])
-    async with serve(server.app) as backend, zygote() as parent:
+    async with serve(server.app) as backend, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         file.write_text(
             "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\n"

@@ -33,8 +33,8 @@ from tests.faults.crash_world import (
     tool_calls,
 )
 from tests.faults.leftovers import all_ended
-from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import ForkServer, fork_server
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K3", "K5", "K7", "K8", "K12")]
 
@@ -47,7 +47,7 @@ _ENDS_WITHIN_SECONDS = 20 * LEASE_SECONDS
 
 @dataclass(slots=True)
 class Night:
-    parent: Zygote
+    parent: ForkServer
     world: World
     line: Line
     told: Told
@@ -82,7 +82,7 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
     async with (
         asyncio.timeout(120 + 6 * KILLS),
         crash_world(tmp_path) as world,
-        zygote() as parent,
+        fork_server() as parent,
         AsyncExitStack() as stack,
     ):
         line, told, over = Line(), Told(), asyncio.Event()

@@ -6,6 +6,7 @@ import errno
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,10 +22,10 @@ from gateway.ledger.port import LedgerFactory
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.held_agents import Held, held_agents
-from tests.faults.zygote import zygote
 from tests.interop.like_minded import gate, knows
 from tests.invariants import violations
 from tests.running import local_gateway
+from tests.support.fork_server import fork_server
 
 _AGENT = "function: {type: python, ref: 'tests.interop.like_minded:reply'}"
 _SHIM = Path(__file__).with_name("failing_disk.c")
@@ -41,9 +42,16 @@ async def _refused(http: httpx2.AsyncClient, agent: str) -> tuple[int, Any, bool
 # --- D3 ---------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class FailingDisk:
+    """What `control` holds fails in the processes that have this `environment`."""
+
+    control: Path
+    environment: Mapping[str, str]
+
+
 @pytest.fixture
-def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is written there fails in the processes that this test starts."""
+def disk(tmp_path: Path) -> FailingDisk:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
@@ -52,9 +60,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if built.returncode != 0:
         pytest.skip("the C compiler cannot make it")
     control = tmp_path / "control"
-    monkeypatch.setenv("FAILING_DISK", str(control))
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    return control
+    return FailingDisk(control, {"FAILING_DISK": str(control), "LD_PRELOAD": str(library)})
 
 
 class Fault:
@@ -114,9 +120,9 @@ _FAULTS = {"sync EIO": ("sync", errno.EIO), "write EIO": ("write", errno.EIO), "
 
 
 @pytest.mark.fault("D3")
-async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path: Path, control: Path) -> None:
+async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path: Path, disk: FailingDisk) -> None:
     told = Told()
-    async with held_agents(tmp_path) as held, zygote() as parent:
+    async with held_agents(tmp_path) as held, fork_server(**disk.environment) as parent:
         file = tmp_path / "gateway.yaml"
         file.write_text(
             "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\n"
@@ -125,12 +131,12 @@ async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path
         child = await parent.serving(file)
         async with a2a_http(child.url.result()) as http:
             for name, (call, number) in _FAULTS.items():
-                await _work_through(http, held, Fault(control, call, number), told, name)
+                await _work_through(http, held, Fault(disk.control, call, number), told, name)
             cut = [await _ended(A2A(http, "function"), task) for task in told.cut]
         await child.kill()
         child = await parent.serving(file)
         async with a2a_http(child.url.result()) as http:
-            with Fault(control, "read", errno.EIO):
+            with Fault(disk.control, "read", errno.EIO):
                 unread = await http.get(f"/a2a/function/tasks/{told.ended[0]['id']}")
                 live = (await http.get("/livez")).status_code
             caller = A2A(http, "function")

@@ -147,8 +147,7 @@ async def test_answers_of_any_size_and_depth_fail_their_task_and_no_other(
         agents = "\n".join(agent(wire, server).replace("raw:", f"{wire}:") for wire in WIRES)
         async with child_gateways(agents, tmp_path) as start:
             child = await start()
-            assert child._transport is not None
-            pid = child._transport.get_pid()
+            pid = child.pid
             async with a2a_http(child.url) as http:
                 for wire in WIRES:
                     caller = A2A(http, wire)

@@ -18,8 +18,8 @@ from tests.faults.effects import effects
 from tests.faults.kinds import services
 from tests.faults.leftovers import time_passes
 from tests.faults.test_tool_sweep import Story, _calls, _configure, _live_through, _script
-from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import ForkServer, fork_server
 
 _BOUND_SECONDS = 300
 
@@ -31,7 +31,7 @@ async def _ended(caller: A2A, task: str) -> Json:
     return found
 
 
-async def _sweep(folder: Path, agent: str, parent: Zygote, pattern: str) -> list[bool]:
+async def _sweep(folder: Path, agent: str, parent: ForkServer, pattern: str) -> list[bool]:
     """For each point that killed, in order, whether a tool ran."""
     ran: list[bool] = []
     for number in count(1):
@@ -79,7 +79,7 @@ async def _sweep(folder: Path, agent: str, parent: Zygote, pattern: str) -> list
 async def test_a_process_that_dies_while_an_idempotent_tool_runs_leaves_a_turn_that_goes_on(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, fork_server() as parent:
         ran = [
             one
             for pattern in ("*toolstarts*", "*toolends*")

@@ -15,8 +15,8 @@ import pytest
 
 from tests.a2a_client import A2A, COMPLETED, a2a_http, user_message, why
 from tests.faults.held_agents import Held, held_agents
-from tests.faults.zygote import zygote
 from tests.invariants import violations
+from tests.support.fork_server import fork_server
 
 pytestmark = pytest.mark.xdist_group("limits")
 
@@ -110,7 +110,7 @@ async def _exchange(url: str, over: Over) -> tuple[int, bytes]:
 
 
 async def test_what_is_over_a_limit_is_refused_in_short_words_and_nothing_of_it_is_done(tmp_path: Path) -> None:
-    async with held_agents(tmp_path) as held, zygote() as parent:
+    async with held_agents(tmp_path) as held, fork_server() as parent:
         child = await parent.serving(_configured(tmp_path, held))
         url = child.url.result()
         told = {name: await _exchange(url, over) for name, over in LIMITS.items()}

@@ -17,8 +17,8 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Delay, Say, Step
 from tests.faults.leftovers import all_ended
 from tests.faults.list_append import Turn, anomalies, lost
-from tests.faults.zygote import Forked, Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import Forked, ForkServer, fork_server
 
 pytestmark = [pytest.mark.fault("R1"), pytest.mark.xdist_group("torture")]
 
@@ -71,7 +71,7 @@ def _script(conversation: Conversation) -> Iterator[Step]:
 
 @dataclass(slots=True)
 class World:
-    parent: Zygote
+    parent: ForkServer
     file: Path
     chance: random.Random
     gateways: list[Forked] = field(default_factory=list)
@@ -103,7 +103,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = random.SystemRandom().randrange(1, 10**9)
-    async with asyncio.timeout(240), serve(ResponsesServer(_script).app) as backend, zygote() as parent:
+    async with asyncio.timeout(240), serve(ResponsesServer(_script).app) as backend, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         file.write_text(
             "version: 1\nserver: {port: 0}\nlimits: {queued_turns_per_context: 100}\n"

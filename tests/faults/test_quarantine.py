@@ -13,8 +13,8 @@ import pytest
 from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, user_message, why
 from tests.faults.held_agents import held_agents
 from tests.faults.leftovers import time_passes
-from tests.faults.zygote import Forked, zygote
 from tests.invariants import violations
+from tests.support.fork_server import Forked, fork_server
 
 pytestmark = [pytest.mark.xdist_group("kill"), pytest.mark.fault("K12")]
 
@@ -37,7 +37,7 @@ def _tries(database: Path) -> list[int]:
 async def test_a_task_that_kills_every_process_that_ends_it_is_put_aside_and_the_gateway_starts(
     tmp_path: Path, way_out: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, fork_server() as parent:
         file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
         file.write_text(
             "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\n"

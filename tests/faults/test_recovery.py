@@ -15,9 +15,9 @@ from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
 from tests.faults.held_agents import AGENTS, held_agents
 from tests.faults.leftovers import all_ended, time_passes
-from tests.faults.zygote import zygote
 from tests.invariants import violations
 from tests.support.core import running_core
+from tests.support.fork_server import fork_server
 from tests.support.scripted import G, Pause, ScriptedAdapter
 
 pytestmark = pytest.mark.xdist_group("torture")
@@ -38,7 +38,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
     """Where it dies differs: before and behind the commit that ends a turn, the first of them or a later one."""
     file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
     texts = {f"silent {agent} {number}": agent for number in range(_OPEN // 2) for agent in AGENTS}
-    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, fork_server() as parent:
         agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
         file.write_text(f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n{agents}")
         child = await parent.serving(file)
@@ -85,7 +85,7 @@ async def test_a_process_that_finds_many_open_tasks_serves_and_ends_them_all(
         "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\n"
         "agents:\n  echo: {type: python, ref: './echo.py:reply'}\n"
     )
-    async with asyncio.timeout(_BOUND_SECONDS), zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), fork_server() as parent:
         child = await parent.fork(file)
         began = time.monotonic()
         assert await child.ready()

@@ -24,8 +24,8 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Pause, Say, Step
 from tests.faults.effects import misdeeds
 from tests.faults.leftovers import all_ended, time_passes
-from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import ForkServer, fork_server
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
@@ -132,7 +132,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     assert violations(database) == []
 
 
-async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pattern: str) -> list[str]:
+async def _sweep(folder: Path, backend: Backend, parent: ForkServer, owner: str, pattern: str) -> list[str]:
     """The points that killed, in order: one in each run, until a run ends untouched."""
     points: list[str] = []
     for number in count(1):
@@ -167,7 +167,7 @@ async def _sweep(folder: Path, backend: Backend, parent: Zygote, owner: str, pat
 async def test_a_process_that_dies_at_any_point_of_a_turn_that_is_taken_back_leaves_all_of_it_out_or_nothing(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         points = [
             point
             for pattern in ("*accept*", "*complete*", "*finish*", "call.*")

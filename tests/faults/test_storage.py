@@ -34,8 +34,7 @@ class OnSmallDisk(Child):
     disk = Path()
 
     def seen_from_here(self) -> Path:
-        assert self._transport is not None
-        return Path(f"/proc/{self._transport.get_pid()}/root") / self.disk.relative_to("/")
+        return Path(f"/proc/{self.pid}/root") / self.disk.relative_to("/")
 
     def fill(self) -> None:
         with suppress(OSError), (self.seen_from_here() / "filler").open("wb", buffering=0) as filler:
@@ -54,7 +53,7 @@ async def on_small_disk(folder: Path) -> AsyncIterator[OnSmallDisk]:
         pytest.skip("nothing can be mounted here")
     file = folder / "gateway.yaml"
     file.write_text(
-        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///{disk}/gateway.db'}}\n"
+        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///{disk}/gateway.db', lease_timeout: 1s}}\n"
         'agents: {echo: {type: python, ref: "gateway.cli.demo.agent:reply"}}\n'
     )
     command = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(disk), sys.executable, "-m", "gateway", "serve"]

@@ -21,8 +21,8 @@ from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, u
 from tests.emulators.scripts import Conversation, Pause, Say, Step
 from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes, to_be_finished
-from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import ForkServer, fork_server
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
@@ -174,7 +174,7 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
             await A2A(http, "agent").send("more", "d")
 
 
-async def _sweep(folder: Path, backend: Backend, parent: Zygote, kind: str, pattern: str) -> list[str]:
+async def _sweep(folder: Path, backend: Backend, parent: ForkServer, kind: str, pattern: str) -> list[str]:
     """The points that killed, in order: one in each run, until a run ends untouched."""
     points: list[str] = []
     for number in count(1):
@@ -210,7 +210,7 @@ async def _sweep(folder: Path, backend: Backend, parent: Zygote, kind: str, patt
 async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         # How the events are grouped, and so how many points there are and which the K-th is, differs from run to run:
         # those that every run has, apart.
         points = {
@@ -233,7 +233,7 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
 async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_nothing(
     tmp_path: Path, kind: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         points = {
             pattern: await _sweep(tmp_path / str(number), backend, parent, kind, pattern)
             for number, pattern in enumerate(("call.[pf]*", "*complete*"))
@@ -247,7 +247,7 @@ async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_n
 async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_nothing(
     tmp_path: Path, owner: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         file = _configure(tmp_path / "one", backend, owner)
         child = await parent.serving(file)
         story = Story()
@@ -268,7 +268,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
 
 @pytest.mark.fault("K12")
 async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp_path: Path) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         story, file = Story(), _configure(tmp_path / "one", backend, "backend")
         database = file.parent / "gateway.db"
         child = await parent.serving(file)
@@ -300,7 +300,7 @@ async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp
 async def test_a_process_that_dies_at_any_point_while_it_goes_on_with_what_was_left_is_followed_by_one_that_does(
     tmp_path: Path, owner: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
         story, file = Story(), _configure(tmp_path / "one", backend, owner)
         database = file.parent / "gateway.db"
         child = await parent.serving(file)

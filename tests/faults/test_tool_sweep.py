@@ -24,8 +24,8 @@ from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.faults.effects import effects, misdeeds
 from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes
-from tests.faults.zygote import Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import ForkServer, fork_server
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"})
@@ -131,7 +131,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     assert violations(database) == []
 
 
-async def _sweep(folder: Path, agent: str, parent: Zygote, owner: str, pattern: str) -> list[tuple[str, list[str]]]:
+async def _sweep(folder: Path, agent: str, parent: ForkServer, owner: str, pattern: str) -> list[tuple[str, list[str]]]:
     """The points that killed, in order, and how the tool calls had ended behind each."""
     points: list[tuple[str, list[str]]] = []
     for number in count(1):
@@ -166,7 +166,7 @@ async def _sweep(folder: Path, agent: str, parent: Zygote, owner: str, pattern: 
 async def test_a_process_that_dies_at_any_point_of_a_turn_with_tools_does_nothing_twice_and_tells_what_is_unknown(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, zygote() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), services(_script) as made, fork_server() as parent:
         points = [
             point
             for pattern in ("*tool*", "*complete*")

@@ -26,8 +26,8 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.faults.effects import effects, misdeeds
 from tests.faults.leftovers import all_ended
-from tests.faults.zygote import Forked, Zygote, zygote
 from tests.invariants import violations
+from tests.support.fork_server import Forked, ForkServer, fork_server
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K14", "R1")]
 
@@ -63,7 +63,7 @@ def _script(conversation: Conversation) -> Iterator[Step]:
 class Night:
     """`acked` are the tasks that a client was told of, by the message's text. Both gateways, as they are now."""
 
-    parent: Zygote
+    parent: ForkServer
     file: Path
     chance: random.Random
     gateways: list[Forked] = field(default_factory=list)
@@ -171,7 +171,7 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
     async with (
         asyncio.timeout(240 + 5 * SECONDS),
         serve(ResponsesServer(_script).app) as backend,
-        zygote() as parent,
+        fork_server() as parent,
     ):
         file.write_text(
             "version: 1\nserver: {port: 0}\n"

@@ -1,4 +1,4 @@
-"""The HTTP client of all adapters: requests, server-sent events, errors, settings.
+"""HTTP for every family of adapters: requests, event streams, errors, common settings.
 
-Law: the only package of the adapters that imports the client library.
+Law: it knows no family's protocol; a family adds its headers and its words for errors.
 """

@@ -1,24 +1,25 @@
-"""Server-sent events out of a byte stream, wherever it was cut. Law: what a read completes comes out of that read."""
+"""Server-sent events out of a byte stream with any cuts. Law: the read that completes an event gives it out."""
 
 import msgspec
 
 EVENT_LIMIT = 32 * 1024 * 1024
 STREAM_LIMIT = 4 * EVENT_LIMIT
-"""A Responses server says every text four times."""
+"""A Responses server sends every text four times."""
 DONE = b"[DONE]"
+"""The last event of many servers: no JSON."""
 
 _BOM = b"\xef\xbb\xbf"
 _whole_json = msgspec.json.Decoder(msgspec.Raw)
 
 
 class StreamTooLarge(Exception):
-    """One event, or all of them together, are longer than the limit."""
+    """One event, or all events together, exceed the limit."""
 
 
 class EventReader:
-    """Gives the `data` of events; names, ids, comments and events without data are not for us.
+    """Gives the `data` of events, without names, ids, comments and events that have no data.
 
-    Source: WHATWG HTML, section 9.2.6. A name would say nothing new: every backend repeats it in the data or has none.
+    Source: WHATWG HTML, section 9.2.6. The backends of today repeat an event's name in its data, or give none.
     """
 
     __slots__ = ("_after_cr", "_pending", "_pending_size", "_size", "_started")
@@ -59,7 +60,7 @@ class EventReader:
             self._keep(rest)
         events = []
         for block in blocks:
-            # As nearly all are, told without a call for each: a name or none, and one line of data.
+            # Nearly every event has this form: a name or none, and one line of data. It needs no call.
             at = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
             plain = block.startswith(b"data: ", at) and block.find(b"\n", at) < 0
             if data := block[at + 6 :] if plain else _data(block):
@@ -67,7 +68,7 @@ class EventReader:
         return events
 
     def finish(self) -> bytes:
-        """The last event of a stream that ended without the empty line behind it, empty unless it is whole."""
+        """The last event of a stream that lacks the empty line after it; empty unless the event is complete."""
         block = b"".join(self._pending)
         data = _data(block if self._started else block.removeprefix(_BOM))
         if not data or data == DONE:

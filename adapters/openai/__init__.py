@@ -1,4 +1,4 @@
-"""Services that speak an API of OpenAI, and what their two wires share.
+"""Services with an API of OpenAI: what the two wires share lies here, each wire in a folder.
 
 Law: an adapter translates; it never stores, retries or runs tools.
 """

@@ -172,6 +172,6 @@ async def test_an_answer_that_is_no_http_leaves_no_ring_of_objects() -> None:
         client = HttpClient(Timeouts(), Failures(()))
         with left_behind() as found:
             for _ in range(2):
-                await _over(client.ask("GET", server.url))
+                await _over(client.request_json("GET", server.url))
             assert _frames(found()) == []
         await client.aclose()

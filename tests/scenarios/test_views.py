@@ -123,7 +123,7 @@ async def test_89_an_id_that_comes_again_keeps_the_outcome_of_each_time(core: Co
 
 
 async def test_89_on_the_wire_of_chat_completions_each_output_follows_its_own_call(core: Core) -> None:
-    from adapters.openai.chat.adapter import encode_messages
+    from adapters.openai.chat.messages import encode_messages
 
     scripts = [[*called("c1", output), *says(f"is {output}")] for output in ("3", "4")]
     adapter = ScriptedAdapter(G, *scripts, otherwise=echo)

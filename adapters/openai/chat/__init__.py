@@ -1,4 +1,4 @@
-"""Chat Completions, OpenAI's and everything compatible.
+"""Chat Completions, of OpenAI and compatible servers.
 
-Law: the backend keeps nothing; each request carries the whole view.
+Law: the backend keeps nothing; each request carries the whole conversation.
 """

@@ -1,154 +1,20 @@
-"""Tool calls out of the fragments in which Chat Completions streams them. Law: the id says whose a fragment is, the
-index only where there is no id, and a name is set once. A call without an id gets one, which stays with it for good.
-
-llama.cpp repeats id and name with every fragment; Ollama gives every call the index 0; some parsers of vLLM give no id,
-or give it late.
-
-Chunks of a Chat Completions stream -> adapter events; no IO. Law: only a finish reason is an end.
+"""Chunks of a Chat Completions stream -> adapter events; no IO. Law: only a finish reason is an end.
 
 Source: OpenAI API description 2.3.0, schema `CreateChatCompletionStreamResponse`; captures of compatible servers.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from secrets import token_hex
 
 import msgspec
 
 from adapters.http.failures import Failures
 from adapters.http.sse import DONE
-from adapters.openai.shared import compact
+from adapters.openai.chat.calls import CompletionCalls, Fragment, Function
 from gateway.a2a.model import Json
-from gateway.ports.adapter import (
-    AdapterEvent,
-    CallCompleted,
-    ErrorClass,
-    ItemReady,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallAnnounced,
-    ToolCallArguments,
-    ToolCallReady,
-)
+from gateway.ports.adapter import AdapterEvent, CallCompleted, ErrorClass, ItemReady, ReasoningDelta, TextDelta
 from gateway.ports.conversation import ReasoningItem
 
-
-class Function(msgspec.Struct):
-    name: str | None = None
-    arguments: Json = None
-
-    @property
-    def text(self) -> str:
-        """The piece of the arguments; some servers give them as the object that they are."""
-        given = self.arguments
-        return given if isinstance(given, str) else "" if given is None else compact(given)
-
-
-class Fragment(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
-    function: Function | None = None
-
-
-@dataclass(slots=True)
-class _Call:
-    """`given` is the server's id of it, once it has come; `call_id` what it is called from its announcement on."""
-
-    call_id: str
-    given: str | None
-    index: int | None
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-
-_json = msgspec.json.Decoder(msgspec.Raw)
-
-
-class Calls:
-    """The calls of one completion."""
-
-    def __init__(self) -> None:
-        self._in_order: list[_Call] = []
-        self._by_id: dict[str, _Call] = {}
-        self._by_index: dict[int, _Call] = {}
-
-    def receive(self, fragment: Fragment) -> Iterator[AdapterEvent]:
-        function = fragment.function or Function()
-        call = self._call(fragment, function)
-        arguments = function.text
-        if function.name and not call.name:
-            call.name = function.name
-            yield ToolCallAnnounced(call.call_id, call.name)
-            if call.arguments:
-                yield ToolCallArguments(call.call_id, "".join(call.arguments))
-        if arguments:
-            call.arguments.append(arguments)
-            if call.name:
-                yield ToolCallArguments(call.call_id, arguments)
-
-    def receive_old(self, function: Function) -> Iterator[AdapterEvent]:
-        """The one call of the wire before there were several. Servers that speak both say it twice."""
-        if not any(call.given or call.index is not None for call in self._in_order):
-            yield from self.receive(Fragment(function=function))
-
-    def finish(self, *, cut: bool) -> Iterator[AdapterEvent]:
-        """`cut`: the answer is not whole. A call whose arguments had not begun was never made: it must not run."""
-        last = self._in_order[-1] if self._in_order else None
-        for call in self._in_order:
-            if cut and call is last and not "".join(call.arguments).strip():
-                return
-            yield ToolCallReady(call.call_id, call.name, "".join(call.arguments))
-
-    def _call(self, fragment: Fragment, function: Function) -> _Call:
-        call = self._known(fragment, function)
-        if call is None:
-            call = self._new(fragment)
-        if fragment.id and call.given is None:
-            self._name(call, fragment.id)
-        if fragment.index is not None:
-            self._by_index[fragment.index] = call
-        return call
-
-    def _known(self, fragment: Fragment, function: Function) -> _Call | None:
-        given, index = fragment.id, fragment.index
-        if given and given in self._by_id:
-            named = self._by_id[given]
-            moved = index is not None and named.index not in (None, index)
-            return None if moved and _begins_another(named, function) else named
-        latest = self._in_order[-1] if self._in_order else None
-        call = latest if index is None else self._by_index.get(index)
-        if call is None or (given and call.given) or _begins_another(call, function):
-            return None
-        return call
-
-    def _new(self, fragment: Fragment) -> _Call:
-        given = fragment.id
-        call = _Call(f"call_{token_hex(12)}", None, fragment.index)
-        self._in_order.append(call)
-        if given in self._by_id:
-            # One id for two calls: which output is whose would not be known.
-            call.given = given
-        return call
-
-    def _name(self, call: _Call, given: str) -> None:
-        call.given = given
-        if not call.name:
-            call.call_id = given
-        self._by_id[given] = call
-
-
-def _begins_another(call: _Call, function: Function) -> bool:
-    """Without an id that tells, a name behind whole arguments is the next call."""
-    if not (function.name and call.name):
-        return False
-    try:
-        _json.decode("".join(call.arguments))
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
-
-
-_WHOLE_ANSWERS = frozenset({"stop", "tool_calls", "function_call"})
+_COMPLETE = frozenset({"stop", "tool_calls", "function_call"})
 _FAILED = "error"
 
 
@@ -179,19 +45,19 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class Reading:
-    """One completion as it comes in. Feed it the data of every event until it has `ended`, then call `finish`."""
+class CompletionParser:
+    """One completion. `receive` takes the data of every event until the parser has `ended`; then `finish` is called."""
 
     def __init__(self, failures: Failures) -> None:
         self.ended = False
         self._failures = failures
         self._finish_reason: str | None = None
         self._usage: Json = None
-        self._thought: list[str] = []
-        self._calls = Calls()
+        self._reasoning: list[str] = []
+        self._calls = CompletionCalls()
 
     def receive(self, data: bytes) -> Sequence[AdapterEvent]:
-        """Raises: AdapterError when the completion failed, or what came is no chunk."""
+        """Raises: AdapterError when the completion failed, or `data` is no chunk."""
         self.ended = self.ended or data == DONE
         if self.ended:
             return ()
@@ -200,9 +66,9 @@ class Reading:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"a chunk cannot be read: {error}") from error
         if chunk.error is not None:
-            raise self._failures.of_event(chunk.error)
+            raise self._failures.from_event(chunk.error)
         if chunk.object == _FAILED:
-            raise self._failures.of_event({"message": chunk.message, "code": chunk.code})
+            raise self._failures.from_event({"message": chunk.message, "code": chunk.code})
         if chunk.usage is not None:
             self._usage = chunk.usage
         for choice in chunk.choices or ():
@@ -215,9 +81,9 @@ class Reading:
         reason = self._finish_reason
         if reason is None:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
-        finish = None if reason in _WHOLE_ANSWERS else reason
+        finish = None if reason in _COMPLETE else reason
         return (
-            *self._reasoned(),
+            *self._reasoning_item(),
             *self._calls.finish(cut=finish is not None),
             CallCompleted(usage=self._usage, finish=finish),
         )
@@ -225,27 +91,27 @@ class Reading:
     def _choice(self, choice: _Choice) -> Iterator[AdapterEvent]:
         delta = choice.delta
         if delta is not None:
-            # Some servers say the same thing under both names.
-            if thought := delta.reasoning_content or delta.reasoning:
-                self._thought.append(thought)
-                yield ReasoningDelta(thought)
+            # Some servers send the same text under both names.
+            if reasoning := delta.reasoning_content or delta.reasoning:
+                self._reasoning.append(reasoning)
+                yield ReasoningDelta(reasoning)
             if text := delta.content or delta.refusal:
-                yield from self._reasoned()
+                yield from self._reasoning_item()
                 yield TextDelta(text)
             if delta.tool_calls:
-                yield from self._reasoned()
+                yield from self._reasoning_item()
                 for fragment in delta.tool_calls:
                     yield from self._calls.receive(fragment)
             elif delta.function_call:
-                yield from self._reasoned()
-                yield from self._calls.receive_old(delta.function_call)
+                yield from self._reasoning_item()
+                yield from self._calls.receive_legacy(delta.function_call)
         if choice.finish_reason:
             if choice.finish_reason == _FAILED:
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend finished with an error")
             self._finish_reason = choice.finish_reason
 
-    def _reasoned(self) -> Iterator[AdapterEvent]:
-        if self._thought:
-            text = "".join(self._thought)
-            self._thought.clear()
+    def _reasoning_item(self) -> Iterator[AdapterEvent]:
+        if self._reasoning:
+            text = "".join(self._reasoning)
+            self._reasoning.clear()
             yield ItemReady(ReasoningItem(text))

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from adapters.http.client import HttpClient
-from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.sse import EVENT_LIMIT, STREAM_LIMIT, EventReader, StreamTooLarge
+from adapters.openai.failures import OpenAIFailures
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.raw_server import EVENT_STREAM, Exchange, StartRaw, chunk, free_port, plain
 
@@ -25,7 +25,9 @@ async def connect() -> AsyncGenerator[Connect]:
 
     def connected(**timeouts: float) -> HttpClient:
         patient = Timeouts.model_construct(connect=5.0, first_byte=30.0, between_bytes=30.0)
-        client = HttpClient(patient.model_copy(update=timeouts), Failures((KEY,)), KEY)
+        client = HttpClient(
+            patient.model_copy(update=timeouts), OpenAIFailures((KEY,)), {"Authorization": f"Bearer {KEY}"}
+        )
         clients.append(client)
         return client
 

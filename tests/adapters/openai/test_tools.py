@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from adapters.http.failures import Failures
 from adapters.openai.chat import adapter as openai_chat
-from adapters.openai.chat.adapter import encode_tool as chat_tool
+from adapters.openai.chat.messages import encode_tool as chat_tool
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses import adapter as openai_responses
-from adapters.openai.responses.items import encode_tool as responses_tool
-from adapters.openai.shared import CallIds, Offer, arguments_text, function_name, output_text
+from adapters.openai.responses.request import encode_tool as responses_tool
+from adapters.openai.tools import CallIds, ToolOffer, arguments_text, function_name, output_text
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import CallItem, OutputItem, UserItem
@@ -25,8 +25,8 @@ CLOCK = ToolDeclaration("clock", "", {"type": "object"})
 SEARCH: dict[str, Json] = {"type": "web_search"}
 
 
-def offer(**fields: Json) -> Offer:
-    return Offer({"model": "m", **fields}, responses_tool, Failures(()))
+def offer(**fields: Json) -> ToolOffer:
+    return ToolOffer({"model": "m", **fields}, responses_tool, OpenAIFailures(()))
 
 
 def test_a_tool_is_what_each_wire_calls_one() -> None:

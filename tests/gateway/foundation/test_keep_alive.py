@@ -7,7 +7,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapters.http import client as _http
+from adapters.http import connection
+from adapters.http.client import HttpClient
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools import http
@@ -40,8 +41,8 @@ async def _server() -> AsyncGenerator[tuple[str, asyncio.Event]]:
 
 
 async def _to_a_backend(url: str, closed: asyncio.Event) -> None:
-    client = _http.HttpClient(Timeouts(), Failures(()))
-    assert await client.ask("GET", url) == {}
+    client = HttpClient(Timeouts(), Failures(()))
+    assert await client.request_json("GET", url) == {}
     await soon(closed.wait())
     await client.aclose()
 
@@ -63,7 +64,9 @@ async def _to_a_receiver(url: str, closed: asyncio.Event) -> None:
     lookup.close()
 
 
-@pytest.mark.parametrize(("module", "client"), [(_http, _to_a_backend), (http, _to_a_tool), (sending, _to_a_receiver)])
+@pytest.mark.parametrize(
+    ("module", "client"), [(connection, _to_a_backend), (http, _to_a_tool), (sending, _to_a_receiver)]
+)
 async def test_a_connection_that_is_not_used_again_is_closed_by_us(
     monkeypatch: pytest.MonkeyPatch, module: object, client: Callable[[str, asyncio.Event], Awaitable[None]]
 ) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.http.failures import Failures
-from adapters.openai.responses.handles import Chain
-from adapters.openai.responses.stream import Reading
+from adapters.openai.failures import OpenAIFailures
+from adapters.openai.responses.continuation import Chain
+from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
     AdapterError,
@@ -38,7 +38,7 @@ COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "
 
 def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
     """What a stream becomes; it must end by itself."""
-    reading = Reading(Failures(()), Chain(handle, keeps=keeps))
+    reading = ResponseParser(OpenAIFailures(()), Chain(handle, keeps=keeps))
     events: list[AdapterEvent] = []
     for event in stream:
         assert not reading.ended

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from adapters.http.failures import Failures
-from adapters.openai.responses.handles import Chain, Continuing, Echo, InConversation
+from adapters.openai.failures import OpenAIFailures
+from adapters.openai.responses.continuation import Chain, Continuation, Echo, InConversation
 from gateway.ports.adapter import ErrorClass
 
 CONV = InConversation("conv_1")
 
 
-def fault(continuing: Continuing, **echo: Any) -> ErrorClass | None:
-    error = continuing.contradicts(Echo("resp_1", **echo), Failures(()))
+def fault(continuing: Continuation, **echo: Any) -> ErrorClass | None:
+    error = continuing.mismatch(Echo("resp_1", **echo), OpenAIFailures(()))
     return None if error is None else error.kind
 
 

@@ -25,7 +25,7 @@ from tests.emulators.scripts import Ask, Call, Conversation, Say, ServerTool, St
 
 SERVICE_TOOL = {"type": "mcp", "server_label": "emulator", "server_url": "https://x.example/mcp"}
 ASKED = ApprovalAsked("mcpr_1", "pay", '{"to": "a"}', "emulator", "mcpr_1")
-QUESTION = CallItem("mcpr_1", "pay", '{"to": "a"}', asking="emulator")
+PROMPT = CallItem("mcpr_1", "pay", '{"to": "a"}', asking="emulator")
 PAY: UserItem = UserItem(message("Pay a"))
 
 
@@ -49,7 +49,7 @@ async def adapter(server: ResponsesServer, start: Start, build: Build, request: 
 
 def go_on(adapter: Adapter, done: CallCompleted, *answers: Item, words: str = "") -> Any:
     """The request behind the question, in a chain or with the whole conversation."""
-    whole = (PAY, QUESTION, CallItem("call_1", "look", "{}")) if done.handle is None else ()
+    whole = (PAY, PROMPT, CallItem("call_1", "look", "{}")) if done.handle is None else ()
     user = (UserItem(message(words)),) if words else ()
     return request("Pay a", handle=done.handle, items=(*whole, *answers, *user))
 
@@ -130,7 +130,7 @@ async def test_a_yes_that_was_heard_is_not_said_again_as_it_might_count_for_anot
 ) -> None:
     adapter = build(factory, await start(server), history={"owner": "gateway"})
     closed = (OutputItem("c", "paid"),) if isinstance(later, CallItem) else ()
-    await collect(adapter, request("And now?", earlier=(PAY, QUESTION, yes("fine"), later, *closed)))
+    await collect(adapter, request("And now?", earlier=(PAY, PROMPT, yes("fine"), later, *closed)))
     assert {item["type"] for item in server.requests[-1]["input"]} <= {
         "message",
         "function_call",
@@ -142,7 +142,7 @@ async def test_a_question_in_a_whole_view_is_told_with_its_id(
     server: ResponsesServer, start: Start, build: Build
 ) -> None:
     adapter = build(factory, await start(server), history={"owner": "gateway"})
-    await collect(adapter, request("Pay a", items=(PAY, QUESTION, NO)))
+    await collect(adapter, request("Pay a", items=(PAY, PROMPT, NO)))
     assert sent_of(server, "mcp_approval_request") == [
         {
             "type": "mcp_approval_request",

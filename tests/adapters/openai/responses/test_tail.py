@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.responses.items import Found, find
+from adapters.openai.responses.tail import TailMatch, match_tail
 
 Items = list[dict[str, Any]]
 
@@ -54,15 +54,15 @@ HELD: dict[str, tuple[Items, Items, int, Items]] = {
 
 @pytest.mark.parametrize(("items", "wanted", "held", "added"), HELD.values(), ids=HELD.keys())
 def test_what_landed_behind_the_last_completed_call(items: Items, wanted: Items, held: int, added: Items) -> None:
-    assert find(items[::-1], "a1", wanted, whole=False) == Found(held, added)
+    assert match_tail(items[::-1], "a1", wanted, whole=False) == TailMatch(held, added)
 
 
 def test_without_a_completed_call_everything_counts_from_the_beginning() -> None:
-    assert find([A2, U2], None, [user("2")], whole=True) == Found(1, [A2])
-    assert find([], None, [user("2")], whole=True) == Found(0, [])
+    assert match_tail([A2, U2], None, [user("2")], whole=True) == TailMatch(1, [A2])
+    assert match_tail([], None, [user("2")], whole=True) == TailMatch(0, [])
 
 
 def test_a_list_that_does_not_reach_back_far_enough_tells_nothing() -> None:
-    assert find([A2, U2], None, [user("2")], whole=False) is None
-    assert find([A2, U2], "a1", [user("2")], whole=False) is None
-    assert find([A2, U2], "a1", [user("2")], whole=True) is None
+    assert match_tail([A2, U2], None, [user("2")], whole=False) is None
+    assert match_tail([A2, U2], "a1", [user("2")], whole=False) is None
+    assert match_tail([A2, U2], "a1", [user("2")], whole=True) is None

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from adapters.openai.chat import adapter as openai_chat
+from adapters.openai.probe import PROMPT
 from adapters.openai.responses import adapter as openai_responses
-from adapters.openai.shared import QUESTION
 from adapters.python import function
 from gateway.ports.adapter import Adapter, AdapterError, ErrorClass
 from gateway.ports.capabilities import Probe, ProbeReport
@@ -35,7 +35,7 @@ async def test_a_chat_server_is_asked_one_question_with_the_settings_of_the_agen
     adapter = build(openai_chat.factory, await start(server), instructions="Be brief.", temperature=0.5)
     assert await probe(adapter) == ProbeReport(model=True, streams=True)
     [asked] = server.requests
-    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
+    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PROMPT}]
     assert (asked["model"], asked["temperature"], asked["stream"]) == ("m", 0.5, True)
 
 

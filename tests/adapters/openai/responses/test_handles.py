@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from adapters.openai.responses.handles import refuse_for_chain, refuse_for_conversation
+from adapters.openai.responses.handles import check_conversation_id, check_response_id
 
 RESPONSES = ["resp_68ca", "resp_1", "resp-0f3e", "caresp_d567434e4c60f632", "resp_" + "x" * 470]
 CONVERSATIONS = ["conv_68ca", "conv-1"]
@@ -14,32 +14,32 @@ WORDS = ["hello", "my last talk", "Resp 1", "latest", "42", "-", "résumé_12"]
 
 @pytest.mark.parametrize("handle", [*RESPONSES, *OF_OTHER_SERVERS])
 def test_a_chain_takes_what_may_be_a_response(handle: str) -> None:
-    refuse_for_chain(handle)
+    check_response_id(handle)
 
 
 @pytest.mark.parametrize("handle", [*CONVERSATIONS, *OF_OTHER_SERVERS])
 def test_a_conversation_is_taken_where_the_agent_stays_in_one(handle: str) -> None:
-    refuse_for_conversation(handle)
+    check_conversation_id(handle)
 
 
 @pytest.mark.parametrize("handle", CONVERSATIONS)
 def test_a_chain_refuses_a_conversation_and_says_which_setting_takes_it(handle: str) -> None:
     with pytest.raises(ValueError, match=r"is a conversation, and this agent .* set `conversation: true`"):
-        refuse_for_chain(handle)
+        check_response_id(handle)
 
 
 @pytest.mark.parametrize("handle", RESPONSES)
 def test_a_conversation_refuses_a_response_and_says_which_setting_is_in_the_way(handle: str) -> None:
     with pytest.raises(ValueError, match=r"is a response, and this agent .*, as `conversation: true` says"):
-        refuse_for_conversation(handle)
+        check_conversation_id(handle)
 
 
 @pytest.mark.parametrize("handle", WORDS)
 def test_words_are_no_ids(handle: str) -> None:
     with pytest.raises(ValueError, match=re.escape("is not the id of a response (resp_...)")):
-        refuse_for_chain(handle)
+        check_response_id(handle)
     with pytest.raises(ValueError, match=re.escape("is not the id of a conversation (conv_...)")):
-        refuse_for_conversation(handle)
+        check_conversation_id(handle)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_words_are_no_ids(handle: str) -> None:
 )
 def test_another_thing_of_the_api_is_called_by_its_name(handle: str, kind: str) -> None:
     with pytest.raises(ValueError, match=f"is {kind}, and not the id of a response"):
-        refuse_for_chain(handle)
+        check_response_id(handle)

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from adapters.http.failures import Failures
-from adapters.openai.chat.stream import Reading
+from adapters.openai.chat.stream import CompletionParser
+from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
     AdapterEvent,
@@ -28,7 +28,7 @@ STOP = chunk("stop")
 
 
 def read(*stream: Json | bytes) -> list[AdapterEvent]:
-    reading = Reading(Failures(()))
+    reading = CompletionParser(OpenAIFailures(()))
     events: list[AdapterEvent] = []
     for data in stream:
         events.extend(reading.receive(data if isinstance(data, bytes) else json.dumps(data).encode()))

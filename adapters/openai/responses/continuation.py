@@ -1,0 +1,88 @@
+"""How a request continues what the backend keeps: its fields, the check of the response, and the new handle. Law: the
+echo in a response is the only sign of a backend that ignores fields which it does not know.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from adapters.http.failures import Failures
+from gateway.a2a.model import Json
+from gateway.ports.adapter import AdapterError, ErrorClass
+
+
+class Echo(msgspec.Struct):
+    """A response's own id, and what it continued. Servers leave out any of these fields."""
+
+    id: str | None = None
+    previous_response_id: str | UnsetType | None = UNSET
+    conversation: Json | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Continues the response `handle`, if any. Without `keeps`, nothing can continue the new response.
+
+    With `verifies`, a response that names another predecessor is an error.
+    """
+
+    handle: str | None = None
+    keeps: bool = True
+    verifies: bool = True
+
+    announced = False
+
+    @property
+    def fields(self) -> dict[str, Json]:
+        previous = {} if self.handle is None else {"previous_response_id": self.handle}
+        return {"store": self.keeps, **previous}
+
+    def mismatch(self, echo: Echo, failures: Failures) -> AdapterError | None:
+        sent, echoed = self.handle, echo.previous_response_id
+        if not self.verifies or echoed in (UNSET, sent):
+            return None
+        if sent is None:
+            return failures.error(
+                ErrorClass.CONTRACT_BROKEN, f"the backend went on from {echoed!r}, which nobody named"
+            )
+        what = f"the backend ignored previous_response_id {sent!r}: it went on from {echoed!r}"
+        return failures.error(ErrorClass.HANDLE_NOT_FOUND, what)
+
+    def handle_of(self, echo: Echo) -> str | None:
+        return echo.id if self.keeps else None
+
+    def state(self, last_item: str | None) -> Json:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class InConversation:
+    """Continues the conversation `handle`. `announced`: the core knows the handle already."""
+
+    handle: str
+    announced: bool = False
+
+    @property
+    def fields(self) -> dict[str, Json]:
+        # Not as an object: OGX takes a string only.
+        return {"store": True, "conversation": self.handle}
+
+    def mismatch(self, echo: Echo, failures: Failures) -> AdapterError | None:
+        echoed = echo.conversation.get("id") if isinstance(echo.conversation, dict) else echo.conversation
+        if echoed in (UNSET, self.handle):
+            return None
+        if echoed is None:
+            return failures.error(ErrorClass.HANDLE_NOT_FOUND, f"the backend ignored conversation {self.handle!r}")
+        what = f"the backend answered in conversation {echoed!r}, not in {self.handle!r}"
+        return failures.error(ErrorClass.CONTRACT_BROKEN, what)
+
+    def handle_of(self, echo: Echo) -> str | None:
+        return self.handle
+
+    def state(self, last_item: str | None) -> Json:
+        """After this item, the conversation may hold items that the gateway does not know."""
+        return None if last_item is None else {"last_item": last_item}
+
+
+Continuation = Chain | InConversation

@@ -1,0 +1,85 @@
+"""Items of a thread -> `input` of the Responses wire. Law: no id that a backend gave goes back to it, except the ids of
+the call or the question that an item answers.
+
+Source: OpenAI API description 2.3.0, schema `InputItem`.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from adapters.openai.content import answer_text, file_name, file_url, media_type, part_text
+from adapters.openai.tools import CallIds, arguments_text, function_name, output_text
+from gateway.a2a.model import Json, Part
+from gateway.ports.conversation import AssistantItem, CallItem, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
+from gateway.ports.tools import ToolDeclaration
+
+
+def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
+    """Not strict: that mode accepts only a part of JSON Schema."""
+    named = {"type": "function", "name": tool.name, "description": tool.description}
+    return {**named, "parameters": tool.parameters, "strict": False}
+
+
+def encode_input(items: Sequence[Item]) -> list[Json]:
+    ids = CallIds()
+    fresh = _fresh_decisions(items)
+    return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
+
+
+def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:
+    """Questions whose decision the backend has not seen yet. OGX 1.5.0 takes an older decision for the answer to its next
+    question about the same call."""
+    fresh = set()
+    for item in reversed(items):
+        if isinstance(item, OutputItem):
+            if item.approved is not None:
+                fresh.add(item.call_id)
+        elif not isinstance(item, UserItem):
+            break
+    return frozenset(fresh)
+
+
+def _item(item: Item, ids: CallIds, fresh: frozenset[str]) -> Json:
+    match item:
+        case UserItem(message=message):
+            return {"type": "message", "role": "user", "content": [_part(part) for part in message.parts]}
+        case AssistantItem(parts=parts):
+            # A list of `output_text` would need the ids that the backend gave.
+            text = answer_text(parts)
+            return {"type": "message", "role": "assistant", "content": text} if text else None
+        case CallItem(call_id=question, asking=str(server)):
+            asked = {"type": "mcp_approval_request", "id": question, "server_label": server}
+            return {**asked, "name": item.name, "arguments": item.arguments} if question in fresh else None
+        case OutputItem(call_id=question, approved=bool(approved)):
+            return _decision(question, approved, item.output) if question in fresh else None
+        case CallItem():
+            return {
+                "type": "function_call",
+                "call_id": ids.of_call(item.call_id),
+                "name": function_name(item.name),
+                "arguments": arguments_text(item.arguments),
+            }
+        case OutputItem():
+            return {"type": "function_call_output", "call_id": ids.of_output(item.call_id), "output": output_text(item)}
+        case ReasoningItem(opaque=opaque):
+            return opaque
+        case OpaqueItem(payload=payload):
+            return payload
+        case _:
+            assert_never(item)
+
+
+def _decision(question: str, approved: bool, reason: Json) -> Json:
+    decision = {"type": "mcp_approval_response", "approval_request_id": question, "approve": approved}
+    return {**decision, "reason": reason} if isinstance(reason, str) and reason else decision
+
+
+def _part(part: Part) -> Json:
+    text = part_text(part)
+    if text is not None:
+        return {"type": "input_text", "text": text}
+    if media_type(part).startswith("image/"):
+        return {"type": "input_image", "image_url": file_url(part), "detail": "auto"}
+    if part.url is not None:
+        return {"type": "input_file", "file_url": part.url}
+    return {"type": "input_file", "filename": file_name(part), "file_data": file_url(part)}

@@ -23,12 +23,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 
 def hasten(times):
-    import gateway.app.application
+    import gateway.app.build
     import gateway.maintenance.retention
 
     every, events, tasks, contexts = times
     gateway.maintenance.retention._EVERY = every
-    gateway.app.application._lifetimes = lambda _: gateway.maintenance.retention.Lifetimes(events, tasks, contexts)
+    gateway.app.build.lifetimes = lambda _: gateway.maintenance.retention.Lifetimes(events, tasks, contexts)
 
 
 class Mallinfo(ctypes.Structure):

@@ -1,9 +1,38 @@
-"""From the entries of `tools` in a configuration to sources that agents share. Law: nothing is contacted."""
+"""From a configuration to agents, sources of tools, and the limits of the parts. Law: nothing is contacted."""
 
-from gateway.config.agents import ToolConfig
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.a2a.limits import Limits
+from gateway.a2a.model import AgentExtension, AgentProvider, AgentSkill
+from gateway.a2a.redaction import JsonPath, json_path
+from gateway.a2a.tool_calls import Showing, ShowingRule
+from gateway.config.agents import (
+    AgentConfig,
+    ExtensionConfig,
+    SkillConfig,
+    ToolCallsConfig,
+    ToolConfig,
+    refuse_window,
+)
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
-from gateway.engine.tool_sources import AttachedSource
+from gateway.core.agents import Agent, AgentPolicies, Agents
+from gateway.core.ownership import contradiction
+from gateway.core.tools.approvals import ApprovalRule
+from gateway.engine.fanout import StreamLimits
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
+from gateway.http.cards import CardSettings, build_card
+from gateway.http.front import BindingSettings
+from gateway.maintenance.retention import Lifetimes
+from gateway.operations.quotas import QuotaLimits
+from gateway.ports.adapter import AnyAdapterFactory
+from gateway.ports.capabilities import BackendNaming
+from gateway.ports.tools import ToolDeclaration
+
+_STREAMS_PER_PRINCIPAL = 100
+
+# --- tools
 
 
 def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, AttachedSource]:
@@ -18,3 +47,153 @@ def build_source(name: str, tool: ToolConfig, registry: Registry) -> AttachedSou
     except ValueError as error:
         raise ValueError(f"tools.{name}: {error}") from error
     return AttachedSource(name, tool.type, source, tool.allow, tool.timeout, tool.required, tool.max_result)
+
+
+# --- agents
+
+
+def build_agents(
+    config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
+) -> Agents:
+    """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
+    agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
+    default = next((name for name, agent in config.agents.items() if agent.default), None)
+    return Agents(agents, default)
+
+
+def build_agent(
+    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource]
+) -> Agent:
+    """Raises: ValueError as `build_agents`."""
+    try:
+        factory = registry.factory(agent.type)
+        adapter = factory.build(agent.settings)
+        refuse_window(agent.history, adapter.ownership.owner)
+        policies = _policies(agent, config, direct_replies=factory.direct_replies(agent.settings))
+        wrong = contradiction(agent.history.owner, adapter.ownership, policies)
+        if wrong is not None:
+            raise ValueError(wrong)
+    except ValueError as error:
+        raise ValueError(f"agents.{name}: {error}") from error
+    settings = _card_settings(name, agent, config, factory)
+    return Agent(
+        name=name,
+        card=build_card(name, settings, config.server.public_url),
+        adapter=adapter,
+        tenant=settings.tenant,
+        input_modes=settings.input_modes,
+        output_modes=settings.output_modes,
+        policies=policies,
+        toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
+        backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
+    )
+
+
+def _card_settings(name: str, agent: AgentConfig, config: GatewayConfig, factory: AnyAdapterFactory) -> CardSettings:
+    card, provider = agent.card, config.cards.provider
+    return CardSettings(
+        title=card.name or name,
+        description=card.description or f"The agent {card.name or name}",
+        input_modes=card.input_modes or factory.input_modes,
+        output_modes=card.output_modes or factory.output_modes,
+        version=card.version,
+        skills=tuple(AgentSkill(**_given(skill)) for skill in card.skills),
+        extensions=tuple(AgentExtension(**_given(extension)) for extension in card.extensions),
+        provider=AgentProvider(url=provider.url, organization=provider.organization) if provider else None,
+        documentation_url=card.documentation_url,
+        icon_url=card.icon_url,
+        tenant=card.tenant,
+        api_keys=config.auth.api_keys.enabled,
+        push_notifications=config.push.enabled,
+        tool_calls=_showing(agent.tool_calls),
+        approvals=bool(agent.approvals),
+    )
+
+
+def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool) -> AgentPolicies:
+    return AgentPolicies(
+        client_context_ids_allowed=agent.client_context_ids == "allow",
+        busy_context=agent.busy_context,
+        idempotency=agent.idempotency,
+        direct_replies=direct_replies,
+        on_missing_handle=agent.on_missing_handle,
+        on_lost_handle=agent.on_lost_handle,
+        on_owner_conflict=agent.on_owner_conflict,
+        shadow_history=agent.shadow_history,
+        persistence=agent.history.persistence,
+        history_messages=agent.history.max_messages,
+        history_tokens=agent.history.max_tokens,
+        uncited_sources=agent.history.uncited_sources,
+        queued_turns=config.limits.queued_turns_per_context,
+        turn_timeout=config.limits.turn_timeout,
+        tool_rounds=config.limits.tool_rounds,
+        parallel_tools=config.limits.parallel_tools,
+        unknown_tool=agent.unknown_tool,
+        round_limit_action=agent.round_limit_action,
+        mixed_batch=agent.mixed_batch,
+        new_task_while_waiting=agent.new_task_while_waiting,
+        approval_timeout=agent.approval_timeout,
+        standing_approvals=agent.standing_approvals,
+        approvals=tuple(
+            ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
+        ),
+        client_tools=tuple(
+            ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
+        ),
+        tool_calls=_showing(agent.tool_calls),
+        repeat_answer=agent.repeat_answer,
+    )
+
+
+def _showing(config: ToolCallsConfig) -> Showing:
+    rules = (
+        ShowingRule(rule.principals, rule.exposure, None if rule.redact is None else _paths(rule.redact))
+        for rule in config.rules
+    )
+    return Showing(config.when, config.channel, config.exposure, _paths(config.redact), config.max_result, tuple(rules))
+
+
+def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
+    return tuple(json_path(text) for text in texts)
+
+
+def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:
+    return {key: value for key, value in section.model_dump().items() if value not in (None, ())}
+
+
+# --- limits
+
+
+def binding_settings(config: GatewayConfig) -> BindingSettings:
+    limits = config.limits
+    return BindingSettings(
+        limits=Limits(
+            parts=limits.parts,
+            reference_ids=limits.reference_ids,
+            extensions=limits.extensions,
+            metadata=limits.metadata,
+            id_length=limits.id_length,
+        ),
+        body=limits.request_body,
+        json_depth=limits.json_depth,
+        keepalive=limits.stream_keepalive,
+        send_timeout=limits.stream_blocked,
+    )
+
+
+def quota_limits(config: GatewayConfig) -> QuotaLimits:
+    """Without authentication all callers are one principal, whose streams are limited only by an explicit setting."""
+    limits, streams = config.limits, config.limits.streams_per_principal
+    if streams is None:
+        streams = 0 if config.auth.mode == "none" else _STREAMS_PER_PRINCIPAL
+    return QuotaLimits(limits.requests_per_minute, streams, limits.runs_per_principal)
+
+
+def stream_limits(config: GatewayConfig) -> StreamLimits:
+    limits = config.limits
+    return StreamLimits(limits.stream_buffer_events, limits.stream_buffer_bytes, limits.streams)
+
+
+def lifetimes(config: GatewayConfig) -> Lifetimes:
+    retention = config.retention
+    return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)

@@ -1,4 +1,4 @@
-"""Push notifications put together from their settings. Law: what is slow to import comes with the first delivery."""
+"""Push notifications put together from their settings. Law: modules that are slow to import come with the first delivery."""
 
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -12,7 +12,7 @@ from gateway.ledger.port import Ledger
 from gateway.operations.push_configs import PushConfigs
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
-from gateway.push.secrets import Seal
+from gateway.push.secrets import SecretBox
 from gateway.push.webhook import WebhookRequests
 
 if TYPE_CHECKING:
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """`jwks` are the public keys of what is signed, None where nothing is."""
+    """`jwks`: the public keys of signed notifications; None where they are not signed."""
 
-    pushes: PushConfigs
-    notifier: Dispatcher
+    configs: PushConfigs
+    dispatcher: Dispatcher
     resolver: Resolver
     jwks: bytes | None
 
     async def run(self) -> None:
         """Never returns."""
         try:
-            await self.notifier.run()
+            await self.dispatcher.run()
         finally:
             self.resolver.close()
 
 
-async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
-    """None where there is none. Raises: LedgerUnavailable."""
+async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
+    """None where push notifications are off. Raises: LedgerUnavailable."""
     if not config.enabled:
         return None
     key = config.encryption_key
     material = key.get_secret_value().encode() if key is not None else await ledger.secret("push")
     rules = TargetRules(config.allow_http, config.ports, tuple(map(ip_network, config.allow_private_networks)))
     resolver = Resolver(rules.permit)
-    seal = Seal(material)
+    box = SecretBox(material)
     signer = None
     if config.signing:
         from gateway.push.signatures import Signer
@@ -57,6 +57,6 @@ async def push_of(config: PushConfig, public_url: str, ledger: Ledger, clock: Cl
         return Sender(rules, resolver, config.timeout, clock)
 
     limits = PushLimits(config.timeout, config.max_attempts)
-    notifier = Dispatcher(ledger, open_sender, WebhookRequests(seal, signer), clock, limits)
-    pushes = PushConfigs(ledger, rules, resolver, seal, clock, notifier.wake)
-    return Push(pushes, notifier, resolver, None if signer is None else signer.jwks)
+    dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits)
+    configs = PushConfigs(ledger, rules, resolver, box, clock, dispatcher.wake)
+    return Push(configs, dispatcher, resolver, None if signer is None else signer.jwks)

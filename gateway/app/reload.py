@@ -16,8 +16,8 @@ from gateway.ports.tools import ToolSource
 log = structlog.get_logger("gateway.app.reload")
 
 
-class Generation:
-    """The agents of one configuration, the sources of their tools, and the application in front of them."""
+class LoadedConfig:
+    """The agents of one configuration, the sources of their tools, and the application that serves them."""
 
     def __init__(self, app: ASGIApp, agents: Agents, sources: tuple[ToolSource, ...] = ()) -> None:
         self.agents = agents
@@ -29,50 +29,50 @@ class Generation:
         with self._requests:
             await self._app(scope, receive, send)
 
-    async def quiet(self) -> None:
-        """Returns when it answers no request."""
+    async def wait_idle(self) -> None:
+        """Returns when no request is being answered."""
         await self._requests.wait_zero()
 
     async def aclose(self) -> None:
-        adapters = [_closed(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]
-        await asyncio.gather(*adapters, *(_closed(source, "tools.not-closed") for source in self._sources))
+        adapters = [_close(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]
+        await asyncio.gather(*adapters, *(_close(source, "tools.not-closed") for source in self._sources))
 
 
-async def _closed(closing: Adapter | ToolSource, failure: str, **whose: str) -> None:
-    """It may be a stranger's, and the gateway goes on without it."""
+async def _close(closing: Adapter | ToolSource, failure: str, **labels: str) -> None:
+    """A plug-in that fails to close is logged, and stops nothing else."""
     try:
         await closing.aclose()
     except Exception:
-        log.exception(failure, **whose)
+        log.exception(failure, **labels)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        log.exception(failure, **whose)
+        log.exception(failure, **labels)
 
 
-class Succession:
-    """The ASGI application of the process: its newest generation. Use inside `async with succession.lasting()`."""
+class ReloadableApp:
+    """The ASGI application of the process, which serves the latest configuration. Use inside `async with app.open()`."""
 
-    def __init__(self, first: Generation, left: Callable[[Agents], Awaitable[None]]) -> None:
-        """`left` returns when no turn of these agents waits, runs or arrives, where new ones come to others."""
-        self._newest = first
+    def __init__(self, first: LoadedConfig, wait_unused: Callable[[Agents], Awaitable[None]]) -> None:
+        """`wait_unused` returns when no turn of these agents waits, runs or arrives, once new ones go to other agents."""
+        self._latest = first
         self._open = {first}
-        self._left = left
+        self._wait_unused = wait_unused
         self._group: asyncio.TaskGroup | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
     @property
     def agents(self) -> Agents:
-        """Those of the newest generation."""
-        return self._newest.agents
+        """The agents of the latest configuration."""
+        return self._latest.agents
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._newest(scope, receive, send)
+        await self._latest(scope, receive, send)
 
-    def succeed(self, following: Generation) -> None:
-        """New requests come to this one; the one before ends when it is no longer needed."""
-        retiring, self._newest = self._newest, following
+    def replace(self, following: LoadedConfig) -> None:
+        """`following` gets new requests; the one before is closed when nothing uses it any more."""
+        retiring, self._latest = self._latest, following
         self._open.add(following)
         if self._group is not None:
             task = self._group.create_task(self._retire(retiring))
@@ -80,8 +80,8 @@ class Succession:
             task.add_done_callback(self._retiring.discard)
 
     @asynccontextmanager
-    async def lasting(self) -> AsyncIterator[None]:
-        """Closes what is left of every generation at its end."""
+    async def open(self) -> AsyncIterator[None]:
+        """Closes every configuration that is still open at the end of the block."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -92,12 +92,12 @@ class Succession:
                     for task in tuple(self._retiring):
                         task.cancel()
         finally:
-            for generation in self._open:
-                await generation.aclose()
+            for config in self._open:
+                await config.aclose()
 
-    async def _retire(self, generation: Generation) -> None:
-        await generation.quiet()
-        await self._left(generation.agents)
-        await generation.aclose()
-        # Not before: what is cancelled here is closed at the end.
-        self._open.remove(generation)
+    async def _retire(self, config: LoadedConfig) -> None:
+        await config.wait_idle()
+        await self._wait_unused(config.agents)
+        await config.aclose()
+        # After the close, not before: one that is cancelled here is closed at the end.
+        self._open.remove(config)

@@ -53,8 +53,8 @@ class Deletions:
         """There may be something new to do."""
         self._woken.set()
 
-    async def left(self) -> None:
-        """Returns when no adapter is used that was in force at the time of the call, and is not any more."""
+    async def wait_current(self) -> None:
+        """Returns when the attempts under way have ended: later ones use the adapters in force."""
         await self._attempts.wait_current()
 
     async def run(self) -> None:

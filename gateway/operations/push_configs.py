@@ -25,7 +25,7 @@ from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DeletePushConfig, PushConfig, PushState, PushStatus, PutPushConfig, ReplayPush
 from gateway.ledger.threads import Caller
 from gateway.operations.api import OperationCall
-from gateway.push.secrets import Seal, Secrets
+from gateway.push.secrets import SecretBox, Secrets
 
 MOST = 10
 """Configurations of one task."""
@@ -57,14 +57,14 @@ class PushConfigs:
         ledger: PushLedger,
         rules: TargetRules,
         resolver: Resolver,
-        seal: Seal,
+        box: SecretBox,
         clock: Clock,
         changed: Callable[[], object],
     ) -> None:
         self._ledger = ledger
         self._rules = rules
         self._resolver = resolver
-        self._seal = seal
+        self._box = box
         self._clock = clock
         self.changed = changed
 
@@ -118,7 +118,7 @@ class PushConfigs:
         credentials = config.authentication.credentials if config.authentication else None
         sealed = None
         if config.token or credentials:
-            sealed = self._seal.close(Secrets(config.token or None, credentials or None), config.url)
+            sealed = self._box.seal(Secrets(config.token or None, credentials or None), config.url)
         made = PushConfig(
             task="",
             id=config.id or self._clock.new_id(),

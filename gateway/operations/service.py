@@ -67,16 +67,16 @@ class Operations:
         page_secret: bytes,
         drain: Drain,
         quotas: Quotas | None = None,
-        pushes: PushConfigs | None = None,
+        push_configs: PushConfigs | None = None,
     ) -> None:
-        """`drain`, once set, refuses new messages. Without `pushes` there are no push notifications."""
+        """`drain`, once set, refuses new messages. Without `push_configs` there are no push notifications."""
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
         self._clock = clock
         self._page_secret = page_secret
         self.drain = drain
-        self._pushes = pushes
+        self._push_configs = push_configs
         self._reader = TaskReader(ledger, runner)
         self._elsewhere = RemoteCancel(ledger, runner.patience)
         self._intake = MessageIntake(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
@@ -115,11 +115,11 @@ class Operations:
         with self._runner.in_flight.now:
             push = None
             if configuration is not None and configuration.task_push_notification_config is not None:
-                push = await self._pushes_of(call).draft_of(call, request)
+                push = await self._configs_for(call).draft_of(call, request)
             incoming = await read_message(call, request, push)
             accepted = await self._intake.accept(incoming, on_stored)
         if push is not None:
-            self._pushes_of(call).changed()
+            self._configs_for(call).changed()
         return accepted
 
     async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> EventStream:
@@ -295,36 +295,36 @@ class Operations:
     async def create_push_config(
         self, call: OperationCall, request: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        pushes = self._pushes_of(call)
+        configs = self._configs_for(call)
         if not request.task_id:
             raise invalid("taskId", "is required")
         await self._reader.record(call, request.task_id)
-        return await pushes.create(call, request.task_id, request)
+        return await configs.create(call, request.task_id, request)
 
     async def get_push_config(
         self, call: OperationCall, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
-        pushes = self._pushes_of(call)
+        configs = self._configs_for(call)
         await self._reader.record(call, request.task_id)
-        return await pushes.get(request.task_id, request.id)
+        return await configs.get(request.task_id, request.id)
 
     async def list_push_configs(
         self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
-        pushes = self._pushes_of(call)
+        configs = self._configs_for(call)
         await self._reader.record(call, request.task_id)
-        return await pushes.list(request.task_id)
+        return await configs.list(request.task_id)
 
     async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
-        pushes = self._pushes_of(call)
+        configs = self._configs_for(call)
         await self._reader.record(call, request.task_id)
-        await pushes.delete(request.task_id, request.id)
+        await configs.delete(request.task_id, request.id)
 
-    def _pushes_of(self, call: OperationCall) -> PushConfigs:
+    def _configs_for(self, call: OperationCall) -> PushConfigs:
         """Raises: PushNotificationNotSupported."""
-        if self._pushes is None:
+        if self._push_configs is None:
             raise PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")
-        return self._pushes
+        return self._push_configs
 
     # --- what the card does not declare
 

@@ -17,7 +17,7 @@ from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.events import logged
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import AdvancePush, ClaimPush, CompletePush, DuePush, FailPush, PushConfig, PushState
-from gateway.push.secrets import Unreadable
+from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 
 log = structlog.get_logger("gateway.push.delivery")
@@ -47,7 +47,7 @@ class PushLimits:
 
 
 Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
-"""Posts an event with its number. Raises: Unreadable; KeyError for a version that nobody speaks."""
+"""Posts an event with its number. Raises: UnreadableSecret; KeyError for a version that nobody speaks."""
 
 
 class Delivery:
@@ -113,7 +113,7 @@ class Delivery:
     async def _deliver(self, number: int, payload: bytes) -> bool:
         try:
             outcome = await self._post(self._config, number, payload)
-        except Unreadable as error:
+        except UnreadableSecret as error:
             log.error("push.unreadable", task=self._task, config=self._id, error=str(error))
             await self._fail("its token and credentials cannot be decrypted", PushState.STOPPED)
             return False

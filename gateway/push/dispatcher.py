@@ -125,7 +125,7 @@ class Dispatcher:
             self.wake()
 
     async def _post(self, config: PushConfig, number: int, body: bytes) -> Outcome:
-        """Raises: Unreadable."""
+        """Raises: UnreadableSecret."""
         headers = self._letters.headers(config, number, body, self._clock.now() // 1000)
         if self._sender is None:
             self._sender = self._open_sender()

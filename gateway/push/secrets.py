@@ -15,7 +15,7 @@ _KEY_ID = 4
 _NONCE = 12
 
 
-class Unreadable(Exception):
+class UnreadableSecret(Exception):
     """Sealed with another key, or for another place."""
 
 
@@ -30,43 +30,43 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Secrets)
 
 
-class Seal:
+class SecretBox:
     """`material` is the setting `push.encryption_key`, or the ledger's own secret."""
 
     def __init__(self, material: bytes) -> None:
         self._material = material
 
-    def close(self, secrets: Secrets, place: str) -> bytes:
+    def seal(self, secrets: Secrets, place: str) -> bytes:
         """Format, id of the key, nonce, then what is encrypted."""
         head = bytes([_FORMAT]) + self._key_id
         nonce = os.urandom(_NONCE)
         return head + nonce + self._cipher.encrypt(nonce, _encoder.encode(secrets), head + place.encode())
 
     def open(self, sealed: bytes, place: str) -> Secrets:
-        """Raises: Unreadable."""
+        """Raises: UnreadableSecret."""
         from cryptography.exceptions import InvalidTag
 
         head = bytes([_FORMAT]) + self._key_id
         if not sealed.startswith(head):
-            raise Unreadable("sealed with another key")
+            raise UnreadableSecret("sealed with another key")
         nonce, rest = sealed[len(head) : len(head) + _NONCE], sealed[len(head) + _NONCE :]
         try:
             return _decoder.decode(self._cipher.decrypt(nonce, rest, head + place.encode()))
         except (InvalidTag, ValueError) as error:
-            raise Unreadable("not what was sealed for this place") from error
+            raise UnreadableSecret("not what was sealed for this place") from error
 
     @cached_property
     def _cipher(self) -> "AESGCM":
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(derived(self._material, b"push credentials", 32))
+        return AESGCM(derive_key(self._material, b"push credentials", 32))
 
     @cached_property
     def _key_id(self) -> bytes:
-        return derived(self._material, b"push key id", _KEY_ID)
+        return derive_key(self._material, b"push key id", _KEY_ID)
 
 
-def derived(material: bytes, purpose: bytes, length: int) -> bytes:
+def derive_key(material: bytes, purpose: bytes, length: int) -> bytes:
     """A key for one purpose alone."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

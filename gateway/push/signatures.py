@@ -1,4 +1,4 @@
-"""Signatures of notifications, for receivers that check them with our public key. Law: the private key is derived, never
+"""Signatures of notifications, for receivers that check them with our public key. Law: the private key is derive_key, never
 stored; every process of one database has the same."""
 
 import hashlib
@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
-from gateway.push.secrets import derived
+from gateway.push.secrets import derive_key
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of P-256."""
@@ -21,7 +21,7 @@ class Signer:
 
     def __init__(self, material: bytes, issuer: str) -> None:
         # 16 bytes more than the order has make every key as likely.
-        number = int.from_bytes(derived(material, b"push signing key", 48)) % (_ORDER - 1) + 1
+        number = int.from_bytes(derive_key(material, b"push signing key", 48)) % (_ORDER - 1) + 1
         private = ec.derive_private_key(number, ec.SECP256R1())
         key = ECKey.import_key(_pem(private))
         self._key = ECKey.import_key({**key.as_dict(private=True), "kid": key.thumbprint()})

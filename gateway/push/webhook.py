@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gateway.foundation.url_policy import origin
 from gateway.ledger.push import PushConfig
-from gateway.push.secrets import Seal, Secrets
+from gateway.push.secrets import SecretBox, Secrets
 
 if TYPE_CHECKING:
     from gateway.push.signatures import Signer
@@ -44,12 +44,12 @@ class Outcome:
 class WebhookRequests:
     """Makes the headers of a notification."""
 
-    seal: Seal
+    box: SecretBox
     signer: "Signer | None" = None
 
     def headers(self, config: PushConfig, number: int, body: bytes, now: int) -> dict[str, str]:
-        """`now` is in seconds. Raises: Unreadable; KeyError for a version that nobody speaks."""
-        secrets = self.seal.open(config.sealed, config.url) if config.sealed is not None else Secrets()
+        """`now` is in seconds. Raises: UnreadableSecret; KeyError for a version that nobody speaks."""
+        secrets = self.box.open(config.sealed, config.url) if config.sealed is not None else Secrets()
         message_id = webhook_id(config, number)
         headers = {
             "Content-Type": CONTENT_TYPES[config.version],

@@ -49,7 +49,9 @@ CATALOGUE: dict[str, Fault] = {
     "K10": Fault("killed when the end is committed and neither shown nor posted"),
     "K11": Fault(
         "killed when a notification is posted and not recorded",
-        ("gateway/test_delivering.py::test_who_dies_behind_the_post_leaves_it_to_be_made_again_when_its_time_is_over",),
+        (
+            "gateway/push/test_delivery.py::test_who_dies_behind_the_post_leaves_it_to_be_made_again_when_its_time_is_over",
+        ),
     ),
     "K12": Fault(
         "killed while it recovers, again and again",
@@ -178,10 +180,10 @@ CATALOGUE: dict[str, Fault] = {
     "W1": Fault(
         "receivers that are down, slow, refuse, redirect, say too much or nothing",
         (
-            "gateway/test_sending.py::test_a_redirect_is_a_failure_and_is_not_followed",
-            "gateway/test_sending.py::test_a_huge_answer_is_not_read_to_its_end",
-            "gateway/test_sending.py::test_a_server_without_tls_is_a_failure_of_https",
-            "gateway/test_delivering.py::test_a_receiver_that_is_gone_is_not_asked_again",
+            "gateway/push/test_sender.py::test_a_redirect_is_a_failure_and_is_not_followed",
+            "gateway/push/test_sender.py::test_a_huge_answer_is_not_read_to_its_end",
+            "gateway/push/test_sender.py::test_a_server_without_tls_is_a_failure_of_https",
+            "gateway/push/test_delivery.py::test_a_receiver_that_is_gone_is_not_asked_again",
         ),
     ),
     "R1": Fault("two processes write one context"),

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.app import application
+from gateway.app import build
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agents
@@ -70,11 +70,11 @@ def misdeeds(folder: Path, database: Path) -> list[str]:
 
 def attach(folder: Path, *, idempotent: bool = False) -> None:
     """Every agent of the gateway that this process is about to build gets the tool."""
-    build, toolset = application.build_agents, Effects(folder, idempotent=idempotent)
+    build_agents, toolset = build.build_agents, Effects(folder, idempotent=idempotent)
 
     def with_tools(
         config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
     ) -> Agents:
-        return Agents(tuple(replace(agent, toolset=toolset) for agent in build(config, registry, sources)))
+        return Agents(tuple(replace(agent, toolset=toolset) for agent in build_agents(config, registry, sources)))
 
-    application.build_agents = with_tools
+    build.build_agents = with_tools

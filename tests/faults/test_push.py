@@ -28,7 +28,7 @@ from tests.a2a_client import A2A, a2a_http, user_message
 from tests.receiver import LOOPBACK, RESET, STALL, Answer, Letter, Receiver, receiving
 from tests.running import child_gateways
 from tests.support.core import Core, query, running_core
-from tests.support.pushing import SEAL, Pushing
+from tests.support.pushing import BOX, Pushing
 from tests.support.scripted import BR, ScriptedAdapter
 
 SEED = 20261121
@@ -53,7 +53,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         lookup = Resolver(RULES.permit)
         sender = Sender(RULES, lookup, 0.3, core.time.clock)
         notifier = Dispatcher(
-            core.ledger, lambda: sender, WebhookRequests(SEAL, signer), core.time.clock, PushLimits(timeout=0.3)
+            core.ledger, lambda: sender, WebhookRequests(BOX, signer), core.time.clock, PushLimits(timeout=0.3)
         )
         alive = await stack.enter_async_context(AsyncExitStack())
         await alive.enter_async_context(receiving(receiver))

@@ -18,7 +18,7 @@ from alembic import command
 from sqlalchemy import NullPool, create_engine
 
 from gateway.foundation.clock import Clock
-from gateway.push.secrets import Seal
+from gateway.push.secrets import SecretBox
 from storage.compiled import VERSION
 from storage.schema.migrate import configuration
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, streamed_text, text_of, why
@@ -140,11 +140,11 @@ def _since(moment: int) -> Clock:
 
 def _move_receiver(database: Path, old: str, new: str) -> None:
     """Its port is another one today, and credentials are bound to the address."""
-    seal = Seal(ENCRYPTION_KEY)
+    box = SecretBox(ENCRYPTION_KEY)
     with closing(sqlite3.connect(database)) as connection, connection:
         for task, url, sealed in connection.execute("SELECT task, url, sealed FROM push_config").fetchall():
             moved = url.replace(old, new)
-            closed = seal.close(seal.open(sealed, url), moved)
+            closed = box.seal(box.open(sealed, url), moved)
             connection.execute("UPDATE push_config SET url = ?, sealed = ? WHERE task = ?", (moved, closed, task))
 
 

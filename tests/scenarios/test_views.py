@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.a2a.model import TaskState
-from gateway.app.application import build_agents
+from gateway.app.build import build_agents
 from gateway.config.agents import AgentConfig, HistoryConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load

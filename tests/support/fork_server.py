@@ -293,7 +293,7 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
 
 
 def _gateway(order: dict[str, Any], report: Callable[..., None]) -> None:
-    from gateway.app.application import serve
+    from gateway.app.process import serve
     from gateway.config.loader import load
     from gateway.config.plugins import Registry
     from gateway.foundation.logs import configure_logging

@@ -13,12 +13,12 @@ from gateway.ledger.push import PushConfig
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.service import Operations
 from gateway.push.delivery import Delivery, PushLimits
-from gateway.push.secrets import Seal
+from gateway.push.secrets import SecretBox
 from gateway.push.webhook import Outcome
 from tests.support.core import Core, message, query
 
 URL = "https://hook.example/a"
-SEAL = Seal(b"k" * 32)
+BOX = SecretBox(b"k" * 32)
 OK = Outcome(200)
 
 
@@ -62,7 +62,7 @@ class Pushing:
             core.ledger,
             TargetRules(),
             Resolver(TargetRules().permit, self._answers),
-            SEAL,
+            BOX,
             core.time.clock,
             self._wake,
         )
@@ -73,7 +73,7 @@ class Pushing:
             core.time.clock,
             page_secret=b"p" * 32,
             drain=core.operations.drain,
-            pushes=self.pushes,
+            push_configs=self.pushes,
         )
 
     async def _answers(self, host: str, port: int) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gateway.app.application import serve
+from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.terminal import program
 from gateway.cli.demo.backends import backends

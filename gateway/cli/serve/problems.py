@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.app.application import build_agent
-from gateway.app.build import build_source
+from gateway.app.build import build_agent, build_source
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, KeyPath, Problem

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.app.application import serve
+from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from gateway.app.application import quota_limits
+from gateway.app.build import quota_limits
 from gateway.config.agents import AgentConfig, ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.config.gateway import (
     ApiKeysConfig,

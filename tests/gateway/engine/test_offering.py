@@ -7,8 +7,7 @@ import pytest
 import structlog
 
 from gateway.a2a.model import Json
-from gateway.app.application import build_agents
-from gateway.app.build import build_sources
+from gateway.app.build import build_agents, build_sources
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry

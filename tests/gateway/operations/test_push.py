@@ -23,7 +23,7 @@ from gateway.operations.contexts import Contexts
 from gateway.operations.push_configs import MOST, PushConfigs
 from gateway.push.webhook import Outcome
 from tests.support.core import Core, message, query, soon, until
-from tests.support.pushing import SEAL, URL, Pushing
+from tests.support.pushing import BOX, URL, Pushing
 from tests.support.scripted import BR, Pause, ScriptedAdapter, says
 
 SECRET = AuthenticationInfo(scheme="Bearer", credentials="credentials-canary")
@@ -96,7 +96,7 @@ async def test_token_and_credentials_go_in_and_do_not_come_out(core: Core, pushi
     for suffix in ("", "-wal"):
         assert b"canary" not in core.path.with_name(core.path.name + suffix).read_bytes()
     [[sealed]] = query(core.path, "SELECT sealed FROM push_config")
-    secrets = SEAL.open(sealed, URL)
+    secrets = BOX.open(sealed, URL)
     assert (secrets.token, secrets.credentials) == ("token-canary", "credentials-canary")
 
 
@@ -223,7 +223,7 @@ async def test_a_name_that_nobody_knows_yet_is_taken_and_looked_up_again_when_so
         raise OSError("no such host")
 
     pushes = PushConfigs(
-        core.ledger, TargetRules(), Resolver(TargetRules().permit, nobody), SEAL, core.time.clock, hangs.set
+        core.ledger, TargetRules(), Resolver(TargetRules().permit, nobody), BOX, core.time.clock, hangs.set
     )
     made = await pushes.create(core.call(), task, TaskPushNotificationConfig(url=URL))
     assert made.url == URL

@@ -11,7 +11,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.push import AdvancePush
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, TextDelta
 from gateway.push.delivery import WAITS, PushLimits
-from gateway.push.secrets import Unreadable
+from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 from tests.support.core import START, Core, logged, query, soon, until
 from tests.support.pushing import OK, Pushing
@@ -218,7 +218,9 @@ async def test_events_of_a_stopped_one_wake_nobody(core: Core) -> None:
     assert pushing.posts.states == ["INPUT_REQUIRED", "INPUT_REQUIRED", "WORKING", "COMPLETED"]
 
 
-@pytest.mark.parametrize(("error", "why"), [(Unreadable("x"), "decrypted"), (KeyError("0.2"), "A2A 1.0 is not spoken")])
+@pytest.mark.parametrize(
+    ("error", "why"), [(UnreadableSecret("x"), "decrypted"), (KeyError("0.2"), "A2A 1.0 is not spoken")]
+)
 async def test_what_can_never_be_posted_is_stopped_at_once(core: Core, error: Exception, why: str) -> None:
     core.agent(ScriptedAdapter(BR, answers("a")))
     pushing = Pushing(core)

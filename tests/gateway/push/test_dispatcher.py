@@ -15,7 +15,7 @@ from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
 from gateway.push.webhook import Outcome, WebhookRequests
 from tests.support.core import Core, running_core, soon, until
-from tests.support.pushing import SEAL, Pushing
+from tests.support.pushing import BOX, Pushing
 from tests.support.scripted import BR, ScriptedAdapter, says
 
 
@@ -48,7 +48,7 @@ class HeldSender:
 
 @asynccontextmanager
 async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -> AsyncGenerator[Dispatcher]:
-    notifier = Dispatcher(core.ledger, lambda: sender, WebhookRequests(SEAL), core.time.clock, limits or PushLimits())
+    notifier = Dispatcher(core.ledger, lambda: sender, WebhookRequests(BOX), core.time.clock, limits or PushLimits())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(notifier.run())
         try:

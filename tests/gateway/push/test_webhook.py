@@ -6,22 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.ledger.push import PushConfig
-from gateway.push.secrets import Seal, Secrets, Unreadable
+from gateway.push.secrets import SecretBox, Secrets, UnreadableSecret
 from gateway.push.signatures import Signer
 from gateway.push.webhook import Outcome, WebhookRequests, webhook_id
 
-SEAL = Seal(b"k" * 32)
+BOX = SecretBox(b"k" * 32)
 URL = "https://hook.example/a"
 PLAIN = PushConfig("task-1", "config-1", "1.0", URL, "hook.example", None, None)
 BODY = b"{}"
 
 
 def sealed(scheme: str | None, token: str | None = None, credentials: str | None = None) -> PushConfig:
-    return replace(PLAIN, scheme=scheme, sealed=SEAL.close(Secrets(token, credentials), URL))
+    return replace(PLAIN, scheme=scheme, sealed=BOX.seal(Secrets(token, credentials), URL))
 
 
 def test_a_configuration_without_secrets_has_the_type_and_the_headers_of_a_webhook() -> None:
-    assert WebhookRequests(SEAL).headers(PLAIN, 7, BODY, 1_795_000_000) == {
+    assert WebhookRequests(BOX).headers(PLAIN, 7, BODY, 1_795_000_000) == {
         "Content-Type": "application/a2a+json",
         "A2A-Version": "1.0",
         "webhook-id": webhook_id(PLAIN, 7),
@@ -50,16 +50,16 @@ def test_the_id_is_that_of_event_and_configuration_and_of_no_attempt() -> None:
     ],
 )
 def test_credentials_go_into_the_authorization(scheme: str, credentials: str, header: str) -> None:
-    headers = WebhookRequests(SEAL).headers(sealed(scheme, "tok", credentials), 1, BODY, 1)
+    headers = WebhookRequests(BOX).headers(sealed(scheme, "tok", credentials), 1, BODY, 1)
     assert (headers["Authorization"], headers["X-A2A-Notification-Token"]) == (header, "tok")
 
 
 def test_a_scheme_without_credentials_authorises_nothing() -> None:
-    assert "Authorization" not in WebhookRequests(SEAL).headers(sealed("Bearer", "tok"), 1, BODY, 1)
+    assert "Authorization" not in WebhookRequests(BOX).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
 
 def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_there_are_none() -> None:
-    letters = WebhookRequests(SEAL, Signer(b"m" * 32, "https://gateway.example"))
+    letters = WebhookRequests(BOX, Signer(b"m" * 32, "https://gateway.example"))
     beside = letters.headers(sealed("Bearer", credentials="abc"), 1, BODY, 1)
     alone = letters.headers(replace(PLAIN, scheme="Bearer"), 1, BODY, 1)
     assert beside["Authorization"] == "Bearer abc"
@@ -68,8 +68,8 @@ def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_the
 
 
 def test_what_was_sealed_with_another_key_makes_no_letter() -> None:
-    with pytest.raises(Unreadable):
-        WebhookRequests(Seal(b"x" * 32)).headers(sealed("Bearer", "tok"), 1, BODY, 1)
+    with pytest.raises(UnreadableSecret):
+        WebhookRequests(SecretBox(b"x" * 32)).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
 
 @pytest.mark.parametrize(

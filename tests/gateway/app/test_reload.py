@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from adapters.tools.http import HttpToolSettings
 from gateway.a2a.errors import Busy
-from gateway.app.reload import Generation, Succession
+from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
@@ -62,7 +62,7 @@ class Part:
         self.turns_ended = asyncio.Event()
         card = build_card("a", CardSettings("A", "A", ("text/plain",), ("text/plain",)), "http://localhost")
         self.tools = Tools()
-        self.generation = Generation(self._answer, Agents((Agent("a", card, self.adapter),)), (self.tools,))
+        self.loaded = LoadedConfig(self._answer, Agents((Agent("a", card, self.adapter),)), (self.tools,))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.entered.set()
@@ -73,21 +73,21 @@ async def _nothing(*_: Any) -> Any:
     raise AssertionError("nobody reads or writes here")
 
 
-def succession(*parts: Part) -> Succession:
+def reloadable(*parts: Part) -> ReloadableApp:
     async def left(agents: Agents) -> None:
-        [part] = [part for part in parts if part.generation.agents is agents]
+        [part] = [part for part in parts if part.loaded.agents is agents]
         await part.turns_ended.wait()
 
-    return Succession(parts[0].generation, left)
+    return ReloadableApp(parts[0].loaded, left)
 
 
 async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have_ended() -> None:
     old, new = Part(), Part()
-    front = succession(old, new)
-    async with front.lasting(), asyncio.TaskGroup() as group:
+    front = reloadable(old, new)
+    async with front.open(), asyncio.TaskGroup() as group:
         request = group.create_task(front({}, _nothing, _nothing))
         await soon(old.entered.wait())
-        front.succeed(new.generation)
+        front.replace(new.loaded)
         later = group.create_task(front({}, _nothing, _nothing))
         await soon(new.entered.wait())
         assert not old.adapter.closed
@@ -107,10 +107,10 @@ async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have
 
 async def test_at_the_end_everything_is_closed_whoever_still_waits() -> None:
     parts = [Part(), Part(), Part()]
-    front = succession(*parts)
-    async with front.lasting():
-        front.succeed(parts[1].generation)
-        front.succeed(parts[2].generation)
+    front = reloadable(*parts)
+    async with front.open():
+        front.replace(parts[1].loaded)
+        front.replace(parts[2].loaded)
     assert [part.adapter.closed for part in parts] == [True, True, True]
     assert [part.tools.closed for part in parts] == [True, True, True]
 
@@ -127,10 +127,10 @@ async def test_what_was_being_closed_when_the_end_came_is_closed_then(monkeypatc
 
     monkeypatch.setattr(old.adapter, "aclose", hang)
     old.turns_ended.set()
-    front = succession(old, new)
+    front = reloadable(old, new)
     with capture_logs() as logs:
-        async with front.lasting():
-            front.succeed(new.generation)
+        async with front.open():
+            front.replace(new.loaded)
             await soon(begun.wait())
     assert (old.adapter.closed, new.adapter.closed, logs) == (True, True, [])
 
@@ -146,10 +146,10 @@ async def test_an_adapter_that_cannot_be_closed_harms_nobody(
     monkeypatch.setattr(old.adapter, "aclose", fail)
     monkeypatch.setattr(old.tools, "aclose", fail)
     old.turns_ended.set()
-    front = succession(old, new)
+    front = reloadable(old, new)
     with capture_logs() as logs:
-        async with front.lasting():
-            front.succeed(new.generation)
+        async with front.open():
+            front.replace(new.loaded)
             await until(lambda: len(logs) > 1)
     assert {(line["event"], line.get("agent")) for line in logs} == {
         ("adapter.not-closed", "a"),

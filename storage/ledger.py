@@ -24,10 +24,10 @@ from storage.write.writer import Writer
 _SECRET_BYTES = 32
 
 _PATIENCE = 15.0
-"""Seconds. What a running turn stores waits so long for a locked database; a caller's request is told after one timeout."""
+"""Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
 
-_ASKED = frozenset({Accept, Close, Decide})
-_SAID = frozenset({Append})
+_REQUESTS = frozenset({Accept, Close, Decide})
+_EVENTS = frozenset({Append})
 
 
 class SqliteLedger(Reads):
@@ -37,15 +37,15 @@ class SqliteLedger(Reads):
         self._version = version
 
     async def commit(self, *points: CommitPoint) -> None:
-        # A whole context is too much to be taken apart in the event loop.
+        # A whole context would occupy the event loop for too long.
         large = any(isinstance(point, Import) for point in points)
         await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         kinds = {*map(type, points)}
-        patience = _PATIENCE if kinds.isdisjoint(_ASKED) else 0.0
-        # What a running turn says may wait for what others say, even while somebody reads its task; what moves it on may not.
-        self._writer.submit(unit(points), done, patience, hurries=kinds != _SAID)
+        patience = _PATIENCE if kinds.isdisjoint(_REQUESTS) else 0.0
+        # Events may wait for a larger group, even while a caller reads the task; other points of a turn may not.
+        self._writer.submit(unit(points), done, patience, urgent=kinds != _EVENTS)
 
     async def secret(self, name: str) -> bytes:
         await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))
@@ -57,13 +57,13 @@ class SqliteLedger(Reads):
         rows = await self._readers.fetch(compiled.SCHEMA_VERSION, {})
         [[oldest]] = await self._readers.fetch(OLDEST_USER, {})
         if len(rows) != 1 or not usable(rows[0][0], oldest):
-            raise LedgerUnavailable(f"the schema has version {rows!r} and not ours, {self._version!r}")
+            raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
         if self._writer.in_trouble:
-            # Who is told of it sends nothing any more that would show when it is over.
+            # After a failed readiness check no traffic comes that would show the recovery.
             await self._store(probe())
 
     async def _store(self, steps: list[Step]) -> None:
-        # Cancelling the caller gives up the answer, never the commit.
+        # A cancelled caller does not cancel the commit.
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(failure: Exception | None) -> None:
@@ -82,8 +82,8 @@ class SqliteLedger(Reads):
 async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 5000) -> AsyncGenerator[Ledger, None]:
     """The ledger in the file of `sqlite:///relative/path` or `sqlite:////absolute/path`, made where it is missing.
 
-    Leaving commits what was submitted. Raises: ValueError for another URL; LedgerUnavailable when the file cannot be
-    used or its schema is another version than ours, which `auto_migrate` allows to change if it is older.
+    The exit commits what was submitted. Raises: ValueError for another URL; LedgerUnavailable when the file cannot be
+    used or its schema has another version; `auto_migrate` allows to migrate an older one.
     """
     path = database_path(url)
     try:

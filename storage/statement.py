@@ -1,4 +1,4 @@
-"""What compiled SQL looks like to those who run it. Law: no SQLAlchemy here, so that running needs none of it."""
+"""Compiled SQL as the writer and the readers use it. Law: no SQLAlchemy here, so that running needs none of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,10 +10,9 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`what` it does, for messages. `rows`: how many it must touch; None where any number is right.
+    """`what` names the action in error texts. `rows`: how many rows it must change; None: any number.
 
-    `names` are those of the parameters that its SQL has question marks for, in their order: SQLite takes them so in less time
-    than by name.
+    `names` are the parameters for the question marks of the SQL, in order: SQLite binds them in less time than by name.
     """
 
     what: str
@@ -24,10 +23,10 @@ class Statement:
     """The parameters in the order of `names`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", _taking(self.names))
+        object.__setattr__(self, "parameters", _picker(self.names))
 
 
-def _taking(names: tuple[str, ...]) -> Callable[[Values], tuple[Value, ...]]:
+def _picker(names: tuple[str, ...]) -> Callable[[Values], tuple[Value, ...]]:
     match names:
         case ():
             return lambda _: ()

@@ -1,4 +1,4 @@
-"""The rows of a context as a document. Law: what cannot be read is an error that names its place; nothing is left out."""
+"""The rows of a context as a document. Law: an unreadable row is an error that names its owner; no row is left out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from gateway.a2a.model import Json, Message, StreamResponse, TaskState
+from gateway.a2a.model import Message, StreamResponse, TaskState
 from gateway.ledger.documents import (
     FORMAT,
     VERSION,
@@ -20,16 +20,15 @@ from gateway.ledger.documents import (
     PortableToolCall,
     PortableTurn,
 )
-from gateway.ledger.errors import CorruptRecord
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, StorageOwner
-from storage.read.grouped import Row
+from storage.read.inline import Row
+from storage.read.rows import decoded, json_or_null
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
 _values = msgspec.json.Decoder(tuple[Any, ...])
 _event = msgspec.json.Decoder(StreamResponse)
-_value = msgspec.json.Decoder()
 
 T = TypeVar("T")
 
@@ -69,17 +68,6 @@ def _grouped(rows: Rows, key: int, made: Callable[[Row], T]) -> Below[T]:
     return below
 
 
-def _read(decode: Callable[[str], T], payload: str, owner: str) -> T:
-    try:
-        return decode(payload)
-    except msgspec.MsgspecError as error:
-        raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
-
-
-def _read_or_none(payload: str | None, owner: str) -> Json:
-    return None if payload is None else _read(_value.decode, payload, owner)
-
-
 def _task(row: Row, events: Below[tuple[StreamResponse, ...]]) -> PortableTask:
     task_id, _, agent, visible, created_at, last_event, state, status_at, message = row
     return PortableTask(
@@ -90,20 +78,19 @@ def _task(row: Row, events: Below[tuple[StreamResponse, ...]]) -> PortableTask:
         last_event=last_event,
         state=TaskState(state),
         status_at=status_at,
-        status_message=None if message is None else _read(_message.decode, message, f"task {task_id!r}"),
+        status_message=None if message is None else decoded(_message.decode, message, f"task {task_id!r}"),
         events=tuple(event for group in events[task_id] for event in group),
     )
 
 
 def _events(row: Row) -> tuple[StreamResponse, ...]:
     task_id, _, _, payload = row
-    return tuple(_read(_event.decode, line, f"task {task_id!r}") for line in payload.split("\n"))
+    return tuple(decoded(_event.decode, line, f"task {task_id!r}") for line in payload.split("\n"))
 
 
 def _thread(row: Row, turns: Below[PortableTurn], all_items: Below[PortableItem]) -> PortableThread:
-    thread_id, _, agent, epoch, owner, handle_kind, handle, clean_handle, generation, state, version, adapter_state = (
-        row
-    )
+    thread_id, _, agent, epoch, owner, handle_kind, *handles, generation, state, version, adapter_state = row
+    handle, clean_handle = handles
     return PortableThread(
         id=thread_id,
         agent=agent,
@@ -115,7 +102,7 @@ def _thread(row: Row, turns: Below[PortableTurn], all_items: Below[PortableItem]
         generation=generation,
         state=state,
         state_version=version,
-        adapter_state=_read_or_none(adapter_state, f"thread {thread_id!r}"),
+        adapter_state=json_or_null(adapter_state, f"thread {thread_id!r}"),
         turns=tuple(turns[thread_id]),
         items=tuple(all_items[thread_id]),
     )
@@ -136,8 +123,8 @@ def _turn(row: Row, inputs: Below[PortableInput], calls: Below[PortableCall]) ->
         accepted_at=accepted_at,
         ended_at=ended_at,
         last_event=last_event,
-        messages=_read(_messages.decode, messages, owner),
-        artifacts=_read(_values.decode, artifacts, owner),
+        messages=decoded(_messages.decode, messages, owner),
+        artifacts=decoded(_values.decode, artifacts, owner),
         inputs=tuple(inputs[turn_id]),
         calls=tuple(calls[turn_id]),
     )
@@ -147,7 +134,7 @@ def _input(row: Row) -> PortableInput:
     turn, ordinal, _, digest, key_kind, key, received_at, event, payload = row
     return PortableInput(
         ordinal=ordinal,
-        message=_read(_message.decode, payload, f"turn {turn!r}"),
+        message=decoded(_message.decode, payload, f"turn {turn!r}"),
         digest=digest,
         key_kind=key_kind,
         key=key,
@@ -170,29 +157,15 @@ def _call(row: Row, tools: Below[PortableToolCall]) -> PortableCall:
         handle_out=handle_out,
         prepared_at=prepared_at,
         ended_at=ended_at,
-        usage=_read_or_none(usage, f"service call {call_id!r}"),
+        usage=json_or_null(usage, f"service call {call_id!r}"),
         weight=weight,
         tool_calls=tuple(tools[call_id]),
     )
 
 
 def _tool_call(row: Row) -> PortableToolCall:
-    (
-        call_id,
-        _,
-        sequence,
-        external_id,
-        name,
-        executor,
-        server,
-        status,
-        digest,
-        required,
-        *approval,
-        arguments,
-        outcome,
-    ) = row
-    decision, by, at, expires_at, consumed_at = approval
+    call_id, _, sequence, external_id, name, executor, server, status, digest, *approval, arguments, outcome = row
+    required, decision, by, at, expires_at, consumed_at = approval
     return PortableToolCall(
         id=call_id,
         sequence=sequence,
@@ -209,7 +182,7 @@ def _tool_call(row: Row) -> PortableToolCall:
         approval_expires_at=expires_at,
         approval_consumed_at=consumed_at,
         arguments=arguments,
-        outcome=UNSET if outcome is None else _read(_value.decode, outcome, f"tool call {call_id!r}"),
+        outcome=UNSET if outcome is None else json_or_null(outcome, f"tool call {call_id!r}"),
     )
 
 
@@ -225,5 +198,5 @@ def _item(row: Row) -> PortableItem:
         item_group=group,
         replayable=bool(replayable),
         sent_in=sent_in,
-        item=None if payload is None else _read(conversation.decode, payload, f"thread {thread!r}"),
+        item=None if payload is None else decoded(conversation.decode, payload, f"thread {thread!r}"),
     )

@@ -1,11 +1,11 @@
-"""Rows made into records. Law: a row that nobody can read is a CorruptRecord, which says whose it is."""
+"""Rows as records. Law: an unreadable row is a CorruptRecord that names its owner."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.a2a.model import Message, TaskState
+from gateway.a2a.model import Json, Message, TaskState
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.tasks import StoredArtifact, TaskRecord, TurnRecord
@@ -14,22 +14,28 @@ from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Preferences
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, HistoryRecord, StorageOwner, UserItem
-from storage.read.grouped import Row
+from storage.read.inline import Row
 
 message_decoder = msgspec.json.Decoder(Message)
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 _artifacts_decoder = msgspec.json.Decoder(tuple[StoredArtifact, ...])
-value_decoder = msgspec.json.Decoder()
+_value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
 
 T = TypeVar("T")
 
 
-def readable(decode: Callable[[str], T], payload: str, owner: str) -> T:
+def decoded(decode: Callable[[str], T], payload: str, owner: str) -> T:
+    """Raises: CorruptRecord."""
     try:
         return decode(payload)
     except msgspec.MsgspecError as error:
         raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
+
+
+def json_or_null(payload: str | None, owner: str) -> Json:
+    """Raises: CorruptRecord."""
+    return None if payload is None else decoded(_value_decoder.decode, payload, owner)
 
 
 def thread(row: Row | list[Any]) -> ThreadRecord:
@@ -43,7 +49,7 @@ def thread(row: Row | list[Any]) -> ThreadRecord:
         handle_kind=HandleKind(handle_kind),
         handle=handle,
         generation=generation,
-        adapter_state=None if state is None else readable(value_decoder.decode, state, f"thread {thread_id!r}"),
+        adapter_state=json_or_null(state, f"thread {thread_id!r}"),
         lost=bool(lost),
         state_version=version or 1,
         unsynced=bool(unsynced),
@@ -58,7 +64,7 @@ def task(row: Row | list[Any]) -> TaskRecord:
         context_id=context_id,
         agent=agent,
         state=TaskState(state),
-        status_message=None if message is None else readable(message_decoder.decode, message, f"task {task_id!r}"),
+        status_message=None if message is None else decoded(message_decoder.decode, message, f"task {task_id!r}"),
         status_at=status_at,
         last_event=last_event,
         visible=bool(visible),
@@ -66,14 +72,14 @@ def task(row: Row | list[Any]) -> TaskRecord:
 
 
 def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
-    """Each from the row of its first message and those of its further ones."""
+    """A turn has a row for its first message and one for each further message."""
     turns: list[TurnRecord] = []
     for ordinal, *row in rows:
         if ordinal == 0:
             turns.append(_turn(task_id, row))
             continue
-        said = readable(message_decoder.decode, row[0], f"task {task_id!r}")
-        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], said)))
+        answer = decoded(message_decoder.decode, row[0], f"task {task_id!r}")
+        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], answer)))
     return tuple(turns)
 
 
@@ -81,10 +87,10 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
     payload, event, ended_at, aside, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
-        message=readable(message_decoder.decode, payload, owner),
+        message=decoded(message_decoder.decode, payload, owner),
         event=event,
-        messages=None if messages is None else readable(_messages_decoder.decode, messages, owner),
-        artifacts=None if artifacts is None else readable(_artifacts_decoder.decode, artifacts, owner),
+        messages=None if messages is None else decoded(_messages_decoder.decode, messages, owner),
+        artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
         aside=ended_at is None and bool(aside),
     )
@@ -97,8 +103,9 @@ def api_key(row: Row) -> ApiKey:
 
 def asked(row: Row) -> AskedCall:
     *call, digest, decision, expires_at, outcome = row
-    known = None if outcome is None else readable(value_decoder.decode, outcome, f"tool call {row[0]!r}")
-    return AskedCall(ToolCallRecord(*call), digest, decision, expires_at, known)
+    return AskedCall(
+        ToolCallRecord(*call), digest, decision, expires_at, json_or_null(outcome, f"tool call {row[0]!r}")
+    )
 
 
 def item(thread_id: str, row: Row) -> HistoryRecord:
@@ -106,9 +113,9 @@ def item(thread_id: str, row: Row) -> HistoryRecord:
     failed, service_call, sequence, displaced = rest
     owner = f"thread {thread_id!r}"
     if payload is None:
-        item: conversation.Item = UserItem(readable(message_decoder.decode, message, owner))
+        item: conversation.Item = UserItem(decoded(message_decoder.decode, message, owner))
     else:
-        item = readable(conversation.decode, payload, owner)
+        item = decoded(conversation.decode, payload, owner)
     return HistoryRecord(
         position=position,
         turn=turn,

@@ -27,7 +27,7 @@ REVOKE_KEY = Statement(
     "revoke a key that is in force",
     compiled(
         update(api_key)
-        .where(api_key.c.name == bindparam("key_name"), api_key.c.revoked_at.is_(None))
+        .where(api_key.c.name == bindparam("name"), api_key.c.revoked_at.is_(None))
         .values(revoked_at=bindparam("now"))
     ),
 )

@@ -110,7 +110,7 @@ SET_PENDING_HANDLE = Statement(
     compiled(
         update(service_call)
         .where(equals(service_call.c.id, "service_call"), text(UNDER_WAY))
-        .values(status=word("started"), pending_handle=bindparam("pending_handle"))
+        .values(status=word("started"), pending_handle=bindparam("handle"))
     ),
 )
 

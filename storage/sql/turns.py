@@ -34,13 +34,13 @@ NEW_EVENTS = Statement(
         insert(event)
         .inline()
         .values(
-            **{name: bindparam(f"event_{name}") for name in ("task", "last", "payload")},
+            **given("task", "last", "payload"),
             # A group that was lost leaves no gap: what follows it is lost as well. No number is none that the column takes;
             # with `INSERT ... SELECT` SQLite would make a table of its own first, for each of these rows.
             first=case(
                 (
-                    next_number(event.c.last, equals(event.c.task, "event_task")) == bindparam("event_first"),
-                    bindparam("event_first"),
+                    next_number(event.c.last, equals(event.c.task, "task")) == bindparam("first"),
+                    bindparam("first"),
                 )
             ),
         )

@@ -54,7 +54,7 @@ NEXT_INPUT = Statement(
         .values(
             **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
             received_at=bindparam("now"),
-            event=bindparam("said_at"),
+            event=bindparam("event"),
             payload=bindparam("message"),
         )
     ),
@@ -68,7 +68,7 @@ DECIDE_TOOL = Statement(
             equals(tool_call.c.id, "tool_call"),
             tool_call.c.status == word("pending_approval"),
             tool_call.c.approval_decision.is_(None),
-            tool_call.c.digest.is_not_distinct_from(bindparam("call_digest")),
+            tool_call.c.digest.is_not_distinct_from(bindparam("digest")),
             _OF_TURN,
         )
         .values(

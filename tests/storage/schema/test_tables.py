@@ -9,7 +9,7 @@ import pytest
 
 from storage.schema.tables import Row
 from tests.storage.conversation import ACCEPT, COMPLETE, PREPARE, recorded
-from tests.storage.sql.test_pushing import PUT
+from tests.storage.sql.test_push import PUT
 
 FORBIDDEN = {
     "a storage owner that there is not": "UPDATE thread SET storage_owner = 'both'",

@@ -11,7 +11,7 @@ from gateway.ledger.retention import DeleteContext, PurgeContext
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import BeginEpoch, Caller
 from gateway.ports.conversation import HandleKind, StorageOwner
-from storage.write.other_units import TURNS_AT_ONCE
+from storage.write.units import TURNS_AT_ONCE
 from tests.storage.conversation import (
     ACCEPT,
     ADA,

@@ -17,7 +17,7 @@ from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import DeleteOrphan
 from storage.sql import documents, retention
 from storage.statement import Statement
-from storage.write.other_units import TURNS_AT_ONCE
+from storage.write.units import TURNS_AT_ONCE
 from tests.storage.conversation import (
     ACCEPT,
     ADA,

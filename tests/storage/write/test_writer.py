@@ -55,7 +55,7 @@ class Told:
         self._all = asyncio.Event()
         self.outcomes: list[tuple[str, Exception | None]] = []
 
-    def submit(self, steps: list[Step], patience: float = 0.0, *, hurries: bool = True) -> None:
+    def submit(self, steps: list[Step], patience: float = 0.0, *, urgent: bool = True) -> None:
         name = str(self._submitted)
         self._submitted += 1
 
@@ -64,7 +64,7 @@ class Told:
             if len(self.outcomes) == self._submitted:
                 self._all.set()
 
-        self._writer.submit(steps, done, patience, hurries=hurries)
+        self._writer.submit(steps, done, patience, urgent=urgent)
 
     async def of(self, *units: list[Step]) -> list[tuple[str, Exception | None]]:
         for steps in units:
@@ -142,7 +142,7 @@ async def test_a_value_that_no_column_holds_fails_its_own_unit_only(
 ) -> None:
     path = tmp_path / "ledger.db"
     [(statement, values)] = events(2, 2)
-    unfit = [(statement, {**values, "event_last": value})]
+    unfit = [(statement, {**values, "last": value})]
     async with writing(path) as writer:
         told = Told(writer)
         with locked(path):
@@ -228,7 +228,7 @@ from tests.storage.write.test_writer import Told, events, writing
 async def main(path):
     async with writing(path) as writer:
         sqlite3.connect(path).execute("PRAGMA hard_heap_limit = 3000000")
-        large = [(statement, {**values, "event_payload": "x" * 8_000_000}) for statement, values in events(2, 2)]
+        large = [(statement, {**values, "payload": "x" * 8_000_000}) for statement, values in events(2, 2)]
         print([type(outcome).__name__ for _, outcome in await Told(writer).of(large)])
         print([outcome for _, outcome in await Told(writer).of(events(2, 2))])
 
@@ -330,16 +330,16 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize(
-    ("hurries", "waited"), [((False, False), [0.003]), ((False, True), [0.001]), ((True, True), [0.001])]
+    ("urgent", "waited"), [((False, False), [0.003]), ((False, True), [0.001]), ((True, True), [0.001])]
 )
 async def test_a_busy_ledger_waits_for_company_and_not_for_long_when_any_of_it_hurries(
-    tmp_path: Path, waits: list[float], hurries: tuple[bool, ...], waited: list[float]
+    tmp_path: Path, waits: list[float], urgent: tuple[bool, ...], waited: list[float]
 ) -> None:
     async with writing(tmp_path / "ledger.db") as writer:
         waits.clear()
         told = Told(writer)
-        for number, one in enumerate(hurries, 2):
-            told.submit(events(number, number), hurries=one)
+        for number, one in enumerate(urgent, 2):
+            told.submit(events(number, number), urgent=one)
         assert await told.of() == [("0", None), ("1", None)]
     assert waits == waited
 
@@ -383,7 +383,7 @@ async def test_a_ledger_that_was_busy_is_not_for_long(
 async def test_a_unit_that_lacks_a_value_fails_alone(tmp_path: Path) -> None:
     async with writing(tmp_path / "ledger.db") as writer:
         [(statement, values)] = events(3, 3)
-        lacking = {name: value for name, value in values.items() if name != "event_payload"}
+        lacking = {name: value for name, value in values.items() if name != "payload"}
         outcomes = await Told(writer).of(events(2, 2), [(statement, lacking)], events(3, 3))
         assert [type(outcome) for _, outcome in outcomes] == [type(None), KeyError, type(None)]
     assert stored(tmp_path / "ledger.db") == [1, 2, 3]

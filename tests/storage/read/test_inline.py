@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
-from storage.read.grouped import Finder
+from storage.read.inline import InlineReader
 from storage.read.pool import Readers
 
 NAME = "SELECT name FROM things WHERE id = :id"
@@ -37,46 +37,46 @@ def rename(path: Path, name: str) -> None:
 
 
 def test_what_is_there_is_found(connection: sqlite3.Connection) -> None:
-    finder = Finder(connection, slow=math.inf)
-    assert finder.find(NAME, {"id": 1}) == [("one",)]
-    assert finder.find(NAME, {"id": 3}) == []
+    finder = InlineReader(connection, slow=math.inf)
+    assert finder.fetch(NAME, {"id": 1}) == [("one",)]
+    assert finder.fetch(NAME, {"id": 3}) == []
 
 
 def test_every_find_sees_the_newest_commit(path: Path, connection: sqlite3.Connection) -> None:
-    finder = Finder(connection, slow=math.inf)
+    finder = InlineReader(connection, slow=math.inf)
     for name in ("two", "three"):
         rename(path, name)
-        assert finder.find(NAME, {"id": 1}) == [(name,)]
+        assert finder.fetch(NAME, {"id": 1}) == [(name,)]
 
 
 def test_after_a_slow_find_others_are_asked(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.read.grouped._REST", 1e9)
-    finder = Finder(connection, slow=0.0)
-    assert finder.find(NAME, {"id": 1}) == [("one",)]
-    assert finder.find(NAME, {"id": 1}) is None
+    monkeypatch.setattr("storage.read.inline._REST", 1e9)
+    finder = InlineReader(connection, slow=0.0)
+    assert finder.fetch(NAME, {"id": 1}) == [("one",)]
+    assert finder.fetch(NAME, {"id": 1}) is None
 
 
 async def test_what_cannot_be_found_here_is_fetched(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.read.grouped._REST", 1e9)
-    readers._finder._slow = 0.0
+    monkeypatch.setattr("storage.read.inline._REST", 1e9)
+    readers._inline._slow = 0.0
     for _ in range(3):
-        assert await readers.find(NAME, {"id": 1}) == [("one",)]
+        assert await readers.lookup(NAME, {"id": 1}) == [("one",)]
 
 
 def test_who_would_have_to_wait_for_a_lock_asks_others(path: Path, connection: sqlite3.Connection) -> None:
-    finder = Finder(connection, slow=math.inf)
+    finder = InlineReader(connection, slow=math.inf)
     with closing(sqlite3.connect(path, isolation_level=None)) as alone:
         alone.execute("PRAGMA locking_mode = EXCLUSIVE")
         alone.execute("UPDATE things SET name = 'mine' WHERE id = 1")
-        assert finder.find(NAME, {"id": 1}) is None
-    assert finder.find(NAME, {"id": 1}) == [("mine",)]
+        assert finder.fetch(NAME, {"id": 1}) is None
+    assert finder.fetch(NAME, {"id": 1}) == [("mine",)]
 
 
 async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
     with pytest.raises(CorruptRecord):
-        await readers.find(NAME, {"id": 2})
+        await readers.lookup(NAME, {"id": 2})
     rename(path, "two")
-    assert await readers.find(NAME, {"id": 1}) == [("two",)]
+    assert await readers.lookup(NAME, {"id": 1}) == [("two",)]
 
 
 async def test_nothing_is_found_after_the_end(path: Path) -> None:
@@ -84,4 +84,4 @@ async def test_nothing_is_found_after_the_end(path: Path) -> None:
     await readers.open(str(path), 50)
     await readers.close()
     with pytest.raises(LedgerUnavailable):
-        await readers.find(NAME, {"id": 1})
+        await readers.lookup(NAME, {"id": 1})

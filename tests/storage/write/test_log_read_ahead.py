@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.write.writer import WarmLog
+from storage.write.writer import LogReadAhead
 from tests.support.core import BOUND
 
 _PAGES = 1024
@@ -61,18 +61,18 @@ def _comes_back(log: Path) -> None:
 
 
 def test_what_the_system_has_dropped_of_the_log_is_there_again(log: Path) -> None:
-    WarmLog(str(log).removesuffix("-wal")).keep()
+    LogReadAhead(str(log).removesuffix("-wal")).request()
     _comes_back(log)
 
 
 def test_it_is_asked_for_only_once_in_a_while(log: Path) -> None:
-    warm = WarmLog(str(log).removesuffix("-wal"), iter([100.0, 100.9, 101.0]).__next__)
-    warm.keep()
+    warm = LogReadAhead(str(log).removesuffix("-wal"), iter([100.0, 100.9, 101.0]).__next__)
+    warm.request()
     _comes_back(log)
     _drop(log)
-    warm.keep()
+    warm.request()
     assert _pages_in_memory(log) == 0
-    warm.keep()
+    warm.request()
     _comes_back(log)
 
 
@@ -80,10 +80,10 @@ def test_it_is_the_log_beside_the_file_that_a_link_names(log: Path, tmp_path: Pa
     link = tmp_path / "elsewhere" / "linked.db"
     link.parent.mkdir()
     link.symlink_to(str(log).removesuffix("-wal"))
-    WarmLog(str(link)).keep()
+    LogReadAhead(str(link)).request()
     _comes_back(log)
 
 
 def test_a_log_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
-    WarmLog(str(tmp_path / "gateway.db")).keep()
+    LogReadAhead(str(tmp_path / "gateway.db")).request()
     assert list(tmp_path.iterdir()) == []

@@ -129,7 +129,7 @@ async def test_without_memory_to_open_the_file_it_is_unavailable(
 
 
 async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: list[str], readers: Readers) -> None:
-    for read in (partial(readers.find, COUNT, {}), partial(readers.scan, COUNT, {})):
+    for read in (partial(readers.lookup, COUNT, {}), partial(readers.scan, COUNT, {})):
         short_of_memory_for.append(COUNT)
         if read.func == readers.scan:
             with pytest.raises(LedgerUnavailable, match="no memory"):

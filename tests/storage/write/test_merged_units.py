@@ -1,7 +1,9 @@
 """A shortened unit leaves the same rows as the whole one."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +15,7 @@ from storage import compiled
 from storage.ledger import SqliteLedger, open_ledger
 from storage.statement import Step
 from storage.write import units
-from storage.write.units import shortened
+from storage.write.units import merged
 from tests.storage.conversation import ACCEPT, COMPLETE, FAIL, FINISH, FOLLOW_UP, PREPARE, Rows, rows
 
 BEGIN = (replace(ACCEPT, working=True), replace(PREPARE, event=None))
@@ -37,7 +39,7 @@ UNITS: dict[str, tuple[list[tuple[CommitPoint, ...]], list[int]]] = {
 
 
 def whole(points: Iterable[CommitPoint]) -> list[Step]:
-    return [step for point in points for step in units._steps(point)]
+    return [step for point in points for step in units.steps_of(point)]
 
 
 async def rows_after(path: Path, steps: list[list[Step]]) -> Rows:
@@ -59,15 +61,20 @@ async def test_the_rows_are_those_of_the_whole_unit(tmp_path: Path, which: str) 
 
 def test_a_turn_that_only_waits_is_not_begun() -> None:
     steps = whole([ACCEPT])
-    assert shortened(steps) == whole([ACCEPT])
+    assert merged(steps) == whole([ACCEPT])
 
 
 def test_a_call_of_another_turn_does_not_settle_this_one() -> None:
     steps = whole([replace(COMPLETE, turn="turn-9"), FINISH])
-    assert compiled.ABANDON_CALLS in [statement for statement, _ in shortened(steps)]
+    assert compiled.ABANDON_CALLS in [statement for statement, _ in merged(steps)]
 
 
 def test_several_turns_in_one_unit_are_left_as_they_are() -> None:
     one = (*BEGIN, STARTED, *ENDS)
     other = tuple(replace(point, turn="turn-2") if hasattr(point, "turn") else point for point in one)
-    assert shortened(whole([*one, *other])) == whole([*one, *other])
+    assert merged(whole([*one, *other])) == whole([*one, *other])
+
+
+def test_every_commit_point_has_its_statements_in_one_table() -> None:
+    tables = (units._DIRECT, units._CONVERTED)
+    assert Counter(point for table in tables for point in table) == Counter(get_args(CommitPoint))

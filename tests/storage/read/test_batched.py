@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
-from storage.read.grouped import GroupedReader
+from storage.read.batched import BatchedReader
 
 COUNT = "SELECT count(*) FROM numbers"
 ONE = "SELECT number FROM numbers WHERE number = :number"
@@ -28,13 +28,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def reader(path: Path) -> AsyncGenerator[GroupedReader, None]:
-    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+async def reader(path: Path) -> AsyncGenerator[BatchedReader, None]:
+    reader = BatchedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     yield reader
     await reader.close()
 
 
-async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: GroupedReader) -> None:
+async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: BatchedReader) -> None:
     good, bad, other = await asyncio.gather(
         reader.fetch((ONE, {"number": 1})),
         reader.fetch(("SELECT * FROM missing", {})),
@@ -46,7 +46,7 @@ async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: GroupedRea
     assert "no such table" in str(bad)
 
 
-async def test_a_query_that_cannot_even_be_asked_leaves_its_neighbours_alone(reader: GroupedReader) -> None:
+async def test_a_query_that_cannot_even_be_asked_leaves_its_neighbours_alone(reader: BatchedReader) -> None:
     async def bad() -> None:
         with pytest.raises(OverflowError):
             await reader.fetch((ONE, {"number": 2**63}))
@@ -61,7 +61,7 @@ async def test_a_query_that_cannot_even_be_asked_leaves_its_neighbours_alone(rea
 async def test_a_group_that_cannot_begin_or_end_for_lack_of_memory_is_not_in_the_way_of_the_next(
     path: Path, short_of_memory_for: list[str], statement: str, told: type[object]
 ) -> None:
-    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    reader = BatchedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     short_of_memory_for.append(statement)
     [answer] = await asyncio.gather(reader.fetch((COUNT, {})), return_exceptions=True)
     assert isinstance(answer, told)
@@ -73,7 +73,7 @@ async def test_a_group_that_cannot_begin_or_end_for_lack_of_memory_is_not_in_the
 
 
 async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
-    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    reader = BatchedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await reader.close()
@@ -82,12 +82,12 @@ async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, sqlite3
-from storage.read.grouped import GroupedReader
+from storage.read.batched import BatchedReader
 
 async def main():
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA hard_heap_limit = 3000000")
-    reader = GroupedReader(connection)
+    reader = BatchedReader(connection)
     [failure] = await asyncio.gather(reader.fetch(("SELECT zeroblob(8000000) || ''", {})), return_exceptions=True)
     print(type(failure).__name__, failure)
     print(await reader.fetch(("SELECT 1", {})))
@@ -107,14 +107,14 @@ def test_a_read_that_finds_no_memory_says_so_and_the_next_one_is_answered() -> N
     ], ran.stderr
 
 
-async def test_who_left_is_not_waited_for(reader: GroupedReader) -> None:
+async def test_who_left_is_not_waited_for(reader: BatchedReader) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await reader.fetch((COUNT, {}))
     assert await reader.fetch((COUNT, {})) == [[(100,)]]
 
 
-async def test_a_read_sees_what_was_committed_before_it_was_asked(path: Path, reader: GroupedReader) -> None:
+async def test_a_read_sees_what_was_committed_before_it_was_asked(path: Path, reader: BatchedReader) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         for count in range(101, 121):
             writer.execute("INSERT INTO numbers VALUES (?)", (count,))
@@ -122,7 +122,7 @@ async def test_a_read_sees_what_was_committed_before_it_was_asked(path: Path, re
             assert answers == [[[(count,)]]] * 5
 
 
-async def test_several_queries_of_one_read_see_one_moment(path: Path, reader: GroupedReader) -> None:
+async def test_several_queries_of_one_read_see_one_moment(path: Path, reader: BatchedReader) -> None:
     changes = "INSERT INTO numbers SELECT max(number) + 1 FROM numbers"
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         for _ in range(20):
@@ -134,7 +134,7 @@ async def test_several_queries_of_one_read_see_one_moment(path: Path, reader: Gr
 
 async def test_a_database_that_is_gone_says_so_to_all(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    reader = GroupedReader(connection)
+    reader = BatchedReader(connection)
     connection.close()
     answers = await asyncio.gather(*(reader.fetch((COUNT, {})) for _ in range(2)), return_exceptions=True)
     assert [str(answer) for answer in answers] == [
@@ -144,6 +144,6 @@ async def test_a_database_that_is_gone_says_so_to_all(path: Path) -> None:
 
 
 async def test_what_was_asked_before_the_end_is_answered(path: Path) -> None:
-    reader = GroupedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    reader = BatchedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     answer, _ = await asyncio.gather(reader.fetch((COUNT, {})), reader.close())
     assert answer == [[(100,)]]

@@ -12,13 +12,13 @@ import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.ledger import open_ledger
-from storage.threads import tell
+from storage.worker import call_in_loop
 from tests.storage.write.test_writer import stored
 
 _FAILING = """
 import asyncio, sys
 from pathlib import Path
-from storage.read.grouped import GroupedReader
+from storage.read.batched import BatchedReader
 from storage.ledger import open_ledger
 from storage.read.pool import Readers
 from storage.write.writer import Writer
@@ -36,7 +36,7 @@ async def main(path, cls, method):
         print("acknowledged", flush=True)
         await asyncio.gather(Told(writer).of(events(3, 3)), readers.fetch("SELECT 1", {}))
 
-asyncio.run(main(Path(sys.argv[1]), *{"writer": (Writer, "_waiting"), "reader": (GroupedReader, "_answers")}[sys.argv[2]]))
+asyncio.run(main(Path(sys.argv[1]), *{"writer": (Writer, "_waiting"), "reader": (BatchedReader, "_answers")}[sys.argv[2]]))
 """
 
 
@@ -78,4 +78,4 @@ async def test_a_ledger_that_gets_no_thread_is_unavailable(
 def test_a_loop_that_is_closed_is_told_nothing() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    tell(loop, pytest.fail)
+    call_in_loop(loop, pytest.fail)

@@ -1,0 +1,204 @@
+"""The commit points of a turn, from its message to its end, as statements in order. Law: no I/O, nothing but what the point
+says."""
+
+from gateway.a2a.model import TaskState
+from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.ledger.tasks import Append, Close, EventRow, Finish
+from gateway.ledger.tool_calls import OPEN, ToolEnds
+from gateway.ledger.turns import Accept, Decide, IdempotencyKey, Preferences, Resume, Suspend
+from gateway.ports.conversation import Item, UserItem
+from gateway.ports.weight import weight
+from storage import compiled
+from storage.statement import Step, Value, Values
+from storage.write.values import item, json, json_or_null, later_version, parameters
+
+_DEFAULT = Preferences()
+
+_ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
+
+
+def append(point: Append) -> list[Step]:
+    return _events(point.events)
+
+
+def accept(point: Accept) -> list[Step]:
+    thread, message = point.thread, point.message
+    values = parameters(
+        point,
+        **parameters(point.caller),
+        **_key(point.key),
+        context=point.context_row,
+        public_id=point.context_public,
+        thread=thread.id,
+        epoch=thread.epoch,
+        storage_owner=thread.owner.value,
+        handle_kind=thread.handle_kind.value,
+        handle=thread.handle,
+        generation=thread.generation,
+        adapter_state=json_or_null(thread.adapter_state),
+        state_version=None if thread.adapter_state is None else later_version(thread.state_version),
+        lease_holder=None,
+        lease_until=None,
+        state=TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
+        visible=int(point.visible),
+        turn_status="accepted",
+        base_generation=None,
+        message_id=message.message_id,
+        message=json(message),
+        preferences=None if point.preferences == _DEFAULT else json(point.preferences),
+        weight=weight(UserItem(message)),
+    )
+    steps: list[Step] = [(compiled.USE_CONTEXT if point.context_public is None else compiled.NEW_CONTEXT, values)]
+    if point.new_thread:
+        steps.append((compiled.NEW_THREAD, values))
+    steps.append((compiled.NEW_TASK if point.new_task else compiled.CONTINUE_TASK, values))
+    steps += [(compiled.NEW_TURN, values), (compiled.NEW_INPUT, values), (compiled.NEW_USER_ITEM, values)]
+    return steps + _events(point.event)
+
+
+def prepare(point: Prepare) -> list[Step]:
+    takes_lease = point.round == 0 and point.attempt == 0
+    values = parameters(point, base_generation=point.generation + takes_lease)
+    steps: list[Step] = [
+        (compiled.TAKE_LEASE if takes_lease else compiled.KEEP_LEASE, values),
+        (compiled.RUN_TURN, values),
+        (compiled.NEW_CALL, values),
+    ]
+    if point.event is not None:
+        steps.append((compiled.START_TASK, values))
+    return steps + _events(point.event)
+
+
+def complete(point: Complete) -> list[Step]:
+    values = parameters(
+        point,
+        clean=int(not any(call.status in OPEN for call in point.tool_calls)),
+        adapter_state=json_or_null(point.state),
+        state_version=None if point.state is None else later_version(point.state_version),
+        usage=json_or_null(point.usage),
+        pending_handle=None,
+    )
+    steps: list[Step] = [(compiled.MOVE_HANDLE, values), (compiled.COMPLETE_CALL, values)]
+    steps += [_tool_call(call, point.service_call) for call in point.tool_calls]
+    if point.sent:
+        values["sent"] = json(point.sent)
+        steps.append((compiled.MARK_SENT, values))
+    for new in point.items:
+        steps.append(_item(new, point, sent_in=None if new.unsent else point.service_call))
+    return steps
+
+
+def fail(point: Fail) -> list[Step]:
+    return [(compiled.FAIL_CALL, parameters(point, pending_handle=None)), *(_item(new, point) for new in point.items)]
+
+
+def _tool_call(call: NewToolCall, service_call: str) -> Step:
+    values = parameters(
+        call,
+        service_call=service_call,
+        # A settled call has an outcome even where that is null.
+        outcome=json_or_null(call.outcome) if call.status in OPEN else json(call.outcome),
+        approval_required=int(call.asked),
+        approval_expires_at=call.expires_at,
+    )
+    return compiled.NEW_TOOL_CALL, values
+
+
+def end_tool(point: ToolEnds) -> list[Step]:
+    return [(compiled.END_TOOL, parameters(point, outcome=json(point.outcome))), _item(point.item, point)]
+
+
+def _item(new: NewItem, point: Complete | Fail | ToolEnds, *, sent_in: str | None = None) -> Step:
+    values: Values = {
+        "thread": point.thread,
+        "turn": point.turn,
+        "service_call": point.service_call,
+        "tool_call": new.tool_call,
+        "provider_id": new.provider_id,
+        "replayable": int(new.replayable),
+        "sent_in": sent_in,
+        **item(new.item),
+    }
+    return compiled.NEW_ITEM, values
+
+
+def suspend(point: Suspend) -> list[Step]:
+    values = parameters(point, state=point.state.value, status_message=json_or_null(point.message))
+    return [(compiled.SUSPEND_TURN, values), (compiled.SET_TASK_WAITING, values), *_events(point.events)]
+
+
+def resume(point: Resume) -> list[Step]:
+    values = parameters(point, base_generation=point.generation + 1)
+    steps: list[Step] = [(compiled.TAKE_LEASE, values), (compiled.RESUME_TURN, values), (compiled.START_TASK, values)]
+    return steps + _events(point.event)
+
+
+def decide(point: Decide) -> list[Step]:
+    values = parameters(point, **parameters(point.caller), state=point.state.value)
+    steps: list[Step] = [(compiled.ANSWER_TURN, values)]
+    answer = point.answer
+    if answer is not None:
+        message = answer.message
+        said = {
+            **values,
+            **parameters(answer, **_key(answer.key), message_id=message.message_id, message=json(message)),
+        }
+        steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, said)]
+        steps += [_answer_item(new, point) for new in answer.items]
+    for verdict in point.verdicts:
+        decision = parameters(
+            verdict, turn=point.turn, now=point.now, standing=point.context if verdict.always else None
+        )
+        steps.append((compiled.DECIDE_TOOL, decision))
+    steps += [(compiled.RETRY_TOOL, {"turn": point.turn, "tool_call": call}) for call in point.retries]
+    if point.question is not None:
+        steps.append((compiled.SET_QUESTION, {**values, "question": json(point.question)}))
+    if point.goes_on:
+        steps.append((compiled.START_TASK, values))
+    return steps
+
+
+def _answer_item(new: Item, point: Decide) -> Step:
+    """Content of a message beside its answers. The message is an input of its own; the item is only a part of it."""
+    values: Values = {
+        "thread": point.thread,
+        "turn": point.turn,
+        "service_call": None,
+        "tool_call": None,
+        "provider_id": None,
+        "replayable": 1,
+        "sent_in": None,
+        **item(new),
+    }
+    return compiled.NEW_ITEM, values
+
+
+def finish(point: Finish) -> list[Step]:
+    values = parameters(
+        point,
+        state=point.state.value if point.state else None,
+        status_message=json_or_null(point.message),
+        artifacts=point.artifacts.decode(),
+        messages=point.messages.decode(),
+        visible=int(point.visible),
+    )
+    steps: list[Step] = [(compiled.END_TURN, values), (compiled.ABANDON_CALLS, values)]
+    if point.state is None:
+        steps.append((compiled.SET_LAST_EVENT, values))
+    elif point.state in _ENDS_ALL_TURNS:
+        steps += [(compiled.CANCEL_TURNS, values), (compiled.END_TASK, values)]
+    else:
+        steps.append((compiled.END_IDLE_TASK, values))
+    return steps + _events(point.events)
+
+
+def close(point: Close) -> list[Step]:
+    return [(compiled.CLOSE_TASK, parameters(point, state=point.state.value)), *_events(point.event)]
+
+
+def _events(row: EventRow | None) -> list[Step]:
+    return [] if row is None else [(compiled.NEW_EVENTS, parameters(row, payload=row.payload.decode()))]
+
+
+def _key(key: IdempotencyKey | None) -> dict[str, Value]:
+    return {"key_kind": key.kind, "key": key.key} if key else {"key_kind": None, "key": None}

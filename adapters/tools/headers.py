@@ -1,4 +1,4 @@
-"""Headers that the operator sends with every call of a source of tools. Law: their values are secrets."""
+"""Headers that the operator sends with every request of a source of tools. Law: their values are secrets."""
 
 import re
 from typing import Annotated
@@ -22,5 +22,5 @@ SecretHeaders = Annotated[dict[str, SecretStr], AfterValidator(_usable)]
 
 
 def plain(headers: dict[str, SecretStr]) -> dict[str, str]:
-    """As they are sent."""
+    """The headers of a request."""
     return {name: value.get_secret_value().strip() for name, value in headers.items()}

@@ -1,6 +1,6 @@
 """A source of tools of `type: mcp`: a Model Context Protocol server, over streamable HTTP or as a child process.
 
-Law: one session for all turns, opened when it is first needed, and again after it was lost.
+Law: one session for all turns, opened for the first request, and again after it was lost.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field, SecretStr, model_validator
 
 from adapters.tools.headers import SecretHeaders, plain
-from adapters.tools.mcp_errors import SessionExpired, not_started
+from adapters.tools.mcp_errors import SessionExpired, start_error
 from gateway.config.settings import LocalPath, Settings, WebUrl
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -45,9 +45,9 @@ class McpSettings(Settings):
 
 class McpServer:
     def __init__(self, settings: McpSettings) -> None:
-        """Raises: ValueError when the package for it is not there."""
+        """Raises: ValueError without the package `mcp`."""
         try:
-            # Here and not above: it takes most of a second, and not everybody has it.
+            # Not at the top: the import takes most of a second, and the package is an extra.
             import_module("adapters.tools.mcp_connection")
         except ImportError as error:
             raise ValueError(
@@ -56,43 +56,44 @@ class McpServer:
             ) from error
         self._settings = settings
         self._connections: list[Connection] = []
-        self._is_closed = False
+        self._closed = False
 
     async def tools(self) -> tuple[SourceTool, ...]:
         try:
-            return await self._connected().tools()
+            return await self._connection().tools()
         except SessionExpired:
-            return await self._connected().tools()
+            return await self._connection().tools()
 
     async def run(self, run: ToolRun) -> ToolOutput:
         try:
-            return await self._connected().call(run)
-        except SessionExpired:  # so nothing was done
-            return await self._connected().call(run)
+            return await self._connection().call(run)
+        except SessionExpired:  # the tool did nothing yet
+            return await self._connection().call(run)
 
     async def aclose(self) -> None:
-        self._is_closed = True
+        self._closed = True
         for connection in self._connections:
             await connection.aclose()
 
-    def _connected(self) -> "Connection":
-        """The connection that all share; another one when it is over."""
-        if self._is_closed:
+    def _connection(self) -> "Connection":
+        """The shared connection; a new one when that is over."""
+        if self._closed:
             raise ToolError("the source is closed")
         if not self._connections or self._connections[-1].over:
-            self._connections = [each for each in self._connections if not each.gone]
-            self._connections.append(_connection(self._settings))
+            self._connections = [each for each in self._connections if not each.closed]
+            self._connections.append(_connect(self._settings))
         return self._connections[-1]
 
 
-def _connection(settings: McpSettings) -> "Connection":
-    from adapters.tools.mcp_connection import Connection, over_http, over_stdio
+def _connect(settings: McpSettings) -> "Connection":
+    from adapters.tools.mcp_connection import Connection
+    from adapters.tools.mcp_transport import over_http, over_stdio
 
     if settings.url is not None:
         return Connection(over_http(settings.url, plain(settings.headers)))
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
-    return Connection(over_stdio(command, env, settings.cwd), partial(not_started, command, env, settings.cwd))
+    return Connection(over_stdio(command, env, settings.cwd), partial(start_error, command, env, settings.cwd))
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -1,7 +1,4 @@
-"""What may be known of an MCP session without its library.
-
-Why an MCP server that is started here does not run, in words that name the command and the remedy.
-"""
+"""Errors of a connection to an MCP server. Law: importable without the MCP library."""
 
 import os
 import shutil
@@ -12,27 +9,28 @@ from gateway.ports.tools import ProgramNotStarted, ToolError
 
 
 class SessionExpired(ToolError):
-    """The server does not know the session any more, and so has not looked at the request."""
+    """The server does not know the session any more, so it did not carry out the request."""
 
 
-def not_started(command: Sequence[str], env: Mapping[str, str], cwd: Path | None, why: str) -> ProgramNotStarted:
-    """Looks again at what starting it needed. `why` is what its library says, which is no word about any of that."""
-    program = command[0]
-    if cwd is not None and not cwd.is_dir():
-        return ProgramNotStarted(f"`cwd`, the folder of the command {program!r}, is not there: {str(cwd)!r}")
-    if os.sep in program:
-        path = (cwd or Path()) / program
-        if not path.is_file():
-            return ProgramNotStarted(f"the command {program!r} is not there; write the path of a program that is")
-        if not os.access(path, os.X_OK):
-            return ProgramNotStarted(
-                f"the command {program!r} may not be run; chmod +x it, or name the program that runs it"
-            )
-    elif shutil.which(program, path=env.get("PATH")) is None:
-        return ProgramNotStarted(
-            f"there is no command {program!r} on the PATH; install it, or write its whole path in `command`"
-        )
-    # Its arguments may hold a secret.
+def start_error(command: Sequence[str], env: Mapping[str, str], cwd: Path | None, why: str) -> ProgramNotStarted:
+    """Why a program does not serve, with the remedy. `why` is the MCP library's text, which does not tell that."""
     return ProgramNotStarted(
-        f"the command {program!r} was started, but does not serve: {why}; what it says stands on standard error"
+        _obstacle(command[0], env, cwd)
+        or f"the command {command[0]!r} was started, but does not serve: {why}; what it says stands on standard error"
     )
+
+
+def _obstacle(program: str, env: Mapping[str, str], cwd: Path | None) -> str | None:
+    """Without the arguments, which may hold a secret."""
+    if cwd is not None and not cwd.is_dir():
+        return f"`cwd`, the folder of the command {program!r}, is not there: {str(cwd)!r}"
+    if os.sep not in program:
+        if shutil.which(program, path=env.get("PATH")) is None:
+            return f"there is no command {program!r} on the PATH; install it, or write its whole path in `command`"
+        return None
+    path = (cwd or Path()) / program
+    if not path.is_file():
+        return f"the command {program!r} is not there; write the path of a program that is"
+    if not os.access(path, os.X_OK):
+        return f"the command {program!r} may not be run; chmod +x it, or name the program that runs it"
+    return None

@@ -11,7 +11,7 @@ from adapters.tools.mcp import McpServer, McpSettings
 from gateway.a2a.tool_calls import URI
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
-from tests.adapters.tools.mcp_running import SMALL, Served, run
+from tests.adapters.tools.served_mcp import SMALL, Served, run
 from tests.emulators.chat import ChatServer
 from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.running import local_gateway

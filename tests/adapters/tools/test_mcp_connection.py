@@ -14,7 +14,7 @@ from starlette.routing import Route
 from adapters.tools.mcp import McpServer, McpSettings
 from gateway.ports.tools import ToolError, ToolOutput
 from gateway.testing.serving import serve
-from tests.adapters.tools.mcp_running import run
+from tests.adapters.tools.served_mcp import run
 
 SCHEMA = {"type": "object", "properties": {}}
 KEY = "sk-secret"

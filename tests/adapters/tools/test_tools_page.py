@@ -19,7 +19,7 @@ from gateway.config.plugins import Registry
 from gateway.engine.tool_sources import SourceToolset
 from gateway.ports.tools import ToolOutput
 from gateway.testing.serving import serve
-from tests.adapters.tools.mcp_running import run
+from tests.adapters.tools.served_mcp import run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tools.md").read_text(encoding="utf-8")
 ENV = {"GITHUB_TOKEN": "t", "ORDERS_KEY": "k"}

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.testing.serving import serve
 from tests.adapters.raw_server import free_port
-from tests.adapters.tools.mcp_running import ROOT
+from tests.adapters.tools.served_mcp import ROOT
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
 from tests.emulators.responses_server import ResponsesServer

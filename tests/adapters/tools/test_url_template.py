@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.tools.http import ArgumentRefused, template, with_query
+from adapters.tools.url_template import ArgumentRefused, UrlTemplate, with_query
 from gateway.a2a.model import Json
 
 ORDERS = "https://api.example:8443/v1/orders/{id}/lines?lang=en&page={page}&q={text}"
@@ -33,28 +33,28 @@ ORDERS = "https://api.example:8443/v1/orders/{id}/lines?lang=en&page={page}&q={t
     ],
 )
 def test_arguments_are_written_into_their_places(url: str, arguments: dict[str, Json], filled: str) -> None:
-    assert template(url).filled(arguments)[1] == filled
+    assert UrlTemplate.parse(url).fill(arguments)[1] == filled
 
 
 def test_it_knows_its_places_and_which_are_needed() -> None:
-    orders = template(ORDERS)
-    assert (orders.places, orders.needed, orders.is_host_given) == (
+    orders = UrlTemplate.parse(ORDERS)
+    assert (orders.places, orders.required, orders.has_variable_host) == (
         frozenset({"id", "page", "text"}),
         frozenset({"id"}),
         False,
     )
-    assert template("http://{a}.example/{b}").is_host_given
+    assert UrlTemplate.parse("http://{a}.example/{b}").has_variable_host
 
 
 @pytest.mark.parametrize("text", ["..", "."])
 def test_an_argument_cannot_climb_out_of_its_path(text: str) -> None:
     with pytest.raises(ArgumentRefused, match="it stands in a path"):
-        template("http://h/a/{x}/b").filled({"x": text})
+        UrlTemplate.parse("http://h/a/{x}/b").fill({"x": text})
 
 
 def test_two_arguments_cannot_climb_together() -> None:
     with pytest.raises(ArgumentRefused, match="it stands in a path"):
-        template("http://h/a/{x}{y}").filled({"x": ".", "y": "."})
+        UrlTemplate.parse("http://h/a/{x}{y}").fill({"x": ".", "y": "."})
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,15 @@ def test_two_arguments_cannot_climb_together() -> None:
 )
 def test_an_argument_in_a_host_is_letters_digits_dots_and_hyphens(text: str) -> None:
     with pytest.raises(ArgumentRefused, match="it stands in a host"):
-        template("http://{host}/").filled({"host": text})
+        UrlTemplate.parse("http://{host}/").fill({"host": text})
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_an_argument_never_leaves_its_place(path: str, value: str) -> None:
     try:
-        host, url = template("https://api.example/a/{path}/b?k={value}&z=1").filled({"path": path, "value": value})
+        host, url = UrlTemplate.parse("https://api.example/a/{path}/b?k={value}&z=1").fill(
+            {"path": path, "value": value}
+        )
     except ArgumentRefused:
         assert path in {".", ".."}
         return
@@ -99,7 +101,7 @@ def test_an_argument_never_leaves_its_place(path: str, value: str) -> None:
 )
 def test_what_is_no_template_is_said_with_the_remedy(url: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        template(url)
+        UrlTemplate.parse(url)
 
 
 def test_more_arguments_become_more_of_the_query() -> None:

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adapters.tools.mcp_errors import not_started
+from adapters.tools.mcp_errors import start_error
 
 NO_ENV: Mapping[str, str] = {}
 
 
 def told(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] = NO_ENV) -> str:
-    return not_started(command, env, cwd, "Connection closed").detail
+    return start_error(command, env, cwd, "Connection closed").detail
 
 
 def test_a_command_that_is_nowhere_on_the_path() -> None:

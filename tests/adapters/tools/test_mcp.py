@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from adapters.tools.mcp import McpServer, McpSettings
 from gateway.ports.tools import ConsentNeeded, ConsentPage, ToolError, ToolOutput
 from tests.adapters.raw_server import free_port
-from tests.adapters.tools.mcp_running import BOUND, ROOT, SMALL, Served, eventually, run
+from tests.adapters.tools.served_mcp import BOUND, ROOT, SMALL, Served, eventually, run
 
 Make = Callable[..., McpServer]
 

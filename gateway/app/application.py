@@ -19,7 +19,8 @@ from gateway.engine.tool_sources import AttachedSource
 from gateway.foundation.clock import Clock
 from gateway.foundation.drain import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
-from gateway.http.health import Health, HostGuard, allowed_hosts
+from gateway.http.health import Health
+from gateway.http.host_guard import HostGuard, allowed_hosts
 from gateway.http.routes import routes
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions

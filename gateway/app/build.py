@@ -23,7 +23,7 @@ from gateway.core.tools.approvals import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.http.cards import CardSettings, build_card
-from gateway.http.front import BindingSettings
+from gateway.http.pipeline import BindingSettings
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.quotas import QuotaLimits
 from gateway.ports.adapter import AnyAdapterFactory

@@ -48,7 +48,7 @@ async def serve(
                     if reload is not None:
                         waits.append(_reload_on_signal(gateway, config, served, signals.reload, reload))
                     await _first_of(*waits)
-                    server.leave()
+                    server.retire()
                     gateway.drain.set()
                     gateway.runner.retire()
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)

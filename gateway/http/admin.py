@@ -1,18 +1,15 @@
-"""The admin API, beside A2A: what a person does to whole conversations. Law: a caller reaches only what is their own.
+"""The admin API, beside A2A: operations on whole contexts and on push deliveries. Law: a caller reaches only its own data.
 
-/admin/api/v1/contexts/{id}?agent=NAME     GET: the context as a document, to be imported elsewhere
-                                           DELETE: the context and all that was said in it; 204, or 404
+/admin/api/v1/contexts/{id}?agent=NAME     GET: the context as a document, for another gateway to import
+                                           DELETE: the context and everything in it; 204, or 404
 /admin/api/v1/contexts:import              POST: such a document, 201 with its id
-/admin/api/v1/contexts:adopt               POST {agent, handle, contextId?}: a context that goes on from a conversation
-                                           that the agent's backend has; 201 with its id
+/admin/api/v1/contexts:adopt               POST {agent, handle, contextId?}: a context that continues a conversation of the
+                                           agent's backend; 201 with its id
+/admin/api/v1/push                         GET: the caller's push configurations that are not done, the latest first
+/admin/api/v1/push:replay                  POST {taskId, id?}: stopped deliveries continue where they stopped
 
-Handles go in and out here: whoever may not choose any conversation of the backends must not reach these addresses. Where
-callers are asked who they are, that takes an admin key.
-
-The admin API's part about push notifications. Law: as in `admin`; nothing secret of a configuration is told.
-
-/admin/api/v1/push                         GET: the caller's configurations that are not done, the latest first
-/admin/api/v1/push:replay                  POST {taskId, id?}: what was stopped goes on where it stands
+Handles go in and out here, and a handle opens any conversation of a backend. Where callers authenticate, these addresses
+require an admin key. No secret of a push configuration goes out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,44 +22,48 @@ from gateway.a2a.errors import A2AError, MethodNotAllowed, echo, invalid
 from gateway.a2a.model import Json
 from gateway.a2a.wire import strict_json
 from gateway.foundation.clock import timestamp
-from gateway.http.front import ClientGone, Document, Front
+from gateway.http.errors import rest_reply
 from gateway.http.headers import query
-from gateway.http.replies import Reply, rest_reply
+from gateway.http.pipeline import Pipeline
+from gateway.http.reply import Reply
 from gateway.ledger.push import PushStatus
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 
-_CONTEXTS = "/admin/api/v1/contexts"
+_API = "/admin/api/v1"
 
 _WRAPPING = 16
-"""Levels that a document puts around what a message may hold."""
+"""Levels that a document of a context adds around what a message may hold."""
 
 Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
-def admin_routes(front: Front, contexts: Contexts, transfer: ContextTransfer) -> list[Route]:
-    admin = _Admin(front, contexts, transfer)
-    return [
-        Route(f"{_CONTEXTS}:import", Address(front, {"POST": admin.bring})),
-        Route(f"{_CONTEXTS}:adopt", Address(front, {"POST": admin.adopt})),
-        Route(f"{_CONTEXTS}/{{context:path}}", Address(front, {"GET": admin.export, "DELETE": admin.delete})),
-    ]
+def admin_routes(
+    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, pushes: PushConfigs | None
+) -> list[Route]:
+    found: dict[str, dict[str, Answer]] = {}
+    if contexts is not None and transfer is not None:
+        admin = _ContextAdmin(pipeline, contexts, transfer)
+        found["/contexts:import"] = {"POST": admin.import_}
+        found["/contexts:adopt"] = {"POST": admin.adopt}
+        found["/contexts/{context:path}"] = {"GET": admin.export, "DELETE": admin.delete}
+    if pushes is not None:
+        push_admin = _PushAdmin(pipeline, pushes)
+        found["/push:replay"] = {"POST": push_admin.replay}
+        found["/push"] = {"GET": push_admin.unfinished}
+    return [Route(f"{_API}{path}", _Address(pipeline, answers)) for path, answers in found.items()]
 
 
-class Address:
-    """What each HTTP method means at one address."""
+class _Address:
+    """The answer to each HTTP method at one address."""
 
-    def __init__(self, front: Front, answers: Mapping[str, Answer]) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline, answers: Mapping[str, Answer]) -> None:
+        self._pipeline = pipeline
         self._answers = answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            response = await self._front.answer(self._answer(scope, receive), self._refuse)
-        except ClientGone:
-            return
-        await response(scope, receive, send)
+        await self._pipeline.respond(self._answer(scope, receive), self._refuse, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
         answer = self._answers.get(scope["method"])
@@ -75,94 +76,88 @@ class Address:
         return rest_reply(error, headers=((b"allow", allowed),) if isinstance(error, MethodNotAllowed) else ())
 
 
-class _Admin:
-    def __init__(self, front: Front, contexts: Contexts, transfer: ContextTransfer) -> None:
-        self._front = front
+class _ContextAdmin:
+    def __init__(self, pipeline: Pipeline, contexts: Contexts, transfer: ContextTransfer) -> None:
+        self._pipeline = pipeline
         self._contexts = contexts
         self._transfer = transfer
 
-    async def _caller(self, scope: Scope, agent: str | None = None) -> Caller:
-        return (await self._front.admit(scope, agent, admin=True)).caller
-
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope)).get("agent") or None
-        caller = await self._caller(scope, name)
-        agent = None if name is None else self._front.agents.resolve(name, None)
+        caller = await _admit(self._pipeline, scope, name)
+        agent = None if name is None else self._pipeline.agents.resolve(name, None)
         await self._contexts.delete(caller, scope["path_params"]["context"], agent)
         return Reply(b"", 204)
 
     async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._caller(scope)
+        caller = await _admit(self._pipeline, scope)
         return Reply(await self._transfer.export(caller, scope["path_params"]["context"]))
 
-    async def bring(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._caller(scope)
-        document = await self._read(scope, receive)
-        return _made(
-            await self._transfer.bring(caller, self._front.agents, document.value, self._front.settings.limits)
-        )
+    async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
+        caller = await _admit(self._pipeline, scope)
+        document = await _read(self._pipeline, scope, receive, deeper=_WRAPPING)
+        limits = self._pipeline.settings.limits
+        return _created(await self._transfer.bring(caller, self._pipeline.agents, document, limits))
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._caller(scope)
-        value = (await self._read(scope, receive)).value
+        caller = await _admit(self._pipeline, scope)
+        value = await _read(self._pipeline, scope, receive, deeper=_WRAPPING)
         wanted = value if isinstance(value, dict) else {}
-        for name in ("agent", "handle"):
-            if not isinstance(wanted.get(name), str):
-                raise invalid(name, "must be given as text")
-        context_id = wanted.get("contextId")
-        if context_id is not None and not isinstance(context_id, str):
-            raise invalid("contextId", "must be text")
-        agent = self._front.agents.resolve(wanted["agent"], None)
-        limits = self._front.settings.limits
-        return _made(await self._transfer.adopt(caller, agent, wanted["handle"], context_id or None, limits))
-
-    async def _read(self, scope: Scope, receive: Receive) -> Document:
-        document = await self._front.read_json(scope, receive, deeper=_WRAPPING)
-        strict_json.check_text(document.body, document.value)
-        return document
-
-
-def _made(context_id: str) -> ASGIApp:
-    return Reply(msgspec.json.encode({"contextId": context_id}), 201)
-
-
-_PUSH = "/admin/api/v1/push"
-
-
-def push_routes(front: Front, pushes: PushConfigs) -> list[Route]:
-    admin = _PushAdmin(front, pushes)
-    return [
-        Route(f"{_PUSH}:replay", Address(front, {"POST": admin.replay})),
-        Route(_PUSH, Address(front, {"GET": admin.standing})),
-    ]
+        name, handle = _text(wanted, "agent"), _text(wanted, "handle")
+        context_id = _optional_text(wanted, "contextId")
+        agent = self._pipeline.agents.resolve(name, None)
+        limits = self._pipeline.settings.limits
+        return _created(await self._transfer.adopt(caller, agent, handle, context_id, limits))
 
 
 class _PushAdmin:
-    def __init__(self, front: Front, pushes: PushConfigs) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline, pushes: PushConfigs) -> None:
+        self._pipeline = pipeline
         self._pushes = pushes
 
-    async def standing(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = (await self._front.admit(scope, None, admin=True)).caller
-        found = await self._pushes.standing(caller)
-        return Reply(msgspec.json.encode({"configs": [_told(status) for status in found]}))
+    async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
+        found = await self._pushes.standing(await _admit(self._pipeline, scope))
+        return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = (await self._front.admit(scope, None, admin=True)).caller
-        document = await self._front.read_json(scope, receive)
-        strict_json.check_text(document.body, document.value)
-        wanted = document.value if isinstance(document.value, dict) else {}
-        task, config = wanted.get("taskId"), wanted.get("id")
-        if not isinstance(task, str):
-            raise invalid("taskId", "must be given as text")
-        if config is not None and not isinstance(config, str):
-            raise invalid("id", "must be text")
-        return Reply(msgspec.json.encode({"replayed": await self._pushes.replay(caller, task, config or None)}))
+        caller = await _admit(self._pipeline, scope)
+        value = await _read(self._pipeline, scope, receive)
+        wanted = value if isinstance(value, dict) else {}
+        task, config = _text(wanted, "taskId"), _optional_text(wanted, "id")
+        return Reply(msgspec.json.encode({"replayed": await self._pushes.replay(caller, task, config)}))
 
 
-def _told(status: PushStatus) -> dict[str, Json]:
+async def _admit(pipeline: Pipeline, scope: Scope, agent: str | None = None) -> Caller:
+    return (await pipeline.admit(scope, agent, admin=True)).caller
+
+
+async def _read(pipeline: Pipeline, scope: Scope, receive: Receive, *, deeper: int = 0) -> Json:
+    document = await pipeline.read_json(scope, receive, deeper=deeper)
+    strict_json.check_text(document.body, document.value)
+    return document.value
+
+
+def _text(wanted: dict[str, Json], name: str) -> str:
+    value = wanted.get(name)
+    if not isinstance(value, str):
+        raise invalid(name, "must be given as text")
+    return value
+
+
+def _optional_text(wanted: dict[str, Json], name: str) -> str | None:
+    value = wanted.get(name)
+    if value is not None and not isinstance(value, str):
+        raise invalid(name, "must be text")
+    return value or None
+
+
+def _created(context_id: str) -> ASGIApp:
+    return Reply(msgspec.json.encode({"contextId": context_id}), 201)
+
+
+def _push_json(status: PushStatus) -> dict[str, Json]:
     config = status.config
-    told: dict[str, Json] = {
+    found: dict[str, Json] = {
         "taskId": config.task,
         "id": config.id,
         "agent": status.agent,
@@ -172,7 +167,7 @@ def _told(status: PushStatus) -> dict[str, Json]:
         "attempts": status.attempts,
     }
     if status.due_at:
-        told["nextAttempt"] = timestamp(status.due_at)
+        found["nextAttempt"] = timestamp(status.due_at)
     if status.last_error is not None:
-        told["lastError"] = status.last_error
-    return told
+        found["lastError"] = status.last_error
+    return found

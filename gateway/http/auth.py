@@ -1,5 +1,5 @@
-"""Credentials to a caller. Law: a failed credential raises, it never yields a caller without a name; what was presented is
-neither logged nor kept, but for the beginning of what looks like a key, and for digests of whole keys."""
+"""Credentials to a caller. Law: a failed credential raises, it never yields an anonymous caller; credentials are neither
+logged nor kept, except for the beginning of what looks like a key, and for digests of whole keys."""
 
 import asyncio
 import hmac
@@ -22,23 +22,23 @@ from gateway.ledger.threads import Caller
 log = structlog.get_logger("gateway.http.auth")
 
 _TRUSTED_FOR = 1.0
-"""Seconds for which a key counts as it was last read: so long may one that was revoked still be taken."""
+"""Seconds for which a key is trusted after it was read: a revoked one may still be accepted for so long."""
 
-_LOOKED_AFTER = _TRUSTED_FOR / 2
-"""Seconds between two looks at the keys with which something is open."""
+_RECHECK = _TRUSTED_FOR / 2
+"""Seconds between two checks of the keys that have open streams."""
 
 _KEPT = 4096
 _FAILURES = 20
 _FAILURES_PER_SECOND = 1 / 3
 _NETWORK = 64
-"""Bits of an IPv6 address that stand for one peer: whoever has one address has all that share them."""
+"""Bits of an IPv6 address that identify one peer: the owner of one address has all that share these bits."""
 
 Headers = Iterable[tuple[bytes, bytes]]
 """Names in lower case."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks. `admin`: the admin API is open to them. `key`: the digest of the key that they have presented."""
+    """The authenticated caller. `admin`: it may use the admin API. `key`: the digest of its key."""
 
     caller: Caller
     admin: bool = False
@@ -47,14 +47,14 @@ class Identity(msgspec.Struct, frozen=True):
 
 class Authenticator(Protocol):
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
-        """`peer` is the address that the connection comes from.
+        """`peer` is the address of the other end of the connection.
 
         Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
         """
         ...
 
-    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
-        """While the block runs, `callback` is called when what was presented does not count any more."""
+    def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block runs, `callback` is called when the credential is not valid any more."""
         ...
 
 
@@ -62,12 +62,12 @@ _ANYONE = Identity(Caller("anonymous"), admin=True)
 
 
 class NoAuthentication:
-    """Mode `none`: whoever reaches the gateway is the same anonymous caller."""
+    """Mode `none`: every client is the same anonymous caller."""
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
         return _ANYONE
 
-    def telling(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+    def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -78,18 +78,18 @@ class KeySource(Protocol):
 class KeyAuthentication:
     """Mode `any_of` with API keys: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 
-    A key that failed is looked up like any other, so that a good one always passes, wherever bad ones came from.
+    An invalid key is looked up like any other, so that a valid one always passes, whatever else its address sent.
     """
 
     def __init__(self, keys: KeySource, clock: Clock) -> None:
         self._keys = keys
         self._clock = clock
         self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
-        self._told: dict[bytes, set[Callable[[], None]]] = {}
+        self._callbacks: dict[bytes, set[Callable[[], None]]] = {}
         self._failures = TokenBuckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
-        presented = _presented(headers)
+        presented = _credentials(headers)
         if not presented:
             raise Unauthenticated("this needs an API key, as Authorization: Bearer KEY or as X-API-Key: KEY")
         if len(presented) > 1:
@@ -108,32 +108,32 @@ class KeyAuthentication:
         return known[1]
 
     @contextmanager
-    def telling(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
+    def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
         if identity.key is None:
             yield
             return
-        told = self._told.setdefault(identity.key, set())
-        told.add(callback)
+        callbacks = self._callbacks.setdefault(identity.key, set())
+        callbacks.add(callback)
         try:
             yield
         finally:
-            told.discard(callback)
-            if not told:
-                self._told.pop(identity.key, None)
+            callbacks.discard(callback)
+            if not callbacks:
+                self._callbacks.pop(identity.key, None)
 
     async def run(self) -> None:
-        """Never returns: tells those who are open with a key that it was revoked, or has expired."""
+        """Never returns: calls the callbacks of every key that was revoked or has expired."""
         while True:
-            await asyncio.sleep(_LOOKED_AFTER)
-            for digest in tuple(self._told):
+            await asyncio.sleep(_RECHECK)
+            for digest in tuple(self._callbacks):
                 with suppress(LedgerUnavailable, CorruptRecord):
                     key = await self._keys.api_key(digest)
                     if key is None or key.fault(self._clock.now()) is not None:
-                        for callback in tuple(self._told.get(digest, ())):
+                        for callback in tuple(self._callbacks.get(digest, ())):
                             callback()
 
     async def _look_up(self, digest: bytes) -> tuple[ApiKey, Identity, float] | None:
-        # Before it is read: what is revoked while the answer is on its way is not trusted for longer.
+        # The time before the read: a key that is revoked during the read is not trusted for longer.
         now = self._clock.monotonic()
         key = await self._keys.api_key(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
@@ -152,15 +152,15 @@ class KeyAuthentication:
         return Unauthenticated("the API key is not valid", presented=True)
 
 
-def _presented(headers: Headers) -> set[str]:
-    """What was given as a key, in whatever header; two that differ are two."""
+def _credentials(headers: Headers) -> set[str]:
+    """The distinct keys of all headers that may hold one."""
     found = set()
     for name, value in headers:
         if name == b"x-api-key":
             found.add(value.strip().decode("latin-1"))
         elif name == b"authorization":
             scheme, _, key = value.strip().partition(b" ")
-            # Another scheme is no key, and not nothing either.
+            # Another scheme is not a key, but it is a credential.
             found.add(key.strip().decode("latin-1") if scheme.lower() == b"bearer" else "")
     return found
 

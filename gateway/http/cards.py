@@ -1,7 +1,7 @@
 """Agent cards: built from settings, encoded once, served with validators for caches.
 
-Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or object, for signature checkers drop them;
-but for the scopes of what it requires. Cards are for everybody: they say how to prove who one is.
+Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or object, because signature checkers drop them;
+the scopes of security requirements are the exception. Cards are public: they say how a caller authenticates.
 """
 
 import hashlib
@@ -26,7 +26,8 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import Showing, announced
 from gateway.a2a.wire import v1_0
 from gateway.core.agents import Agent, Agents
-from gateway.http.replies import Headers, Reply, rest_reply
+from gateway.http.errors import rest_reply
+from gateway.http.reply import Headers, Reply
 
 API_KEY_SCHEMES: dict[str, Json] = {
     "bearer": {
@@ -41,14 +42,14 @@ API_KEY_SCHEMES: dict[str, Json] = {
         "name": "X-API-Key",
     },
 }
-"""Either will do. Each says it twice: as A2A 1.0 does, and with `type` as 0.3 did; readers of one ignore the other."""
+"""Either is enough. Each is written twice: as in A2A 1.0, and with `type` as in 0.3; readers of one ignore the other."""
 
 _MAX_AGE = 300
 
 
 @dataclass(frozen=True, slots=True)
 class CardSettings:
-    """What the operator says about an agent. Without skills, the agent itself is the one skill."""
+    """The operator's description of an agent. Without skills, the agent itself is its one skill."""
 
     title: str
     description: str
@@ -67,14 +68,11 @@ class CardSettings:
     approvals: bool = False
 
 
-def _tool_calls(settings: CardSettings) -> tuple[AgentExtension, ...]:
-    """Any caller may bring tools of its own; whether it is asked for approvals is the agent's matter."""
-    return announced(settings.tool_calls, approvals=settings.approvals, client_tools=True)
-
-
 def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
     """The card of the agent called `name`; `public_url` is the gateway's, without a trailing slash."""
     address = agent_url(name, public_url)
+    # Any caller may bring tools of its own.
+    tool_calls = announced(settings.tool_calls, approvals=settings.approvals, client_tools=True)
     only_skill = AgentSkill(id=name, name=settings.title, description=settings.description, tags=(name,))
     return AgentCard(
         name=settings.title,
@@ -89,7 +87,7 @@ def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=settings.push_notifications,
-            extensions=(*_tool_calls(settings), *settings.extensions) or None,
+            extensions=(*tool_calls, *settings.extensions) or None,
             extended_agent_card=False,
         ),
         default_input_modes=settings.input_modes,
@@ -124,27 +122,30 @@ def _is_empty(value: Json) -> bool:
 
 
 class Cards:
-    """The cards of all agents, as they go out."""
+    """The encoded cards of all agents. As an ASGI application: the card of the agent that needs no name."""
 
     def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
-        """`started` is when these cards began to hold."""
+        """`started` is the time since which these cards are valid."""
         self._agents = agents
         cards = {agent.name: _card_json(agent) for agent in agents}
-        self._cards = {name: Cached(msgspec.json.encode(card), started) for name, card in cards.items()}
+        self._cards = {name: CachedDocument(msgspec.json.encode(card), started) for name, card in cards.items()}
         listing = [_listed(agent, cards[agent.name], public_url) for agent in agents]
-        self._list = Cached(msgspec.json.encode({"agents": listing}), started)
+        self._list = CachedDocument(msgspec.json.encode({"agents": listing}), started)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.serve(None, scope, receive, send)
 
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """The card of the agent that the path names, or of the one that needs no name."""
+        """The card of the agent that the path names; with None, of the one that needs no name."""
         try:
             found = self._agents.resolve(agent, None) if agent is not None else self._unnamed()
         except NotFound as error:
             await rest_reply(error)(scope, receive, send)
             return
-        await self._cards[found.name].serve(scope, receive, send)
+        await self._cards[found.name](scope, receive, send)
 
     async def serve_list(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._list.serve(scope, receive, send)
+        await self._list(scope, receive, send)
 
     def _unnamed(self) -> Agent:
         if self._agents.default is None:
@@ -156,7 +157,7 @@ def _card_json(agent: Agent) -> dict[str, Json]:
     card: dict[str, Json] = without_empty(msgspec.to_builtins(agent.card))
     required = agent.card.security_requirements
     if required is not None:
-        # That a scheme needs no scopes is said with empty lists, and without them nothing would be required.
+        # An empty list means a scheme without scopes; without the lists nothing would be required.
         card["securityRequirements"] = required
         card["security"] = [
             {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
@@ -169,11 +170,10 @@ def _listed(agent: Agent, card: dict[str, Json], public_url: str) -> dict[str, J
     return {**card, "agent": agent.name, "url": address, "cardUrl": f"{address}/.well-known/agent-card.json"}
 
 
-class Cached:
-    """A document that stays the same until the process ends."""
+class CachedDocument:
+    """An ASGI application: a document that stays the same until the process ends."""
 
     def __init__(self, body: bytes, started: datetime) -> None:
-        """`started` is when it began to hold."""
         modified = format_datetime(started.astimezone(UTC), usegmt=True).encode()
         etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
         self._etag = etag
@@ -185,7 +185,7 @@ class Cached:
         self._whole = Reply(body, headers=headers)
         self._unchanged = Reply(b"", 304, headers=headers)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             refusal = rest_reply(MethodNotAllowed("this address is read only"), headers=((b"allow", b"GET, HEAD"),))
             await refusal(scope, receive, send)

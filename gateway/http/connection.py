@@ -1,9 +1,9 @@
-"""One HTTP connection: uvicorn's, with an end to its patience. Law: a request has so long to arrive and its head may be so
-large, whatever the application does; what is refused here never reaches it; who takes nothing of an answer loses it.
+"""One HTTP connection: uvicorn's, with time and size limits. Law: the time for a request to arrive and the size of its head
+are limited, whatever the application does; a request that is refused here never reaches the application; a peer that reads
+nothing of a response loses it.
 
-Source: uvicorn has no time-outs for what it reads, and its parser keeps a head of any size; a transport that is closed waits
-for its peer to take what was written, for ever. It writes the head of an answer and its body apart, and uvloop sends at once
-whatever is written.
+Source: docs/adr/0015. uvicorn has no time-outs for what it reads, and its parser keeps a head of any size; a closed transport
+waits for ever until its peer has read what was written.
 """
 
 import asyncio
@@ -11,119 +11,55 @@ import socket
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
+from gateway.http.errors import status_body
+from gateway.http.transport import BatchingTransport
 
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
-"""A little more than what the application gives a body, whose answer says more."""
+"""A little more than the application's own limit for a body, because its answer is more informative."""
 BLOCKED_SECONDS = 30.0
 
 _CLOSE = (b"connection", b"close")
 _LINGER_SECONDS = 1.0
-_AT_ONCE = struct.pack("ii", 1, 0)
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
-"""The extensions of a request that is here, whole."""
+"""The ASGI extensions of a request that has arrived completely."""
 
 _HEAD_BYTES = 64 * 1024
-"""Of a head that is not complete, behind the piece in which it begins, which may hold much else. Whether a complete one is too
-large is the application's to say."""
+"""Limit for an incomplete head, without the piece of data in which it begins. The application checks the size of a complete
+head."""
 
 
 class _Part(Enum):
-    """What is read of a connection."""
+    """The part of a request that is being read."""
 
-    NOTHING = auto()  # it is idle, or an answer is on its way
+    NOTHING = auto()  # the connection is idle, or a request is being answered
     HEAD = auto()
     BODY = auto()
 
 
-class _Outgoing:
-    """The transport of a connection: what one step of the event loop writes is sent together, behind that of all others.
-
-    Each sending may wake somebody, which costs more than what is sent: who gets several answers is woken once.
-    """
-
-    __slots__ = ("_chunks", "_closing", "_lingers", "_loop", "_transport")
-
-    def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, lingers: Callable[[], bool]
-    ) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._lingers: Callable[[], bool] | None = lingers
-        self._closing = False
-        self._chunks: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._chunks:
-            self._loop.call_soon(self._send)
-        self._chunks.append(data)
-
-    def _send(self) -> None:
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        if data and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def write_eof(self) -> None:
-        self._send()
-        with suppress(OSError):
-            # The peer has gone; asyncio says so, uvloop does not.
-            self._transport.write_eof()
-
-    def close(self) -> None:
-        """At once, unless it lingers; then the second time."""
-        self._send()
-        if self.is_closing() or self._lingers is None or not self._lingers():
-            self._transport.close()
-        self._closing = True
-
-    def let_go(self) -> None:
-        """Of the connection, which would stay with it until the garbage collector looks."""
-        self._lingers = None
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._closing or self._transport.is_closing()
-
-    def get_write_buffer_size(self) -> int:
-        return sum(map(len, self._chunks)) + self._transport.get_write_buffer_size()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._transport.get_extra_info(name, default)
-
-
 class Connection(HttpToolsProtocol):
-    """`head_seconds` is for the head of a request, from its first byte, and for a connection that says nothing;
-    `blocked_seconds` for a peer that takes nothing of what waits for it; `idle_seconds` between an answer and the next request.
+    """`head_seconds` limits the head of a request, from its first byte, and the wait for a first byte; `blocked_seconds` the
+    time in which a peer reads nothing of its response; `idle_seconds` the time between a response and the next request.
 
-    A request that comes in one piece, as nearly all do, sets no timer.
+    A request that arrives in one piece, as nearly all do, sets no timer.
     """
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
     idle_seconds = SERVER_KEEP_ALIVE
-    leaving = False
-    """The process is about to go."""
+    retiring = False
+    """The process is about to end."""
 
     def __init__(
         self,
@@ -139,22 +75,22 @@ class Connection(HttpToolsProtocol):
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
         self._refused = False
-        self._untaken = 0
+        self._unread = 0
         self._blocked: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._outgoing = _Outgoing(transport, self.loop, self._lingers)
+        self._outgoing = BatchingTransport(transport, self.loop, self._linger_unread)
         super().connection_made(self._outgoing)  # type: ignore[arg-type]
-        self._wait(self.head_seconds, self._is_silent)
+        self._wait(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
-        self._is_taken()
+        self._stop_watching()
         self._refused = True
         super().connection_lost(exc)
-        # uvicorn leaves its timer to itself where a peer resets.
+        # uvicorn does not cancel its timer where a peer resets the connection.
         self._unset_keepalive_if_required()
-        self._outgoing.let_go()
+        self._outgoing.release()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -164,10 +100,10 @@ class Connection(HttpToolsProtocol):
             return
         if self._part is not self._timed:
             self._timed = self._part
-            self._time()
-        elif self._part is _Part.NOTHING and self._timer is None and not self._answers:
-            # Empty lines between two requests: they have ended the wait for the next one.
-            self._wait(self.head_seconds, self._is_silent)
+            self._set_timer()
+        elif self._part is _Part.NOTHING and self._timer is None and not self._answering:
+            # Empty lines between two requests have ended the wait for the next request.
+            self._wait(self.head_seconds, self._close)
         elif self._part is _Part.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
@@ -183,20 +119,20 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._part = _Part.NOTHING
-        # Who reads the body need not wait for it.
+        # The application reads such a body without a time-out.
         self.scope["extensions"] = ARRIVED
         super().on_message_complete()
-        if self.leaving:
-            self.part()
+        if self.retiring:
+            self.close_after_response()
 
-    def part(self) -> None:
-        """Makes the answer that is owed the last one. Not where the request is still coming: closing would take the answer."""
+    def close_after_response(self) -> None:
+        """Makes the next response the last; not while its request still arrives, because closing would lose the response."""
         cycle = self.cycle
-        # There is no cycle before the first request, whatever its type says.
+        # There is no cycle before the first request, despite its declared type.
         if cycle is not None and not (cycle.response_started or cycle.more_body):  # type: ignore[redundant-expr]
             cycle.default_headers = [*cycle.default_headers, _CLOSE]
 
-    # --- what the peer takes
+    # --- a peer that reads nothing
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -205,7 +141,7 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         if not self.transport.is_closing():
-            self._is_taken()
+            self._stop_watching()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -217,47 +153,47 @@ class Connection(HttpToolsProtocol):
         self._watch()
 
     def _watch(self) -> None:
-        self._untaken = self.transport.get_write_buffer_size()
-        if self._untaken and self._blocked is None:
+        self._unread = self.transport.get_write_buffer_size()
+        if self._unread and self._blocked is None:
             self._blocked = self.loop.call_later(self.blocked_seconds, self._look)
 
     def _look(self) -> None:
-        self._blocked, before = None, self._untaken
+        self._blocked, before = None, self._unread
         if 0 < before <= self.transport.get_write_buffer_size():
             self._drop()
         else:
             self._watch()
 
     def _drop(self) -> None:
-        """With all that waits, which the system would keep for it otherwise."""
+        """Drops the unsent data too, which the system would keep for the peer otherwise."""
         connection = self.transport.get_extra_info("socket")
         if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 
-    def _is_taken(self) -> None:
+    def _stop_watching(self) -> None:
         if self._blocked is not None:
             self._blocked.cancel()
             self._blocked = None
 
-    # --- the time that a request has
+    # --- time limits of a request
 
     @property
-    def _answers(self) -> bool:
-        # There is no cycle before the first request, whatever its type says.
+    def _answering(self) -> bool:
+        # There is no cycle before the first request, despite its declared type.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
-    def _time(self) -> None:
+    def _set_timer(self) -> None:
         match self._part:
             case _Part.HEAD:
                 self._wait(self.head_seconds, self._head_is_late)
             case _Part.BODY:
                 self._wait(self.body_seconds, self._body_is_late)
-            case _Part.NOTHING if self._answers:
+            case _Part.NOTHING if self._answering:
                 self._stop()
             case _Part.NOTHING:
-                # A body that came behind its answer: it has ended the wait for the next request, and that begins again.
-                self._wait(self.idle_seconds, self._is_silent)
+                # A body that arrived after its response has ended the wait for the next request, which begins again.
+                self._wait(self.idle_seconds, self._close)
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop()
@@ -268,12 +204,8 @@ class Connection(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _is_silent(self) -> None:
-        """Who connects and says nothing gets no answer either."""
-        self._close()
-
     def _close(self) -> None:
-        """When what was written is taken, whatever is still being sent."""
+        """Closes once the peer has read what was written, whatever it still sends."""
         self._refused = True
         self.transport.close()
         self._watch()
@@ -283,33 +215,33 @@ class Connection(HttpToolsProtocol):
 
     def _body_is_late(self) -> None:
         if self.pipeline:
-            # Nothing of it is read before the request in front of it is answered.
+            # Its data is not read before the earlier request of the connection is answered.
             self._wait(self.body_seconds, self._body_is_late)
         else:
             self._close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """Where an earlier request of the connection is still being answered, the connection just ends."""
+        """While an earlier request of the connection is being answered, the connection just ends."""
         self._stop()
-        if self._answers or self.transport.is_closing():
+        if self._answering or self.transport.is_closing():
             self._close()
         else:
-            body = msgspec.json.encode({"error": {"code": status, "status": name, "message": message}})
+            body = status_body(status, name, message)
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (STATUS_LINE[status], len(body), body)
             )
             self._linger(_LINGER_SECONDS)
 
-    def _lingers(self) -> bool:
-        """A whole answer that ends its connection before the request has come. Who is told of it sends the rest and closes."""
-        if self._part is not _Part.BODY or self._refused or self._answers:
+    def _linger_unread(self) -> bool:
+        """Whether a complete response ends its connection before the request has arrived: the peer may still send the rest."""
+        if self._part is not _Part.BODY or self._refused or self._answering:
             return False
-        self._linger(_LINGER_SECONDS if self.leaving else self.body_seconds)
+        self._linger(_LINGER_SECONDS if self.retiring else self.body_seconds)
         return True
 
     def _linger(self, seconds: float) -> None:
-        """What still comes is read and dropped: a connection that ends with something unread takes the answer with it."""
+        """Reads and drops further data: closing a connection with unread data would lose the response."""
         self._refused = True
         self.transport.write_eof()
         self.flow.resume_reading()

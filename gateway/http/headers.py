@@ -1,4 +1,4 @@
-"""The headers of a request that mean something to A2A. Law: read as they came, judged only when the operation is known."""
+"""The headers and query parameters of a request that A2A defines. Law: validated only when the operation is known."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from gateway.a2a.errors import UnsupportedMediaType, echo, invalid
 from gateway.a2a.limits import Limits
-from gateway.http.replies import A2A_JSON, JSON
+from gateway.http.reply import A2A_JSON, JSON
 
 _NAMES = frozenset({b"a2a-version", b"a2a-extensions", b"idempotency-key", b"last-event-id"})
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
@@ -58,19 +58,19 @@ class ServiceParameters(msgspec.Struct, frozen=True):
     def last_event_id(self) -> int | None:
         """Raises: InvalidParams."""
         number = self._single(b"last-event-id", "Last-Event-ID")
-        # A browser that has seen no id yet sends an empty one.
+        # A browser that has not seen an id yet sends an empty one.
         if not number:
             return None
         if not _NUMBER.fullmatch(number):
             raise invalid("Last-Event-ID", f"must be the number of an event, not {echo(number)}")
         return int(number)
 
-    def _single(self, name: bytes, shown: str) -> str | None:
+    def _single(self, name: bytes, title: str) -> str | None:
         values = self._raw.get(name)
         if values is None:
             return None
         if len(set(values)) > 1:
-            raise invalid(shown, "is given twice")
+            raise invalid(title, "is given twice")
         return values[0]
 
 
@@ -95,7 +95,7 @@ def query(scope: Scope) -> list[tuple[str, str]]:
 
 
 def refuse_media_type(scope: Scope) -> None:
-    """Raises: UnsupportedMediaType for a body that does not say that it is plain JSON in UTF-8."""
+    """Raises: UnsupportedMediaType for a body that is declared as anything but plain JSON in UTF-8."""
     for name, value in scope["headers"]:
         if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             raise UnsupportedMediaType(f"Content-Encoding {echo(value.decode('latin-1'))} is not read; send it plain")
@@ -115,5 +115,5 @@ def _is_json(value: bytes) -> bool:
 
 
 def wants_a2a_json(scope: Scope) -> bool:
-    """Does the client speak `application/a2a+json`: in what it sends or in what it takes."""
+    """Whether the client sends or accepts `application/a2a+json`."""
     return any(A2A_JSON in value.lower() for name, value in scope["headers"] if name in (b"content-type", b"accept"))

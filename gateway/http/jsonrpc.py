@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 over HTTP: one request in a POST, its answer as JSON or as a stream of answers.
 
-Source: A2A 1.0, section 9. Law: what is wrong with a call is told in a 200; only the transport's own errors have others.
+Source: A2A 1.0, section 9. Law: an error of a call has status 200; only errors of the transport have another.
 """
 
 import re
@@ -13,8 +13,9 @@ from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo
 from gateway.a2a.model import Json
 from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method
-from gateway.http.front import ClientGone, Document, Front, Incoming
-from gateway.http.replies import Reply, error_headers, rest_reply, rpc_error, rpc_status
+from gateway.http.errors import error_headers, rest_reply, rpc_error, rpc_status
+from gateway.http.pipeline import Document, Pipeline
+from gateway.http.reply import Reply
 from gateway.http.sse import Envelope, EventResponse
 
 _NOT_ALLOWED = MethodNotAllowed("JSON-RPC is spoken by POST")
@@ -26,27 +27,23 @@ _encoder = msgspec.json.Encoder()
 class JsonRpc:
     """The binding at the base address of every agent."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one HTTP request; `agent` is the one that its path names."""
+        """Answers one HTTP request; `agent` is the one that the path names."""
         if scope["method"] != "POST":
             await rest_reply(_NOT_ALLOWED, headers=((b"allow", b"POST"),))(scope, receive, send)
             return
-        exchange = _Exchange(self._front)
-        try:
-            response = await self._front.answer(exchange.answer(agent, scope, receive), exchange.refuse)
-        except ClientGone:
-            return
-        await response(scope, receive, send)
+        exchange = _Exchange(self._pipeline)
+        await self._pipeline.respond(exchange.answer(agent, scope, receive), exchange.refuse, scope, receive, send)
 
 
 class _Exchange:
-    """One request and its id, which every answer repeats: null until it is known."""
+    """One request and its id, which every answer repeats; null until the id is known."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._id = b"null"
 
     def refuse(self, error: A2AError) -> Reply:
@@ -56,9 +53,9 @@ class _Exchange:
         return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
 
     async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        front = self._front
-        incoming: Incoming = await front.admit(scope, agent)
-        document = await front.read_json(scope, receive)
+        pipeline = self._pipeline
+        incoming = await pipeline.admit(scope, agent)
+        document = await pipeline.read_json(scope, receive)
         name, params = self._open(document)
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
@@ -66,12 +63,12 @@ class _Exchange:
             strict_json.check_text(document.body, params)
             return method, dialect.decode(method.request, params)
 
-        outcome = await front.invoke(incoming, read, size=len(document.body))
+        outcome = await pipeline.invoke(incoming, read, size=len(document.body))
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self._id
         if outcome.stream is None:
             return Reply(b"%b%b}" % (head, outcome.result or b"null"), headers=outcome.headers)
         envelope = Envelope(head, b"}", self._error)
-        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
+        return EventResponse(outcome.stream, envelope, pipeline.streams, outcome.headers, outcome.on_revocation)
 
     def _open(self, document: Document) -> tuple[str, Json]:
         """Method name and params of the envelope. Raises: InvalidRequest."""
@@ -90,7 +87,7 @@ class _Exchange:
         return name, {} if params is None else params
 
     def _read_id(self, value: Json) -> bytes:
-        longest = self._front.settings.limits.id_length
+        longest = self._pipeline.settings.limits.id_length
         match value:
             case bool() | list() | dict():
                 raise InvalidRequest("Invalid request: 'id' must be a string, a number or null")

@@ -1,6 +1,6 @@
 """HTTP+JSON: every operation at an address and an HTTP method of its own.
 
-Source: A2A 1.0, sections 5.3 and 11. Law: what the path says is part of the request, and nothing may contradict it.
+Source: A2A 1.0, sections 5.3 and 11. Law: the path is part of the request, and the body must not contradict it.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,16 @@ from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo,
 from gateway.a2a.model import Json
 from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method
-from gateway.http.front import ClientGone, Document, Front
+from gateway.http.errors import rest_body, rest_reply
 from gateway.http.headers import query, wants_a2a_json
-from gateway.http.replies import A2A_JSON, JSON, Reply, rest_body, rest_reply
+from gateway.http.pipeline import Document, Pipeline
+from gateway.http.reply import A2A_JSON, JSON, Reply
 from gateway.http.sse import Envelope, EventResponse
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An address below an agent: the operation behind each HTTP method, and the fields (by proto name) in the path."""
+    """An address below an agent: the operation of each HTTP method, and the fields (by proto name) in the path."""
 
     operations: Mapping[str, str]
     fields: Mapping[str, str]
@@ -40,7 +41,7 @@ _CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNoti
 
 
 def resource(segments: list[str]) -> Resource | None:
-    """What stands at a path below an agent, already decoded; None where nothing does. An id may hold a colon."""
+    """The resource at a decoded path below an agent, None where there is none. An id may hold a colon."""
     match segments:
         case ["message:send"]:
             return Resource(_SEND, {})
@@ -72,26 +73,22 @@ def _task(segment: str) -> Resource:
 class Rest:
     """The binding below the base address of every agent."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
     async def serve(
         self, agent: str | None, tenant: str | None, found: Resource, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answers one HTTP request; `agent` and `tenant` are those that its path names."""
+        """Answers one HTTP request; `agent` and `tenant` are those that the path names."""
         media_type = A2A_JSON if wants_a2a_json(scope) else JSON
         fields = found.fields if tenant is None else {**found.fields, "tenant": tenant}
-        exchange = _Exchange(self._front, Resource(found.operations, fields, found.optional_body), media_type)
-        try:
-            response = await self._front.answer(exchange.answer(agent, scope, receive), exchange.refuse)
-        except ClientGone:
-            return
-        await response(scope, receive, send)
+        exchange = _Exchange(self._pipeline, Resource(found.operations, fields, found.optional_body), media_type)
+        await self._pipeline.respond(exchange.answer(agent, scope, receive), exchange.refuse, scope, receive, send)
 
 
 class _Exchange:
-    def __init__(self, front: Front, found: Resource, media_type: bytes) -> None:
-        self._front = front
+    def __init__(self, pipeline: Pipeline, found: Resource, media_type: bytes) -> None:
+        self._pipeline = pipeline
         self._resource = found
         self._media_type = media_type
 
@@ -101,14 +98,13 @@ class _Exchange:
         return rest_reply(error, self._media_type, headers)
 
     async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        front = self._front
         name = self._resource.operations.get(scope["method"])
         if name is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
-        incoming = await front.admit(scope, agent)
+        incoming = await self._pipeline.admit(scope, agent)
         document = None
         if scope["method"] == "POST":
-            document = await front.read_json(scope, receive, empty={} if self._resource.optional_body else ...)
+            document = await self._pipeline.read_json(scope, receive, empty={} if self._resource.optional_body else ...)
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)
@@ -116,14 +112,14 @@ class _Exchange:
                 return method, dialect.decode_query(method.request, query(scope), self._resource.fields)
             return method, dialect.decode(method.request, self._params(document))
 
-        outcome = await front.invoke(incoming, read, size=len(document.body) if document else 0)
+        outcome = await self._pipeline.invoke(incoming, read, size=len(document.body) if document else 0)
         if outcome.stream is None:
             return Reply(outcome.result or b"{}", media_type=self._media_type, headers=outcome.headers)
         envelope = Envelope(b"", b"", rest_body)
-        return EventResponse(outcome.stream, envelope, front.streams, outcome.headers, outcome.counts)
+        return EventResponse(outcome.stream, envelope, self._pipeline.streams, outcome.headers, outcome.on_revocation)
 
     def _params(self, document: Document) -> Json:
-        """The body with the fields of the path. Raises: InvalidRequest, InvalidParams where the two disagree."""
+        """The body with the fields of the path. Raises: InvalidRequest; InvalidParams where the two disagree."""
         if not isinstance(document.value, dict):
             raise InvalidRequest("Invalid request: the body must be an object")
         strict_json.check_text(document.body, document.value)

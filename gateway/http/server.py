@@ -1,5 +1,5 @@
-"""The HTTP server of a gateway process. Law: signals are ours: the first drains, the second is 'now', SIGHUP reloads; the
-exit is clean."""
+"""The HTTP server of a gateway process. Law: the gateway handles the signals: the first drains, the second ends at once, SIGHUP
+reloads; the exit status is clean."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from uvicorn import Config, Server
 from gateway.http.connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
-_UNHEARD_SECONDS = 40
+_UNACKNOWLEDGED_SECONDS = 40
 """A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class _Server(Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own handling would end the process with the signal's status."""
+        """uvicorn's own handler would end the process with the status of the signal."""
         yield
 
 
@@ -33,8 +33,8 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     if sys.platform == "linux":
-        # Those that it accepts inherit it. Else the system goes on for a quarter of an hour.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_SECONDS * 1000)
+        # Accepted connections inherit it. The default is a quarter of an hour.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_SECONDS * 1000)
     return bound
 
 
@@ -42,17 +42,17 @@ class HttpServer:
     """Serves one application on one socket."""
 
     def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
-        """`blocked`: seconds after which a peer that takes nothing is dropped."""
+        """`blocked`: seconds after which a peer that reads nothing is dropped."""
 
-        class Patient(Connection):
+        class ServerConnection(Connection):
             blocked_seconds = blocked
 
-        self._connection = Patient
+        self._connection = ServerConnection
         self._socket = bound
         self._server = _Server(
             Config(
                 app,
-                http=Patient,
+                http=ServerConnection,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -69,12 +69,12 @@ class HttpServer:
         """Returns after `stop`, when every connection is closed."""
         await self._server.serve(sockets=[self._socket])
 
-    def leave(self) -> None:
-        """An answer is the last of its connection from now on: who keeps it would come back to a process that goes."""
-        self._connection.leaving = True
+    def retire(self) -> None:
+        """From now on each response is the last of its connection: a client would reuse it for a process that has ended."""
+        self._connection.retiring = True
         for connection in self._server.server_state.connections:
             if isinstance(connection, Connection):
-                connection.part()
+                connection.close_after_response()
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -90,7 +90,7 @@ class Signals:
 
     @contextmanager
     def watched(self, *, reloads: bool = False) -> Iterator[None]:
-        """Unless it `reloads`, SIGHUP ends the process as it does by itself."""
+        """Without `reloads`, SIGHUP keeps its default and ends the process."""
         loop = asyncio.get_running_loop()
         watched = (*_SIGNALS, signal.SIGHUP) if reloads else _SIGNALS
         for number in _SIGNALS:
@@ -104,7 +104,7 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def _hung_up(self, had_terminal: bool) -> None:
-        """A terminal that was closed sends the same signal: nobody is there any more to end the process."""
+        """A closed terminal sends the same signal: then no keyboard can end the process, and it drains."""
         if had_terminal and not os.isatty(0):
             self._arrived()
         else:

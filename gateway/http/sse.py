@@ -1,8 +1,8 @@
-"""Server-sent events from batches of encoded frames. Law: bytes are framed here and never looked into, a batch is one
-write, and however the response ends, its stream is closed.
+"""Server-sent events from batches of encoded frames. Law: bytes are framed here and never parsed, a batch is one write, and
+however the response ends, its stream is closed.
 
-A response of our own: sse-starlette's takes four times the CPU per stream, and its watcher for the end of the process
-polls and misses servers that handle signals themselves.
+Not sse-starlette: that takes four times the CPU per stream, and its watcher for the end of the process polls and misses
+servers that handle signals themselves (docs/adr/0006).
 """
 
 import asyncio
@@ -17,11 +17,12 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.a2a.errors import A2AError, Unauthenticated
 from gateway.foundation.drain import Drain
 from gateway.foundation.watchdog import Watchdog
-from gateway.http.replies import Headers
+from gateway.http.reply import Headers
 from gateway.ledger.events import Frame
 from gateway.operations.api import EventStream
 
-Counting = Callable[[Callable[[], None]], AbstractContextManager[None]]
+OnRevocation = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""While its block runs, it calls the callback when the credential of the request is revoked."""
 
 _HEADERS: Headers = (
     (b"content-type", b"text/event-stream"),
@@ -34,7 +35,7 @@ _DRAINING = b": draining\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a binding puts around an event, and how it tells an error after the first byte."""
+    """What a binding puts around an event, and its form of an error after the first byte."""
 
     head: bytes
     tail: bytes
@@ -57,7 +58,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """`drain`, once set, ends every stream. `unexpected` is what the caller is told of a fault of ours. Seconds."""
+    """`drain`, once set, ends every stream. `unexpected` makes the error for a fault of the gateway. Times are in seconds."""
 
     drain: Drain
     unexpected: Callable[[Exception], A2AError]
@@ -66,14 +67,14 @@ class StreamSettings:
 
 
 class _End(Enum):
-    STREAM = auto()  # it has given everything
-    DRAIN = auto()  # the process is about to go
-    REVOKED = auto()  # what the caller has presented does not count any more
-    CLIENT = auto()  # it left, or takes nothing any more; it may resume where it stopped
+    STREAM = auto()  # the stream is complete
+    DRAIN = auto()  # the process is about to end
+    REVOKED = auto()  # the credential of the caller is not valid any more
+    CLIENT = auto()  # the client disconnected or reads nothing any more; it may resume later
 
 
 class _Stuck(Exception):
-    """The client has taken nothing for the send timeout."""
+    """The client has read nothing for the send timeout."""
 
 
 class EventResponse:
@@ -85,10 +86,9 @@ class EventResponse:
         envelope: Envelope,
         settings: StreamSettings,
         headers: Headers = (),
-        counts: Counting = lambda _: nullcontext(),
+        on_revocation: OnRevocation = lambda _: nullcontext(),
     ) -> None:
-        """`counts`: while its block runs, its callback is called when the caller does not count any more."""
-        self._counts = counts
+        self._on_revocation = on_revocation
         self._stream = stream
         self._envelope = envelope
         self._settings = settings
@@ -125,7 +125,7 @@ class EventResponse:
         sending = Watchdog(self._settings.send_timeout, stuck)
         try:
             async with self._reading:
-                with self._settings.drain.on_set(draining), self._counts(revoked):
+                with self._settings.drain.on_set(draining), self._on_revocation(revoked):
                     batches = aiter(self._stream)
                     while self._open and (chunk := await self._next(batches)) is not None:
                         if chunk:
@@ -133,20 +133,20 @@ class EventResponse:
                             await send({"type": "http.response.body", "body": chunk, "more_body": True})
                             sending.end()
         except TimeoutError:
-            pass  # `_stop` has put it there
+            pass  # raised by `_stop`
         finally:
             self._open = False
             sending.close()
 
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
-        """The next batch as it goes out, None at the end. The status is out already: an error is an event, too."""
+        """The next batch as bytes, None at the end. The status has been sent already, so an error is an event, too."""
         try:
             return self._envelope.join(await anext(batches))
         except StopAsyncIteration:
             return None
         except A2AError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001  # nothing of it may reach the caller
+        except Exception as error:  # noqa: BLE001  # none of its text may reach the caller
             failure = self._settings.unexpected(error)
         self._open = False
         return self._envelope.failure(failure)
@@ -159,7 +159,7 @@ class EventResponse:
             raise _Stuck from None
 
     async def _watch(self, receive: Receive, send: Send) -> None:
-        """Keeps the connection alive until the client leaves it."""
+        """Keeps the connection alive until the client disconnects."""
         while True:
             try:
                 async with asyncio.timeout(self._settings.keepalive):

@@ -16,7 +16,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.drain import Drain
 from gateway.http.auth import NoAuthentication
 from gateway.http.cards import CardSettings, build_card
-from gateway.http.front import BindingSettings
+from gateway.http.pipeline import BindingSettings
 from gateway.http.routes import routes
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams, TaskNotFound
 from gateway.a2a.model import SendMessageRequest, SubscribeToTaskRequest
-from gateway.http.front import BindingSettings
+from gateway.http.pipeline import BindingSettings
 from tests.interaction import asgi
 from tests.interaction.harness import SEND, Binding, Gateway, Refusal
 from tests.interaction.scripted import ScriptedStream

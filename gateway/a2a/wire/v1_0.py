@@ -42,10 +42,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`name` is the one on the wire, `operation` the one of `gateway.operations.api.Operations`."""
-
     name: str
-    operation: str
     request: type[Wire]
     streaming: bool = False
     needs_extensions: bool = True
@@ -54,17 +51,17 @@ class Method:
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        Method("SendMessage", "send_message", SendMessageRequest),
-        Method("SendStreamingMessage", "send_streaming_message", SendMessageRequest, streaming=True),
-        Method("GetTask", "get_task", GetTaskRequest),
-        Method("ListTasks", "list_tasks", ListTasksRequest),
-        Method("CancelTask", "cancel_task", CancelTaskRequest),
-        Method("SubscribeToTask", "subscribe_to_task", SubscribeToTaskRequest, streaming=True),
-        Method("CreateTaskPushNotificationConfig", "create_push_config", TaskPushNotificationConfig),
-        Method("GetTaskPushNotificationConfig", "get_push_config", GetTaskPushNotificationConfigRequest),
-        Method("ListTaskPushNotificationConfigs", "list_push_configs", ListTaskPushNotificationConfigsRequest),
-        Method("DeleteTaskPushNotificationConfig", "delete_push_config", DeleteTaskPushNotificationConfigRequest),
-        Method("GetExtendedAgentCard", "get_extended_card", GetExtendedAgentCardRequest, needs_extensions=False),
+        Method("SendMessage", SendMessageRequest),
+        Method("SendStreamingMessage", SendMessageRequest, streaming=True),
+        Method("GetTask", GetTaskRequest),
+        Method("ListTasks", ListTasksRequest),
+        Method("CancelTask", CancelTaskRequest),
+        Method("SubscribeToTask", SubscribeToTaskRequest, streaming=True),
+        Method("CreateTaskPushNotificationConfig", TaskPushNotificationConfig),
+        Method("GetTaskPushNotificationConfig", GetTaskPushNotificationConfigRequest),
+        Method("ListTaskPushNotificationConfigs", ListTaskPushNotificationConfigsRequest),
+        Method("DeleteTaskPushNotificationConfig", DeleteTaskPushNotificationConfigRequest),
+        Method("GetExtendedAgentCard", GetExtendedAgentCardRequest, needs_extensions=False),
     )
 }
 

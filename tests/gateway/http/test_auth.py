@@ -224,7 +224,7 @@ async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
 
     async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
         looking = group.create_task(auth.run())
-        with auth.telling(ada, lambda: tell("ada")), auth.telling(ops, lambda: tell("ops")):
+        with auth.on_revocation(ada, lambda: tell("ada")), auth.on_revocation(ops, lambda: tell("ops")):
             keys.revoke(key)
             await over.wait()
         looking.cancel()
@@ -233,5 +233,5 @@ async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
 
 async def test_nobody_is_told_anything_where_there_are_no_keys() -> None:
     auth = NoAuthentication()
-    with auth.telling(await auth.authenticate([], PEER), lambda: pytest.fail("told")):
+    with auth.on_revocation(await auth.authenticate([], PEER), lambda: pytest.fail("told")):
         pass

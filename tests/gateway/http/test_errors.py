@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gateway.a2a import errors
-from gateway.http.replies import error_headers, reason, rest_body, rpc_error, rpc_status
+from gateway.http.errors import error_headers, reason, rest_body, rpc_error, rpc_status
 
 REASONS = {
     errors.TaskNotFound: "TASK_NOT_FOUND",

@@ -1,6 +1,6 @@
 """One whole response as it goes out."""
 
-from gateway.http.replies import A2A_JSON, Reply
+from gateway.http.reply import A2A_JSON, Reply
 from tests.interaction import asgi
 
 

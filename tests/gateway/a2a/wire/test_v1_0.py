@@ -326,8 +326,8 @@ def test_an_event_is_one_line_for_every_reader() -> None:
     assert msgspec.json.decode(line)["message"]["parts"][0]["text"] == text
 
 
-def test_every_method_has_its_own_request_and_operation() -> None:
-    assert len({method.operation for method in v1_0.METHODS.values()}) == len(v1_0.METHODS) == 11
+def test_every_method_of_the_specification_is_there() -> None:
+    assert len(v1_0.METHODS) == 11
     assert [name for name, method in v1_0.METHODS.items() if method.streaming] == [
         "SendStreamingMessage",
         "SubscribeToTask",

@@ -1,17 +1,17 @@
-"""What both HTTP bindings do with a request, in this order: who asks, which agent, body, version, params, operation.
+"""The steps that both HTTP bindings take with a request: caller, agent, body, version, parameters, operation, response.
 
-Law: `Front.invoke` is the only caller of the operations.
+Law: `Pipeline.invoke` is the only caller of the operations.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
-from starlette.types import ASGIApp, Receive, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a import limits as checks
 from gateway.a2a.errors import (
@@ -31,17 +31,17 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.drain import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
-from gateway.http.replies import Headers
-from gateway.http.sse import Counting, StreamSettings
+from gateway.http.reply import Headers
+from gateway.http.sse import OnRevocation, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.threads import Caller
 from gateway.operations.api import A2AOperations, EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 
 _OFF_LOOP = 1024 * 1024
-"""Bodies longer than this are read by another thread."""
+"""Bodies longer than this are parsed in another thread."""
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger("gateway.http.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BindingSettings:
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """One request before its body. `agent` is the one that its path names, or None."""
+    """One request without its body. `agent` is the one that the path names, or None."""
 
     caller: Caller
     agent: str | None
@@ -73,23 +73,41 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an operation gave: `result` as JSON (None: it has no result), or a stream, for as long as its caller `counts`."""
+    """The result of an operation as JSON (None: it has no result), or a stream, which ends when its credential is revoked."""
 
     result: bytes | None
     stream: EventStream | None
     headers: Headers
-    counts: Counting
+    on_revocation: OnRevocation
 
 
-class ClientGone(Exception):
-    """The client has left before its request was complete."""
+class _ClientGone(Exception):
+    """The client disconnected before its request was complete."""
 
 
 Read = Callable[[Dialect], tuple[Method, Any]]
-Open = Callable[[OperationCall, Any], Awaitable[EventStream]]
+Perform = Callable[[OperationCall, Any], Awaitable[Any]]
+Refuse = Callable[[A2AError], ASGIApp]
 
 
-class Front:
+def operation_table(operations: A2AOperations) -> Mapping[str, Perform]:
+    """The operation of every method, by its name on the wire."""
+    return {
+        "SendMessage": operations.send_message,
+        "SendStreamingMessage": operations.send_streaming_message,
+        "GetTask": operations.get_task,
+        "ListTasks": operations.list_tasks,
+        "CancelTask": operations.cancel_task,
+        "SubscribeToTask": operations.subscribe_to_task,
+        "CreateTaskPushNotificationConfig": operations.create_push_config,
+        "GetTaskPushNotificationConfig": operations.get_push_config,
+        "ListTaskPushNotificationConfigs": operations.list_push_configs,
+        "DeleteTaskPushNotificationConfig": operations.delete_push_config,
+        "GetExtendedAgentCard": operations.get_extended_card,
+    }
+
+
+class Pipeline:
     """The gateway as the bindings see it."""
 
     def __init__(
@@ -108,11 +126,11 @@ class Front:
         self.streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
         self._auth = auth
         self._clock = clock
-        self._operations = operations
+        self._operations = operation_table(operations)
         self._quotas = quotas
 
     async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> Incoming:
-        """`admin`: only for those who may administrate.
+        """`admin`: only for callers that may use the admin API.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
@@ -126,7 +144,7 @@ class Front:
         return Incoming(identity.caller, agent, ServiceParameters.of(scope), identity)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
-        """The body as JSON; `empty` is what a body of no bytes means, if anything. `deeper`: levels beyond the limit.
+        """The body as JSON; `empty` is the value of a body without bytes. `deeper`: levels beyond the limit.
 
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest for a body that does not arrive.
         """
@@ -157,7 +175,7 @@ class Front:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGone
+                raise _ClientGone
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > self.settings.body:
@@ -190,39 +208,43 @@ class Front:
             version=dialect.version,
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
-        perform = getattr(self._operations, method.operation)
-        counts = partial(self._auth.telling, incoming.identity)
+        perform = self._operations[method.name]
+        on_revocation = partial(self._auth.on_revocation, incoming.identity)
         if method.streaming:
-            return Outcome(None, await self._counted(incoming.caller, perform, call, request), headers, counts)
+            return Outcome(None, await self._open_stream(perform, call, request), headers, on_revocation)
         result = await perform(call, request)
-        return Outcome(None if result is None else dialect.encode(result), None, headers, counts)
+        return Outcome(None if result is None else dialect.encode(result), None, headers, on_revocation)
 
-    async def _counted(self, caller: Caller, perform: Open, call: OperationCall, request: Any) -> EventStream:
-        slot = self._quotas.streams.take(caller)
+    async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
+        """A stream that counts against the caller's quota until it is closed."""
+        slot = self._quotas.streams.take(call.caller)
         try:
             return CountedStream(await perform(call, request), slot)
         except BaseException:
             slot.release()
             raise
 
-    async def answer(self, work: Awaitable[ASGIApp], refuse: Callable[[A2AError], ASGIApp]) -> ASGIApp:
-        """The response of `work`, or what `refuse` makes of the error that ended it. Raises: ClientGone."""
+    async def respond(
+        self, work: Awaitable[ASGIApp], refuse: Refuse, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Sends the response that `work` returns, or the one that `refuse` makes of its error."""
         try:
-            return await work
+            response = await work
         except A2AError as error:
-            return refuse(error)
+            response = refuse(error)
         except LedgerUnavailable as error:
-            _log.warning("storage unavailable", error=str(error))
-            return refuse(_storage_refuses(error))
-        except ClientGone:
-            raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets an answer and none of its text
-            return refuse(self.unexpected(error))
+            log.warning("storage unavailable", error=str(error))
+            response = refuse(_storage_error(error))
+        except _ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001  # the caller gets a response to any error, and none of its text
+            response = refuse(self.unexpected(error))
+        await response(scope, receive, send)
 
     def unexpected(self, error: Exception) -> InternalError:
-        """What the caller is told of a fault of ours; the log has the rest under the same correlation id."""
+        """The error for the caller after a fault of the gateway; the log has the rest under the same correlation id."""
         correlation_id = self._clock.correlation_id()
-        _log.error("request.failed", correlation_id=correlation_id, exc_info=error)
+        log.error("request.failed", correlation_id=correlation_id, exc_info=error)
         return InternalError(
             f"Internal error (correlation id {correlation_id})", metadata={"correlationId": correlation_id}
         )
@@ -235,7 +257,7 @@ _STORAGE = {
 }
 
 
-def _storage_refuses(error: LedgerUnavailable) -> Busy:
+def _storage_error(error: LedgerUnavailable) -> Busy:
     text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
     return Busy(text, metadata={"storage": error.trouble}, retry_after=5)
 

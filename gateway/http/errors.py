@@ -1,17 +1,13 @@
-"""One whole HTTP response, ready to be sent: bytes and headers, nothing to compute.
+"""A2A errors as the bodies of the two HTTP bindings. Law: each error has its own row of the specification's table 5.4.
 
-A2A errors as the bodies of the two HTTP bindings. Law: each error reads its own row of the specification's table 5.4.
-
-Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and only the first violations go out.
+Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and only the first violations are named.
 """
 
 import re
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import (
     A2AError,
@@ -24,27 +20,8 @@ from gateway.a2a.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
-
-Headers = Sequence[tuple[bytes, bytes]]
-
-JSON = b"application/json"
-A2A_JSON = b"application/a2a+json"
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """An ASGI application that answers every request the same way."""
-
-    body: bytes
-    status: int = 200
-    media_type: bytes = JSON
-    headers: Headers = ()
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        kind = [(b"content-type", self.media_type)] if self.body else []
-        headers = [*kind, (b"content-length", b"%d" % len(self.body)), *self.headers]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
-
+from gateway.a2a.model import Json
+from gateway.http.reply import JSON, Headers, Reply
 
 DOMAIN = "a2a-protocol.org"
 
@@ -54,7 +31,7 @@ _VIOLATIONS = 2
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 # Errors of the transport below JSON-RPC: a client, a proxy or a load balancer reads them from the HTTP status. All others
-# travel in a 200, because clients (a2a-sdk 1.3 among them) throw a JSON-RPC error's body away under any other status.
+# travel in a 200, because clients (a2a-sdk 1.3 among them) discard a JSON-RPC error's body under any other status.
 _TRANSPORT = (
     Busy,
     MethodNotAllowed,
@@ -78,8 +55,8 @@ def reason(error: A2AError) -> str:
     return error.reason or _WORDS.sub("_", type(error).__name__).upper()
 
 
-def details(error: A2AError) -> list[dict[str, Any]]:
-    """The error's details as google.rpc objects."""
+def _details(error: A2AError) -> list[dict[str, Any]]:
+    """As google.rpc objects."""
     info: dict[str, Any] = {"@type": f"{_TYPE}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
     if error.metadata:
         info["metadata"] = {key: _cut(value) for key, value in error.metadata.items()}
@@ -95,17 +72,20 @@ def details(error: A2AError) -> list[dict[str, Any]]:
 
 def rpc_error(error: A2AError) -> bytes:
     """The `error` object of JSON-RPC."""
-    return _encoder.encode({"code": error.code, "message": _cut(error.message), "data": details(error)})
+    return _encoder.encode({"code": error.code, "message": _cut(error.message), "data": _details(error)})
 
 
 def rpc_status(error: A2AError) -> int:
     return error.http if isinstance(error, _TRANSPORT) else HTTPStatus.OK
 
 
-def rest_body(error: A2AError) -> bytes:
+def status_body(code: int, status: str, message: str, **members: Json) -> bytes:
     """google.rpc.Status, as an object with the one key `error`."""
-    status = {"code": error.http, "status": error.grpc, "message": _cut(error.message), "details": details(error)}
-    return _encoder.encode({"error": status})
+    return _encoder.encode({"error": {"code": code, "status": status, "message": message, **members}})
+
+
+def rest_body(error: A2AError) -> bytes:
+    return status_body(error.http, error.grpc, _cut(error.message), details=_details(error))
 
 
 def rest_reply(error: A2AError, media_type: bytes = JSON, headers: Headers = ()) -> Reply:
@@ -113,7 +93,7 @@ def rest_reply(error: A2AError, media_type: bytes = JSON, headers: Headers = ())
 
 
 def error_headers(error: A2AError) -> Headers:
-    """When to come back, and with what. Source: RFC 9110, sections 10.2.3 and 11.6.1; RFC 6750, section 3."""
+    """When to retry, and with which credentials. Source: RFC 9110, sections 10.2.3 and 11.6.1; RFC 6750, section 3."""
     if isinstance(error, Unauthenticated):
         fault = b', error="invalid_token"' if error.presented else b""
         return ((b"www-authenticate", b'Bearer realm="a2a-gateway"' + fault),)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.http.health import HostGuard, allowed_hosts
-from gateway.http.replies import Reply
+from gateway.http.host_guard import HostGuard, allowed_hosts
+from gateway.http.reply import Reply
 from tests.interaction import asgi
 
 LOCAL = allowed_hosts("127.0.0.1", "https://agents.example:8443/base")

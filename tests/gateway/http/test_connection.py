@@ -16,8 +16,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from gateway.http.connection import Connection
-from gateway.http.health import HostGuard
-from gateway.http.replies import Reply
+from gateway.http.host_guard import HostGuard
+from gateway.http.reply import Reply
 from gateway.http.server import HttpServer, listen
 from tests.garbage import left_behind
 from tests.running import child_gateways
@@ -525,7 +525,7 @@ async def test_the_answer_of_a_request_under_way_is_the_last_of_its_connection_o
     async with _serving(late) as (server, peer):
         await peer.say(GET)
         await soon(asked.wait())
-        server.leave()
+        server.retire()
         ready.set()
         assert b"connection: close" in (await peer.rest()).lower()
 
@@ -534,7 +534,7 @@ async def test_the_answer_of_a_later_request_is_so_too() -> None:
     async with _serving(echo) as (server, peer):
         await peer.say(GET)
         assert await peer.answer() == (200, 0)
-        server.leave()
+        server.retire()
         await peer.say(GET)
         assert b"connection: close" in (await peer.rest()).lower()
 
@@ -542,7 +542,7 @@ async def test_the_answer_of_a_later_request_is_so_too() -> None:
 async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_until_the_next_request() -> None:
     """A connection that ends with something unread takes the answer with it."""
     async with _serving(Reply(b"1", 413)) as (server, peer):
-        server.leave()
+        server.retire()
         for _ in range(2):
             await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nx")
             assert await peer.answer() == (413, 1)
@@ -553,7 +553,7 @@ async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_unt
 
 async def test_a_process_that_leaves_does_not_wait_for_what_comes_behind_a_last_answer() -> None:
     async with _serving(Reply(b"1", 413)) as (server, peer):
-        server.leave()
+        server.retire()
         await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
         assert await peer.answer() == (413, 1)
         await refused(peer)

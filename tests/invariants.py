@@ -15,12 +15,11 @@ from typing import Any
 from gateway.a2a.model import Message, Part, Role
 from gateway.a2a.tool_calls import URI
 from gateway.core.history import project
+from gateway.ledger.states import OPEN, UNDER_WAY
 from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem, decode
 
 _FINAL = frozenset(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 _WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
-_OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
-_UNDER_WAY = frozenset({"prepared", "sent", "started", "emitting"})
 
 Row = dict[str, Any]
 Database = Callable[..., list[Row]]
@@ -172,7 +171,7 @@ def _outputs(rows: Database) -> Iterator[str]:
         name = f"tool call {row['id']}"
         if row["sent_in"] == row["service_call"] and row["storage_owner"] == "gateway":
             continue  # No backend waits for what was decided with its service call.
-        if row["outputs"] != (row["status"] not in _OPEN):
+        if row["outputs"] != (row["status"] not in OPEN):
             yield f"I4: {name} is {row['status']} and has {row['outputs']} outputs"
         if row["sent_in"] is not None and row["carried"] != "completed":
             yield f"I5: the output of {name} was carried by {row['sent_in']}, which is {row['carried']}"
@@ -348,5 +347,5 @@ def _ends(rows: Database) -> Iterator[str]:
     for row in rows("SELECT id, status FROM turn WHERE ended_at IS NULL AND status <> 'waiting'"):
         yield f"turn {row['id']} is still {row['status']}"
     for row in rows("SELECT service_call.id, service_call.status FROM service_call JOIN turn ON turn.id = turn"):
-        if row["status"] in _UNDER_WAY:
+        if row["status"] in UNDER_WAY:
             yield f"call {row['id']} is still {row['status']}"

@@ -30,7 +30,7 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 
 
 class IllegalTransition(Exception):
-    """A task was asked to move to a state that its state does not allow."""
+    """The present state does not allow the following one."""
 
 
 def apply(state: TaskState, following: TaskState) -> TaskState:

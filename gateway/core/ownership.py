@@ -16,6 +16,7 @@ from gateway.a2a.model import Json
 from gateway.core.agents import AgentPolicies
 from gateway.ledger.calls import Complete
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import (
     BeginEpoch,
     DeleteOrphan,
@@ -122,15 +123,15 @@ def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None =
     return BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
 
 
-def goes_back(thread: ThreadRecord, status: str, policies: AgentPolicies) -> bool:
+def goes_back(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
     """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
-    failed = status == "failed" and policies.persistence == "per_turn"
+    failed = status is TurnStatus.FAILED and policies.persistence == "per_turn"
     return failed and thread.handle_kind is HandleKind.ROTATING
 
 
-def taken_back(thread: ThreadRecord, turn: str, status: str, now: int) -> tuple[RevertIfDisplaced, ...]:
+def taken_back(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
     """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
-    unfinished = status in ("failed", "cancelled")
+    unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
     return (
         (RevertIfDisplaced(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
     )

@@ -19,6 +19,7 @@ from gateway.core.agents import Agent
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
+from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import StorageOwner
@@ -186,8 +187,6 @@ def _is_plain(part: Part) -> bool:
 RESTARTS = 2
 """So often is a service call of one turn made again because its process died."""
 
-_UNDER_WAY = frozenset({"prepared", "sent", "started", "emitting"})
-
 
 @dataclass(frozen=True, slots=True)
 class Listen:
@@ -212,22 +211,22 @@ def way_on(
     """Of a turn that had begun. `updates` are what the log shows of it; `open_tools`: calls of tools have no outcome."""
     if call is None or thread.lost:
         return None
-    if call.status in _UNDER_WAY and call.pending is not None and isinstance(agent.adapter, Resuming):
+    if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, Resuming):
         return Listen(call, call.pending)
     if open_tools or call.restarts >= RESTARTS:
         return None
-    if call.status == "completed":
+    if call.status is ServiceCallStatus.COMPLETED:
         # What came of its tools is stored, and the next call has not been made. Without any it was the last one of its
         # turn, and somebody else has found its end.
         return Make(call.round + 1, 0) if call.asked else None
     if says_something(updates, call.round):
         return None
     again = Make(call.round, call.attempt + 1, call.id)
-    if call.status in _UNDER_WAY:
+    if call.status in UNDER_WAY:
         owned = ownership.of_thread(thread, agent.adapter.ownership)
         return again if owned.owner is StorageOwner.GATEWAY and owned.may_repeat else None
     # It was known to be refused, and its process died while it waited to ask again.
-    return Make(again.round, again.attempt) if call.status == "failed" else None
+    return Make(again.round, again.attempt) if call.status is ServiceCallStatus.FAILED else None
 
 
 def says_something(updates: Sequence[Update], round_: int) -> bool:

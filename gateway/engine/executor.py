@@ -14,6 +14,7 @@ from gateway.a2a.model import Message, TaskArtifactUpdateEvent, TaskStatusUpdate
 from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.history import View
+from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.replay import Replay
 from gateway.core.task_record import whole
 from gateway.core.turn.commands import (
@@ -42,6 +43,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import ServiceCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow, Finish
 from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
@@ -80,12 +82,13 @@ def drop(
         return []
     agent = work.agent
     unheard = loses and is_unheard(agent.adapter, agent.policies, thread, command.error_class, pending)
+    ended = ServiceCallStatus.UNKNOWN if unheard else ServiceCallStatus.FAILED
     fail = Fail(
         thread=thread.id,
         generation=thread.generation,
         turn=work.turn,
         service_call=work.service_call,
-        status="unknown" if unheard else command.status,
+        status=advance(SERVICE_CALL, ServiceCallStatus.PREPARED, ended),
         error_class=command.error_class,
         items=command.items,
         now=now,
@@ -269,7 +272,7 @@ class CommandExecutor:
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
         output = live.outputs[-1]
-        if work.repeats_answer and end.status == "completed":
+        if work.repeats_answer and end.status is TurnStatus.COMPLETED:
             for again in whole(output, live.id, live.context_id):
                 self.publish(again)
         goes = lane.running is work and not lane.waiting and lane.may_release

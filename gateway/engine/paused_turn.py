@@ -22,6 +22,7 @@ from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
+from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow, Finish, TaskRecord
 from gateway.ledger.threads import Caller, Displace, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolEnds
@@ -64,7 +65,7 @@ class PausedTurn:
         facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
         self.machine = Turn(facts, clock)
         links = tuple(consent.named(task.status_message))
-        self.machine.resume(tuple(_call(asked, links) for asked in turn.calls))
+        self.machine.restore(tuple(_call(asked, links) for asked in turn.calls))
         self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
 
     @property
@@ -82,14 +83,14 @@ class PausedTurn:
     def takes_words(self) -> bool:
         """It waits for nothing but what is done elsewhere: then any message goes on."""
         waiting = [call.status for call in self.machine.calls.values() if call.waits]
-        return bool(waiting) and set(waiting) == {"pending_consent"}
+        return bool(waiting) and set(waiting) == {ToolCallStatus.PENDING_CONSENT}
 
     # --- changes
 
     def answer(self, resolution: Resolution, principal: str) -> None:
         """The caller's decisions and results. What waits for a consent is made again, for whatever its caller says."""
         for call in self.machine.calls.values():
-            if call.status == "pending_consent":
+            if call.status is ToolCallStatus.PENDING_CONSENT:
                 self._retries.append(call.facts.id)
                 self.machine.approve(call.facts.id)
         for call_id, decision in resolution.decisions.items():
@@ -100,9 +101,9 @@ class PausedTurn:
                 self.machine.approve(call_id)
             else:
                 why = f"{REJECTED} Reason: {decision.reason}" if decision.reason else REJECTED
-                self._collect(self.machine.settle_tool(call, Settled("rejected", why)))
+                self._collect(self.machine.settle_tool(call, Settled(ToolCallStatus.REJECTED, why)))
         for call_id, result in resolution.results.items():
-            settled = Settled("failed" if result.error else "completed", result.output)
+            settled = Settled(ToolCallStatus.FAILED if result.error else ToolCallStatus.COMPLETED, result.output)
             self._collect(self.machine.settle_tool(self.machine.calls[call_id], settled))
 
     def expire(self, now: int) -> None:
@@ -110,13 +111,13 @@ class PausedTurn:
         for call in self.machine.calls.values():
             if not call.waits or call.expires_at is None or call.expires_at > now:
                 continue
-            if call.status == "pending_approval":
+            if call.status is ToolCallStatus.PENDING_APPROVAL:
                 self._verdicts.append(Verdict(call.facts.id, call.digest, "expired", None))
-                settled = Settled("rejected", EXPIRED)
-            elif call.status == "pending_consent":
-                settled = Settled("rejected", NO_CONSENT)
+                settled = Settled(ToolCallStatus.REJECTED, EXPIRED)
+            elif call.status is ToolCallStatus.PENDING_CONSENT:
+                settled = Settled(ToolCallStatus.REJECTED, NO_CONSENT)
             else:
-                settled = Settled("cancelled", NO_RESULT)
+                settled = Settled(ToolCallStatus.CANCELLED, NO_RESULT)
             self._collect(self.machine.settle_tool(call, settled))
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class PausedTurn:
             task=self.task.id,
             turn=self.turn.turn,
             thread=self.thread.id,
-            status="cancelled",
+            status=TurnStatus.CANCELLED,
             failure_class=None,
             state=state,
             message=None,
@@ -256,6 +257,6 @@ def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
         digest=asked.digest,
         expires_at=asked.expires_at,
         shown=True,
-        cut=call.status == "running",
+        cut=call.status is ToolCallStatus.RUNNING,
         pages=tuple(link for link in links if link.call == call.id),
     )

@@ -265,5 +265,5 @@ class ServiceCallLoop:
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try behind which there is another."""
-        drop, now = AbortCall("failed", error.kind, ()), self._means.clock.now()
+        drop, now = AbortCall(error.kind, ()), self._means.clock.now()
         return executor.drop(self._work, self._lane.thread, drop, self._course.pending, now, loses=False)

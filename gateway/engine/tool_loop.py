@@ -21,6 +21,7 @@ from gateway.engine.executor import CommandExecutor
 from gateway.engine.turn_context import TurnContext, TurnFailed, load_history
 from gateway.foundation.tasks import stop
 from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.tools import ConsentNeeded, ToolError, ToolOutput, ToolRun
 
@@ -42,10 +43,10 @@ async def invoke(
             log.error("tool.abandoned", tool=tool.identity, call=call.facts.id)
     given = task.result() if task.done() and not task.cancelled() else None
     if isinstance(given, ToolOutput):
-        return Settled("failed" if given.error else "completed", given.output)
+        return Settled(ToolCallStatus.FAILED if given.error else ToolCallStatus.COMPLETED, given.output)
     if not in_time:
         log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
-        return Settled("cancelled", tool_call.TIMED_OUT)
+        return Settled(ToolCallStatus.CANCELLED, tool_call.TIMED_OUT)
     if isinstance(given, ConsentNeeded) and _may_be_shown(given, tool, call):
         log.info("tool.needs-consent", tool=tool.identity, call=call.facts.id, detail=given.detail)
         return given
@@ -54,7 +55,7 @@ async def invoke(
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
     drop_tracebacks(given)
-    return Settled("failed", tool_call.FAILED)
+    return Settled(ToolCallStatus.FAILED, tool_call.FAILED)
 
 
 def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tool_call.ToolCall) -> bool:
@@ -104,8 +105,8 @@ class ToolRounds:
         """
         machine, policies = self._course.machine, self._course.work.agent.policies
         for call in machine.calls.values():
-            if call.question and call.status == "approved":
-                await self._settle(call, Settled("completed", tool_call.ALLOWED))
+            if call.question and call.status is ToolCallStatus.APPROVED:
+                await self._settle(call, Settled(ToolCallStatus.COMPLETED, tool_call.ALLOWED))
         due = [call for call in machine.calls.values() if call.to_run]
         if not due or machine.ended:
             return
@@ -126,7 +127,9 @@ class ToolRounds:
     def count_failures(self) -> None:
         """Behind a round. Raises: TurnFailed for a model that goes on calling what does not work."""
         calls = self._course.machine.calls.values()
-        only_failures = bool(calls) and all(call.status in ("failed", "not_found") for call in calls)
+        only_failures = bool(calls) and all(
+            call.status in (ToolCallStatus.FAILED, ToolCallStatus.NOT_FOUND) for call in calls
+        )
         self._failing = self._failing + 1 if only_failures else 0
         if self._failing >= _FAILING_ROUNDS:
             raise TurnFailed(TOOLS_FAILING, f"{self._failing} rounds of tools in a row failed")
@@ -137,14 +140,14 @@ class ToolRounds:
             tool = self._course.tools.offered.get(call.facts.name)
             refused = tool_call.refusal(call, tool)
             if refused is not None or tool is None:
-                return await self._settle(call, refused or Settled("not_found", tool_call.NO_SUCH_TOOL))
+                return await self._settle(call, refused or Settled(ToolCallStatus.NOT_FOUND, tool_call.NO_SUCH_TOOL))
             known = await self._known(call)
             if known is not None:
                 return await self._settle(call, known)
             await self._performer.perform(machine.start_tool(call))
 
             def progress(text: str) -> None:
-                if call.status == "running":
+                if call.status is ToolCallStatus.RUNNING:
                     for command in machine.progress(call, text):
                         if isinstance(command, Publish):
                             self._performer.publish(command.update)
@@ -152,7 +155,7 @@ class ToolRounds:
             settled = await invoke(tool, call, work.live.context_id, work.caller.principal, progress)
             if isinstance(settled, ConsentNeeded):
                 return await self._performer.perform(machine.pause_tool(call, settled.pages))
-            if work.agent.policies.uncited_sources == "drop" and settled.status == "completed":
+            if work.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
             return await self._settle(call, settled)
 

@@ -69,7 +69,7 @@ class TurnContext:
         self.machine = Turn(self.facts(), self.clock)
         if work.resumed:
             # From the start: a turn that is called off before it does anything ends its calls, too.
-            self.machine.resume(work.resumed)
+            self.machine.restore(work.resumed)
 
     def facts(self) -> TurnFacts:
         work, thread, policies = self.work, self.lane.thread, self.work.agent.policies

@@ -103,7 +103,7 @@ class TurnRunner:
         lane, means = course.lane, course.means
         await course.offer()
         await course.reread()
-        course.machine.update_facts(course.facts())
+        course.machine.resume(course.facts())
         working, final = course.working()
         point = Resume(
             thread=lane.thread.id,

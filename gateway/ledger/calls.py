@@ -6,6 +6,7 @@ A commit point that does not find its rows as it expects them is a Conflict; its
 import msgspec
 
 from gateway.a2a.model import Json
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
 from gateway.ledger.tasks import EventRow
 from gateway.ports.conversation import Item
 
@@ -39,7 +40,7 @@ class NewToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     executor: str
-    status: str
+    status: ToolCallStatus
     outcome: Json
     asked: bool = False
     digest: str | None = None
@@ -102,7 +103,7 @@ class Fail(msgspec.Struct, frozen=True):
     generation: int
     turn: str
     service_call: str
-    status: str
+    status: ServiceCallStatus
     error_class: str
     items: tuple[NewItem, ...]
     now: int
@@ -127,7 +128,7 @@ class LatestCall(msgspec.Struct, frozen=True):
     id: str
     round: int
     attempt: int
-    status: str
+    status: ServiceCallStatus
     pending: str | None
     base: str | None
     restarts: int

@@ -51,7 +51,7 @@ class PortableCall(_Portable, frozen=True, kw_only=True):
     id: Id
     round: Number
     attempt: Number
-    status: Literal["completed", "failed", "incomplete", "unknown"]
+    status: Literal["completed", "failed", "unknown"]
     prepared_at: Number
     ended_at: Number | None = None
     error_class: str | None = None
@@ -118,7 +118,7 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
     owner: StorageOwner
     handle_kind: HandleKind
     generation: Number
-    state: Literal["open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"]
+    state: Literal["open", "unsynced", "lost", "closed", "expired", "deleted"]
     handle: str | None = None
     clean_handle: str | None = None
     adapter_state: Json = None

@@ -3,6 +3,7 @@
 import msgspec
 
 from gateway.a2a.model import Artifact, Message, TaskState
+from gateway.ledger.states import TurnStatus
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class Finish(msgspec.Struct, frozen=True):
     task: str
     turn: str
     thread: str
-    status: str
+    status: TurnStatus
     failure_class: str | None
     state: TaskState | None
     message: Message | None

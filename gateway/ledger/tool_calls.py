@@ -4,9 +4,7 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.ledger.calls import NewItem
-
-OPEN = frozenset({"announced", "pending_approval", "approved", "running", "pending_consent"})
-"""The states of a call that has no outcome yet, in the ledger's words."""
+from gateway.ledger.states import ToolCallStatus
 
 
 class ToolStarts(msgspec.Struct, frozen=True):
@@ -39,7 +37,7 @@ class ToolEnds(msgspec.Struct, frozen=True):
     turn: str
     service_call: str
     tool_call: str
-    status: str
+    status: ToolCallStatus
     outcome: Json
     item: NewItem
 
@@ -59,7 +57,7 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     executor: str
-    status: str
+    status: ToolCallStatus
     server: str | None = None
     runs_left: int = 0
 
@@ -69,7 +67,7 @@ class EarlierToolCall(msgspec.Struct, frozen=True):
 
     name: str
     arguments: str
-    status: str
+    status: ToolCallStatus
     outcome: Json
 
 

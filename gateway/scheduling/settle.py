@@ -23,6 +23,7 @@ from gateway.ledger.events import entry
 from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
+from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow, Finish, TaskRecord, TurnRecord
 from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
@@ -55,7 +56,7 @@ async def settle(
     fence = (Fence(leftover.thread, leftover.generation, clock.now()),) if leftover.expired else ()
     clock = non_decreasing(clock, task.status_at)
     now = clock.now()
-    ran = any(call.status == "running" for call in left)
+    ran = any(call.status is ToolCallStatus.RUNNING for call in left)
     if not (bare or leftover.cancel_asked) and _may_go_on(left, policies):
         rests = Suspend(task.id, leftover.turn, leftover.thread, TaskState.WORKING, None, None, now)
         try:
@@ -88,7 +89,7 @@ async def settle(
                 task=task.id,
                 turn=leftover.turn,
                 thread=leftover.thread,
-                status="cancelled" if cancels else "failed",
+                status=TurnStatus.CANCELLED if cancels else TurnStatus.FAILED,
                 failure_class=None if cancels else failure,
                 state=final.state,
                 message=final.message,
@@ -125,11 +126,12 @@ def _may_go_on(left: tuple[ToolCallRecord, ...], policies: AgentPolicies | None)
     Not where a sibling waits for the caller, whom nobody has asked yet: what was to be told died with its process.
     Source: state-model, scenarios 50, 116 and 120.
     """
-    ran = [call for call in left if call.status == "running"]
+    ran = [call for call in left if call.status is ToolCallStatus.RUNNING]
     if not ran:
         states = {call.status for call in left}
-        return "approved" in states and "pending_consent" not in states
-    waits = any(call.status in ("pending_approval", "pending_consent") or call.executor == "client" for call in left)
+        return ToolCallStatus.APPROVED in states and ToolCallStatus.PENDING_CONSENT not in states
+    asks = (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
+    waits = any(call.status in asks or call.executor == "client" for call in left)
     return policies is not None and not waits and all(call.runs_left for call in ran)
 
 
@@ -169,7 +171,9 @@ def _ends(
         # Of the backend's own calls only its questions are ever left open.
         approved = False if call.executor == "backend" else None
         item = OutputItem(call.external_id, settled.output, True, approved)
-        told = NewItem(item, None, call.id, replayable=not (gateway and settled.status == "cancelled"), unsent=True)
+        told = NewItem(
+            item, None, call.id, replayable=not (gateway and settled.status is ToolCallStatus.CANCELLED), unsent=True
+        )
         ends.append(
             ToolEnds(
                 thread=leftover.thread,
@@ -193,7 +197,7 @@ async def _way_back(
     leftover: UnfinishedTurn, thread: ThreadRecord | None, policies: AgentPolicies | None, ledger: Ledger, now: int
 ) -> tuple[Rewind, ...]:
     """With `per_turn` the turn has not been, for the backend too. Source: state-model, scenario 59."""
-    if policies is None or thread is None or not ownership.goes_back(thread, "failed", policies):
+    if policies is None or thread is None or not ownership.goes_back(thread, TurnStatus.FAILED, policies):
         return ()
     base = await ledger.turn_base(leftover.turn)
     return tuple(Rewind(leftover.thread, leftover.turn, handle, now) for handle in base)

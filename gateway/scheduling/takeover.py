@@ -13,6 +13,7 @@ from gateway.a2a.tool_calls import rendering
 from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import OWNER_CONFLICT
+from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.replay import Listen, Make, Seen, seen_before, way_on
 from gateway.core.task_record import TurnOutput, repeats, replay
 from gateway.engine.fanout import Fanout
@@ -27,6 +28,7 @@ from gateway.ledger.events import Update
 from gateway.ledger.leases import Claim, Heartbeat, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
+from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.turns import Preferences
 
@@ -162,7 +164,7 @@ def _given_up(call: LatestCall, leftover: UnfinishedTurn, thread: ThreadRecord, 
         generation=thread.generation,
         turn=leftover.turn,
         service_call=call.id,
-        status="failed",
+        status=advance(SERVICE_CALL, call.status, ServiceCallStatus.FAILED),
         error_class=RESTARTED,
         items=(),
         now=now,

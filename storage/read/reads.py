@@ -14,6 +14,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
@@ -177,7 +178,7 @@ class Reads:
 
     async def latest_call(self, turn: str) -> LatestCall | None:
         row = await self._first(compiled.LATEST_CALL, turn=turn)
-        return LatestCall(*row) if row else None
+        return records.latest_call(row) if row else None
 
     async def preferences(self, turn: str) -> Preferences:
         row = await self._first(compiled.PREFERENCES, turn=turn)
@@ -191,14 +192,16 @@ class Reads:
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         rows = await self._readers.fetch(compiled.OPEN_TOOL_CALLS, {"turn": turn})
-        return tuple(ToolCallRecord(*row) for row in rows)
+        return tuple(map(records.tool_call, rows))
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         row = await self._first(compiled.EARLIER_TOOL_CALL, thread=thread_id, external_id=external_id, than=than)
         if row is None:
             return None
         name, arguments, status, outcome = row
-        return EarlierToolCall(name, arguments, status, records.json_or_null(outcome, f"thread {thread_id!r}"))
+        return EarlierToolCall(
+            name, arguments, ToolCallStatus(status), records.json_or_null(outcome, f"thread {thread_id!r}")
+        )
 
     # --- turns that wait for their caller ---
 

@@ -7,7 +7,9 @@ import msgspec
 
 from gateway.a2a.model import Json, Message, TaskState
 from gateway.ledger.api_keys import ApiKey
+from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
 from gateway.ledger.tasks import StoredArtifact, TaskRecord, TurnRecord
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
@@ -101,11 +103,19 @@ def api_key(row: Row) -> ApiKey:
     return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
 
 
+def latest_call(row: Row) -> LatestCall:
+    call_id, number, attempt, status, *rest = row
+    return LatestCall(call_id, number, attempt, ServiceCallStatus(status), *rest)
+
+
+def tool_call(row: Sequence[Any]) -> ToolCallRecord:
+    record = ToolCallRecord(*row)
+    return msgspec.structs.replace(record, status=ToolCallStatus(record.status))
+
+
 def asked(row: Row) -> AskedCall:
     *call, digest, decision, expires_at, outcome = row
-    return AskedCall(
-        ToolCallRecord(*call), digest, decision, expires_at, json_or_null(outcome, f"tool call {row[0]!r}")
-    )
+    return AskedCall(tool_call(call), digest, decision, expires_at, json_or_null(outcome, f"tool call {row[0]!r}"))
 
 
 def item(thread_id: str, row: Row) -> HistoryRecord:

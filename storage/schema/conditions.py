@@ -19,7 +19,7 @@ UNFINISHED = "ended_at IS NULL AND status IN ('accepted', 'running')"
 UNSENT = "sent_in IS NULL AND replayable = 1"
 """Of a history item: no completed service call has carried it yet."""
 
-UNDER_WAY = "status IN ('prepared', 'sent', 'started', 'emitting')"
+UNDER_WAY = "status IN ('prepared', 'started')"
 """Of a service call: nobody has told its end."""
 
 SETTLED = "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external')"

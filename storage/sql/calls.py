@@ -21,7 +21,7 @@ from storage.sql.fragments import (
 )
 from storage.statement import Statement
 
-_UNSETTLED = "status IN ('prepared', 'sent', 'started', 'emitting', 'unknown')"
+_UNSETTLED = "status IN ('prepared', 'started', 'unknown')"
 """Of a service call: 'unknown' is not final, evidence may still come."""
 
 TAKE_LEASE = Statement(

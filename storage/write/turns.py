@@ -3,8 +3,9 @@ says."""
 
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
-from gateway.ledger.tool_calls import OPEN, ToolEnds
+from gateway.ledger.tool_calls import ToolEnds
 from gateway.ledger.turns import Accept, Decide, IdempotencyKey, Preferences, Resume, Suspend
 from gateway.ports.conversation import Item, UserItem
 from gateway.ports.weight import weight

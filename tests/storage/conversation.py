@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role, TaskState
 from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import Append, EventRow, Finish
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept, IdempotencyKey
@@ -98,7 +99,7 @@ COMPLETE = Complete(
         NewItem(OutputItem("fc-1", ""), tool_call="tool-1"),
         NewItem(AssistantItem((Part(text="hello"),))),
     ),
-    tool_calls=(NewToolCall("tool-1", 0, "fc-1", "add", "{}", "backend", "completed", None),),
+    tool_calls=(NewToolCall("tool-1", 0, "fc-1", "add", "{}", "backend", ToolCallStatus.COMPLETED, None),),
     sent=(1,),
     now=1200,
 )
@@ -108,7 +109,7 @@ FAIL = Fail(
     generation=1,
     turn="turn-1",
     service_call="call-1",
-    status="failed",
+    status=ServiceCallStatus.FAILED,
     error_class="timed-out",
     items=(NewItem(AssistantItem((Part(text="hel"),)), replayable=False),),
     now=1200,
@@ -120,7 +121,7 @@ FINISH = Finish(
     task="task-1",
     turn="turn-1",
     thread="thread-1",
-    status="completed",
+    status=TurnStatus.COMPLETED,
     failure_class=None,
     state=TaskState.COMPLETED,
     message=None,

@@ -21,7 +21,8 @@ from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
 from gateway.a2a.tool_calls import URI
 from gateway.core.tools.tool_call import parsed
-from gateway.ledger.tool_calls import OPEN, AskedCall
+from gateway.ledger.states import OPEN, ToolCallStatus
+from gateway.ledger.tool_calls import AskedCall
 
 ADK_CONFIRMATION = "adk_request_confirmation"
 """The name of the call by which Google ADK asks for a yes."""
@@ -265,7 +266,7 @@ def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
 def _meant(decision: Decision, known: dict[str, AskedCall]) -> list[AskedCall]:
     if decision.call is not None:
         return [_known(decision.field, decision.call, known)]
-    open_ones = [asked for asked in known.values() if asked.call.status == "pending_approval"]
+    open_ones = [asked for asked in known.values() if asked.call.status is ToolCallStatus.PENDING_APPROVAL]
     meant = open_ones or [asked for asked in known.values() if asked.decision is not None]
     if not meant:
         raise invalid(decision.field, "no call waits for a decision")
@@ -291,7 +292,7 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
         if (asked.decision == "approved") != decision.approved:
             raise invalid(decision.field, f"{echo(call.id)} is decided already ({asked.decision})")
         return False
-    if call.status != "pending_approval":
+    if call.status is not ToolCallStatus.PENDING_APPROVAL:
         raise invalid(decision.field, f"{echo(call.id)} needs no decision ({call.status})")
     if asked.expires_at is not None and asked.expires_at <= now:
         raise invalid(decision.field, f"the time to decide {echo(call.id)} is over")

@@ -15,7 +15,9 @@ from gateway.a2a.redaction import JsonPath, redacted_member
 from gateway.core.tools import consent
 from gateway.core.tools.answers import ADK_CONFIRMATION, confirmation_of
 from gateway.core.tools.tool_call import ToolCall
+from gateway.ledger.states import ToolCallStatus
 
+_OF_THE_USER = (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
 _LONG = {"adk_is_long_running": True, "kagent_is_long_running": True}
 _SHOWN = 300
 """Characters of a call's arguments in words; the part has them all."""
@@ -28,15 +30,15 @@ def question(
 
     Who decides sees all arguments but those that `redact` masks; who runs a tool gets all of them.
     """
-    asked = [_masked(call, redact) for call in calls if call.status == "pending_approval"]
-    theirs = [call for call in calls if call.status not in ("pending_approval", "pending_consent")]
+    asked = [_masked(call, redact) for call in calls if call.status is ToolCallStatus.PENDING_APPROVAL]
+    theirs = [call for call in calls if call.status not in _OF_THE_USER]
     words = (Part(text=_words(asked, theirs)),) if asked or theirs else ()
     parts = (*words, *map(_confirmation, asked), *map(_request, theirs))
     ours: dict[str, Json] = {"waitsFor": [call.facts.id for call in calls], "expiresAt": expires_at}
     if asked:
         tools = [_call(call) for call in asked]
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
-    links = [link for call in calls if call.status == "pending_consent" for link in call.pages]
+    links = [link for call in calls if call.status is ToolCallStatus.PENDING_CONSENT for link in call.pages]
     if links:
         pages, ours["consent"] = consent.question(links, request_id, expires_at)
         parts = (*parts, *pages)

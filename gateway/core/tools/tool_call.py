@@ -11,10 +11,12 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.tool_calls import CallFacts, Phase
+from gateway.core.lifecycles import TOOL_CALL, advance
 from gateway.core.tools import approvals
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.toolset import OfferedTool
-from gateway.ledger.tool_calls import OPEN, StandingApproval
+from gateway.ledger.states import OPEN, ToolCallStatus
+from gateway.ledger.tool_calls import StandingApproval
 from gateway.ports.tools import ToolDeclaration
 
 NO_SUCH_TOOL = "This tool is not available."
@@ -30,13 +32,13 @@ RUNS = 3
 """So often may an idempotent call be started whose process died while it ran: it may be what ends the process."""
 
 PHASES = {
-    "completed": Phase.SUCCEEDED,
-    "failed": Phase.FAILED,
-    "not_found": Phase.FAILED,
-    "rejected": Phase.REJECTED,
-    "cancelled": Phase.CANCELLED,
-    "interrupted": Phase.INTERRUPTED,
-    "external": Phase.INTERRUPTED,
+    ToolCallStatus.COMPLETED: Phase.SUCCEEDED,
+    ToolCallStatus.FAILED: Phase.FAILED,
+    ToolCallStatus.NOT_FOUND: Phase.FAILED,
+    ToolCallStatus.REJECTED: Phase.REJECTED,
+    ToolCallStatus.CANCELLED: Phase.CANCELLED,
+    ToolCallStatus.INTERRUPTED: Phase.INTERRUPTED,
+    ToolCallStatus.EXTERNAL: Phase.INTERRUPTED,
 }
 """How callers see the outcome."""
 
@@ -51,7 +53,7 @@ Gate = Callable[[str, dict[str, Json]], bool]
 class Settled:
     """`output` is what the model is told. `status` is one of `PHASES`."""
 
-    status: str
+    status: ToolCallStatus
     output: Json
 
 
@@ -96,7 +98,7 @@ class ToolCall:
     external_id: str
     arguments: str | None = None
     handled: bool | None = None
-    status: str | None = None
+    status: ToolCallStatus | None = None
     outcome: Json = None
     executor: str = "backend"
     inputs: dict[str, Json] = field(default_factory=dict)
@@ -109,13 +111,23 @@ class ToolCall:
     cut: bool = False
     pages: tuple[ConsentLink, ...] = ()
 
+    def enter(self, status: ToolCallStatus) -> None:
+        """Raises: IllegalTransition."""
+        self.status = advance(TOOL_CALL, self.status, status)
+
+    def settle(self, status: ToolCallStatus, outcome: Json) -> None:
+        """Raises: IllegalTransition for a call that has an outcome."""
+        self.enter(status)
+        self.outcome = outcome
+
     @property
     def is_open(self) -> bool:
         return self.status in OPEN
 
     @property
     def to_run(self) -> bool:
-        return self.executor == "gateway" and (self.status in ("announced", "approved") or self.cut)
+        ready = self.status in (ToolCallStatus.ANNOUNCED, ToolCallStatus.APPROVED)
+        return self.executor == "gateway" and (ready or self.cut)
 
     def can_run_with(self, tool: OfferedTool | None) -> bool:
         """Whether it is not one that ran before and would now be another thing to do."""
@@ -124,47 +136,49 @@ class ToolCall:
     @property
     def waits(self) -> bool:
         """For its caller: a decision, a consent, or the result."""
-        return self.status in ("pending_approval", "pending_consent") or (self.executor == "client" and self.is_open)
+        asks = self.status in (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
+        return asks or (self.executor == "client" and self.is_open)
 
 
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
-        call.inputs, call.asked, call.status = parsed(arguments) or {}, True, "pending_approval"
+        call.inputs, call.asked = parsed(arguments) or {}, True
+        call.enter(ToolCallStatus.PENDING_APPROVAL)
         call.digest = approvals.digest(f"{call.facts.server}.{name}", arguments)
         return None
     if policy.exhausted:
         call.executor = "gateway"
-        return Settled("cancelled", policy.why_not)
+        return Settled(ToolCallStatus.CANCELLED, policy.why_not)
     tool = policy.offered.get(name)
     if tool is None and name not in policy.client:
         call.executor = "gateway"
-        return Settled("not_found", NO_SUCH_TOOL)
+        return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
     call.executor = "gateway" if tool is not None else "client"
     inputs = parsed(arguments)
     if inputs is None:
-        return Settled("failed", NO_OBJECT)
+        return Settled(ToolCallStatus.FAILED, NO_OBJECT)
     call.inputs = inputs
     if tool is not None:
         complaint = tool.complaint(inputs)
         if complaint is not None:
-            return Settled("failed", f"The arguments do not fit: {complaint}")
+            return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}")
         allowed = approvals.is_allowed(policy.standing, tool.server, tool.identity)
         call.asked = not allowed and policy.asks(tool.identity, inputs)
         call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
         # A yes is for one run.
         call.runs_left = RUNS if tool.idempotent and not call.asked else 1
-    call.status = "pending_approval" if call.asked else "announced"
+    call.enter(ToolCallStatus.PENDING_APPROVAL if call.asked else ToolCallStatus.ANNOUNCED)
     return None
 
 
 def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
     """Why a call that waited cannot run any more; None: it may. Source: state-model, I13."""
     if tool is None:
-        return Settled("not_found", NO_SUCH_TOOL)
+        return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
     if call.asked and call.digest != approvals.digest(tool.identity, call.arguments or ""):
-        return Settled("cancelled", OTHER_TOOL)
+        return Settled(ToolCallStatus.CANCELLED, OTHER_TOOL)
     return None
 
 
@@ -179,8 +193,8 @@ def parsed(arguments: str) -> dict[str, Json] | None:
     return value if isinstance(value, dict) else None
 
 
-def unfinished(status: str | None) -> Settled:
+def unfinished(status: ToolCallStatus | None) -> Settled:
     """What a call of this status gets whose turn ends before it has an outcome."""
-    if status == "running":
-        return Settled("interrupted", OUTCOME_UNKNOWN)
-    return Settled("cancelled", NOT_RUN)
+    if status is ToolCallStatus.RUNNING:
+        return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
+    return Settled(ToolCallStatus.CANCELLED, NOT_RUN)

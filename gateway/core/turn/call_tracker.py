@@ -15,6 +15,7 @@ from gateway.core.turn.commands import Publish, StrayResult
 from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import NewItem, NewToolCall
+from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
@@ -70,7 +71,7 @@ class ToolCallTracker:
         return {call.external_id for call in self._calls.values() if call.executor != "backend" or call.question}
 
     def answer(self, call: ToolCall, settled: Settled, *, unsent: bool = False) -> None:
-        call.status, call.outcome = settled.status, settled.output
+        call.settle(settled.status, settled.output)
         self.telling.items.append(output_item(call, unsent=unsent))
         self.show_answer(call, settled.output)
 
@@ -78,7 +79,7 @@ class ToolCallTracker:
         """Nobody is going to answer what was asked."""
         for call in self.unanswered:
             if call.arguments is not None:
-                call.status = "interrupted"
+                call.enter(ToolCallStatus.INTERRUPTED)
                 self.show_answer(call, tool_call.OUTCOME_UNKNOWN)
 
     def keep_strays(self) -> None:
@@ -98,7 +99,7 @@ class ToolCallTracker:
                 name=call.facts.name,
                 arguments=call.arguments or "",
                 executor=call.executor,
-                status=call.status or "external",
+                status=call.status or ToolCallStatus.EXTERNAL,
                 outcome=call.outcome,
                 asked=call.asked,
                 digest=call.digest,
@@ -114,7 +115,7 @@ class ToolCallTracker:
     def show_answer(self, call: ToolCall, output: Json) -> None:
         if not call.shown:
             self._show_whole(call)
-        self.show(call, tool_call.PHASES[call.status or "interrupted"], output)
+        self.show(call, tool_call.PHASES[call.status or ToolCallStatus.INTERRUPTED], output)
 
     def show(self, call: ToolCall, phase: Phase, detail: Json = None) -> None:
         """The one place where a moment of a tool call becomes an update, if the caller is to see it."""
@@ -204,11 +205,11 @@ class ToolCallTracker:
             return
         if call.status is not None:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"tool call {event.call_id!r} was answered twice")
-        self.answer(call, Settled("failed" if event.error else "completed", event.output))
+        self.answer(call, Settled(ToolCallStatus.FAILED if event.error else ToolCallStatus.COMPLETED, event.output))
 
 
 def output_item(call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:
     """What tells the model the outcome."""
-    approved = call.status == "completed" if call.question else None
-    item = OutputItem(call.external_id, call.outcome, call.status != "completed", approved)
+    approved = call.status is ToolCallStatus.COMPLETED if call.question else None
+    item = OutputItem(call.external_id, call.outcome, call.status is not ToolCallStatus.COMPLETED, approved)
     return NewItem(item, None, call.facts.id, replayable=replayable, unsent=unsent)

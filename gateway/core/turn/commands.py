@@ -4,6 +4,7 @@ import msgspec
 
 from gateway.a2a.model import Json, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from gateway.ledger.calls import NewItem, NewToolCall
+from gateway.ledger.states import ToolCallStatus, TurnStatus
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +32,6 @@ class CompleteCall(msgspec.Struct, frozen=True):
 class AbortCall(msgspec.Struct, frozen=True):
     """The service call does not count; what was said is kept but never shown to the model again."""
 
-    status: str
     error_class: str
     items: tuple[NewItem, ...]
 
@@ -63,7 +63,7 @@ class EndTool(msgspec.Struct, frozen=True):
     """C5: the tool call of this id has its outcome, and `item` tells it to the model."""
 
     id: str
-    status: str
+    status: ToolCallStatus
     outcome: Json
     item: NewItem
 
@@ -89,7 +89,7 @@ class EndTurn(msgspec.Struct, frozen=True):
     `failure` with a turn that did not fail is its gap: why the backend does not know what was said in it.
     """
 
-    status: str
+    status: TurnStatus
     state: TaskState
     message: Message | None = None
     failure: str | None = None

@@ -10,6 +10,7 @@ from gateway.a2a.errors import echo
 from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
 from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
+from gateway.core.lifecycles import TURN, advance
 from gateway.core.tools import consent, tool_call
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.prompts import question
@@ -33,6 +34,7 @@ from gateway.core.turn.commands import (
 from gateway.core.turn.output import ASIDE, OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
+from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
@@ -96,8 +98,9 @@ class Turn:
     round: int = 0
     calls: dict[str, ToolCall] = field(default_factory=dict)
     between_calls: bool = False
+    status: TurnStatus = TurnStatus.RUNNING
     ended: bool = False
-    _before_end: list[tuple[ToolCall, str | None]] = field(default_factory=list)
+    _before_end: list[tuple[ToolCall, ToolCallStatus | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._telling = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
@@ -140,8 +143,11 @@ class Turn:
 
         `retry_after`: seconds for which another message would fail as well.
         """
-        out = self._interrupt()
-        drop = AbortCall("failed", failure, self._telling.unreplayable())
+        if self.ended:
+            # The end that was decided before could not be stored.
+            self.status = TurnStatus.RUNNING
+        out = self._interrupt(TurnStatus.FAILED)
+        drop = AbortCall(failure, self._telling.unreplayable())
         return [*out, drop, self._failed(failure, correlation_id, retry_after)]
 
     def rebuilt(self, kind: str) -> list[Command]:
@@ -152,23 +158,23 @@ class Turn:
         return out
 
     def cancel(self) -> list[Command]:
-        out = self._interrupt()
-        drop = AbortCall("failed", "cancelled", self._telling.unreplayable())
-        return [*out, drop, EndTurn("cancelled", TaskState.CANCELED)]
+        out = self._interrupt(TurnStatus.CANCELLED)
+        drop = AbortCall("cancelled", self._telling.unreplayable())
+        return [*out, drop, EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
 
     def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
             metadata["retryAfter"] = retry_after
         message = self._telling.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
-        return EndTurn("failed", TaskState.FAILED, message, failure)
+        return EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
 
-    def _interrupt(self) -> list[Command]:
+    def _interrupt(self, status: TurnStatus) -> list[Command]:
         """Ends the turn before its end: a tool call that nobody answered is shown as interrupted, and one of a completed
         service call gets its outcome."""
         before, out = self._telling.out, self._telling.begin()
-        self.ended = True
         self._before_end = [(call, call.status) for call in self.calls.values()]
+        self._enter(status)
         self._telling.flush()
         self._told.interrupt()
         for call in self.calls.values():
@@ -180,7 +186,8 @@ class Turn:
     # --- the tool calls of a service call that is complete
 
     def start_tool(self, call: ToolCall) -> list[Command]:
-        again, call.cut, call.status = call.cut, False, "running"
+        call.enter(ToolCallStatus.RUNNING)
+        again, call.cut = call.cut, False
         out = self._telling.begin()
         out.append(StartTool(call.facts.id))
         if not again:
@@ -200,7 +207,8 @@ class Turn:
     def pause_tool(self, call: ToolCall, pages: Sequence[ConsentPage]) -> list[Command]:
         """It did nothing: its user has to consent to something first."""
         server = call.facts.server or ""
-        new_id, call.status = self.clock.new_id, "pending_consent"
+        call.enter(ToolCallStatus.PENDING_CONSENT)
+        new_id = self.clock.new_id
         call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
         call.expires_at = self.clock.now() + self.facts.tools.patience
         return [PauseTool(call.facts.id, call.expires_at)]
@@ -225,8 +233,9 @@ class Turn:
         parts, metadata = question(
             waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
         )
-        elsewhere = all(call.status == "pending_consent" for call in waiting)
+        elsewhere = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
         state = TaskState.AUTH_REQUIRED if elsewhere else TaskState.INPUT_REQUIRED
+        self._enter(TurnStatus.WAITING)
         out.append(Wait(state, self._telling.message(parts, metadata)))
         return out
 
@@ -236,10 +245,16 @@ class Turn:
 
     def approve(self, call_id: str) -> None:
         """The caller allowed the call, or consented to what it needs: it may run."""
-        self.calls[call_id].status = "approved"
+        self.calls[call_id].enter(ToolCallStatus.APPROVED)
 
-    def resume(self, calls: tuple[ToolCall, ...]) -> None:
-        """The turn waited, and these calls of its last service call are still open."""
+    def resume(self, facts: TurnFacts) -> None:
+        """The turn goes on with what it waited for."""
+        self._enter(TurnStatus.RUNNING)
+        self.facts = facts
+
+    def restore(self, calls: tuple[ToolCall, ...]) -> None:
+        """The turn waits, and these calls of its last service call are still open."""
+        self._enter(TurnStatus.WAITING)
         self.calls = {call.facts.id: call for call in calls}
         for call in calls:
             # Of the backend's own calls only its questions are ever left open.
@@ -267,9 +282,14 @@ class Turn:
         """The end could not be stored: drops what was said, and puts the tool calls back to how they were before it."""
         for call, status in self._before_end:
             call.status = status
-        self.facts, self._shown, self.between_calls, self.ended = facts, False, False, False
+        self.facts, self._shown, self.between_calls = facts, False, False
+        self.status, self.ended = TurnStatus.RUNNING, False
         self._consents.clear()
         self.__post_init__()
+
+    def _enter(self, status: TurnStatus) -> None:
+        self.status = advance(TURN, self.status, status)
+        self.ended = status not in TURN
 
     def next_call(self) -> None:
         self.round += 1
@@ -278,9 +298,9 @@ class Turn:
 
     def _end_tool(self, call: ToolCall, settled: Settled) -> None:
         # What never ran need not be told where the model can be shown a conversation without the call.
-        never_ran = settled.status == "cancelled" and call.status != "running"
+        never_ran = settled.status is ToolCallStatus.CANCELLED and call.status is not ToolCallStatus.RUNNING
         gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
-        call.status, call.outcome = settled.status, settled.output
+        call.settle(settled.status, settled.output)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
         self._telling.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
         self._told.show_answer(call, settled.output)
@@ -323,11 +343,11 @@ class Turn:
         if asked and goes_on:
             out.extend(self._behind(asked))
             return
-        self.ended = True
+        status = TurnStatus.REJECTED if event.ending is Ending.REJECTED else TurnStatus.COMPLETED
+        self._enter(status)
         why: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
         said = self._last_words(event, why)
         metadata = why | {"contextGap": HANDLE_MISSING} if missing else why
-        status = "rejected" if event.ending is Ending.REJECTED else "completed"
         gap = HANDLE_MISSING if missing else None
         out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
 
@@ -353,16 +373,16 @@ class Turn:
     def _decide(self, call: ToolCall, *, goes_on: bool, on_chain: bool) -> None:
         """A call that nobody answered when its service call was complete: what becomes of it is decided here, once."""
         if call.arguments is None:
-            call.status, call.outcome = "cancelled", None
+            call.settle(ToolCallStatus.CANCELLED, None)
             return
         if call.handled:
-            call.status, call.outcome = "external", None
+            call.settle(ToolCallStatus.EXTERNAL, None)
             self._told.show_answer(call, tool_call.OUTCOME_UNKNOWN)
             return
         settled = tool_call.decide(call, self.facts.tools)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
         if settled is None and not goes_on:
-            settled = Settled("cancelled", tool_call.NOT_RUN)
+            settled = Settled(ToolCallStatus.CANCELLED, tool_call.NOT_RUN)
         if settled is not None:
             self._told.answer(call, settled, unsent=on_chain)
 
@@ -374,30 +394,30 @@ class Turn:
         self._told.begin_again()
         if policy.exhausted:
             return self._broken_off(ROUND_LIMIT)
-        if policy.unknown_fails and any(call.status == "not_found" for call in asked):
+        if policy.unknown_fails and any(call.status is ToolCallStatus.NOT_FOUND for call in asked):
             return self._broken_off(UNKNOWN_TOOL)
         self.between_calls = True
         # The question comes when nothing of the round runs any more; that there will be one is told at once.
         for call in asked:
-            if call.status == "pending_approval":
+            if call.status is ToolCallStatus.PENDING_APPROVAL:
                 self._told.show(call, Phase.AWAITING_APPROVAL)
         return [Continue()]
 
     def _broken_off(self, failure: str) -> list[Command]:
         """The service call counts, and the turn fails behind it: calls that were to run are closed."""
-        return [*self._interrupt(), self._failed(failure, self.clock.correlation_id())]
+        return [*self._interrupt(TurnStatus.FAILED), self._failed(failure, self.clock.correlation_id())]
 
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
         if self._shown or self._telling.items or not self.facts.direct_replies:
             raise AdapterError(
                 ErrorClass.CONTRACT_BROKEN, "a direct reply must be the first and only answer, if allowed"
             )
-        self.ended = True
+        self._enter(TurnStatus.COMPLETED)
         message = self._telling.message(parts, task=False)
         self._telling.out += [
             CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
             Reply(message),
-            EndTurn("completed", TaskState.COMPLETED, message),
+            EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, message),
         ]
 
     def _shadowed(self) -> list[NewItem]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.history import View
+from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
@@ -19,8 +20,8 @@ from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import Complete, Fail, UnknownCall
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import OPEN, ServiceCallStatus
 from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
-from gateway.ledger.tool_calls import OPEN
 from gateway.ports.adapter import MEANINGS, NOT_PROCESSED, Adapter, AdapterError, AdapterEvent, Processed
 from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -87,7 +88,7 @@ def given_up(unheard: Unheard, why: str, clock: Clock) -> tuple[CommitPoint, ...
         generation=thread.generation,
         turn=call.turn,
         service_call=call.id,
-        status="failed",
+        status=advance(SERVICE_CALL, ServiceCallStatus.UNKNOWN, ServiceCallStatus.FAILED),
         error_class=why,
         items=(),
         now=clock.now(),

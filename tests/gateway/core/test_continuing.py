@@ -21,6 +21,7 @@ from gateway.core.agents import Agent
 from gateway.core.replay import Listen, Make, says_something, way_on
 from gateway.ledger.calls import RESTARTED, LatestCall
 from gateway.ledger.events import Update
+from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import Adapter
 from gateway.ports.conversation import Ownership
@@ -29,7 +30,7 @@ from tests.support.core import CARD
 from tests.support.resuming import ResumingAdapter
 from tests.support.scripted import BR, BS, G, ScriptedAdapter
 
-CALL = LatestCall("call", 0, 0, "prepared", None, None, 0, False)
+CALL = LatestCall("call", 0, 0, ServiceCallStatus.PREPARED, None, None, 0, False)
 ONCE = replace(G, repeatable=False)
 OFTEN = replace(BR, repeatable=True)
 
@@ -63,8 +64,10 @@ def way(
     return way_on(agent, thread, call, updates, open_tools=open_tools)
 
 
-@pytest.mark.parametrize("status_", ["prepared", "sent", "started", "emitting"])
-def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_changes_nothing(status_: str) -> None:
+@pytest.mark.parametrize("status_", UNDER_WAY)
+def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_changes_nothing(
+    status_: ServiceCallStatus,
+) -> None:
     call = msgspec.structs.replace(CALL, status=status_)
     assert way(call, G, [WORKING]) == Make(0, 1, "call")
     assert [way(call, ownership) for ownership in (BR, OFTEN, BS, ONCE)] == [None] * 4
@@ -94,7 +97,7 @@ def test_a_turn_is_taken_up_twice(restarts: int, goes_on: bool) -> None:
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_the_call_behind_a_complete_one_whose_tools_have_ended_is_made(ownership: Ownership) -> None:
-    call = msgspec.structs.replace(CALL, round=2, attempt=1, status="completed", asked=True)
+    call = msgspec.structs.replace(CALL, round=2, attempt=1, status=ServiceCallStatus.COMPLETED, asked=True)
     assert way(call, ownership, [TEXT]) == Make(3, 0)
     assert way(call, ownership, [TEXT], open_tools=True) is None
 
@@ -102,12 +105,12 @@ def test_the_call_behind_a_complete_one_whose_tools_have_ended_is_made(ownership
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_nothing_comes_behind_a_complete_call_that_asked_for_no_tool(ownership: Ownership) -> None:
     """Its process died before it knew of the end; who looked the call up has stored it."""
-    assert way(msgspec.structs.replace(CALL, status="completed"), ownership) is None
+    assert way(msgspec.structs.replace(CALL, status=ServiceCallStatus.COMPLETED), ownership) is None
 
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_a_call_that_was_refused_and_waited_for_its_next_try_is_tried(ownership: Ownership) -> None:
-    assert way(msgspec.structs.replace(CALL, attempt=1, status="failed"), ownership) == Make(0, 2)
+    assert way(msgspec.structs.replace(CALL, attempt=1, status=ServiceCallStatus.FAILED), ownership) == Make(0, 2)
 
 
 def test_a_call_that_has_a_name_is_listened_to_again_where_the_adapter_can() -> None:

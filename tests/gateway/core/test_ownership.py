@@ -24,6 +24,7 @@ from gateway.core.ownership import (
 from gateway.ledger.calls import Complete
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import BeginEpoch, DeleteOrphan, MarkHandleLost, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import (
@@ -220,7 +221,7 @@ def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes:
 def test_only_a_chain_goes_back_behind_a_turn_that_failed_and_has_not_been(
     of: Ownership, status: str, persistence: Any, back: bool
 ) -> None:
-    assert goes_back(thread(of), status, AgentPolicies(persistence=persistence)) is back
+    assert goes_back(thread(of), TurnStatus(status), AgentPolicies(persistence=persistence)) is back
 
 
 def test_what_a_lost_unit_led_to_is_nobodys() -> None:
@@ -250,4 +251,4 @@ def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left(
 def test_a_chain_may_have_to_be_taken_back_behind_a_turn_that_is_not_complete(
     of: Ownership, status: str, looks: bool
 ) -> None:
-    assert taken_back(thread(of), "t", status, 5) == ((RevertIfDisplaced("th", "t", 5),) if looks else ())
+    assert taken_back(thread(of), "t", TurnStatus(status), 5) == ((RevertIfDisplaced("th", "t", 5),) if looks else ())

@@ -12,6 +12,7 @@ from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.tools.toolset import OfferedTool
 from gateway.engine.tool_loop import invoke
+from gateway.ledger.states import ToolCallStatus
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 from tests.support.core import soon
 from tests.support.scripted import Pause
@@ -30,7 +31,7 @@ async def run(answer: Answer, seconds: float = 60.0, **inputs: Any) -> tuple[Set
 
 async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> None:
     settled, box = await run("O", a=1)
-    assert settled == Settled("completed", "O")
+    assert settled == Settled(ToolCallStatus.COMPLETED, "O")
     (seen,) = box.runs
     assert (seen.name, seen.arguments, seen.key, seen.context_id, seen.principal) == (
         "one",
@@ -44,10 +45,10 @@ async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> 
 @pytest.mark.parametrize(
     ("answer", "settled"),
     [
-        (ToolOutput("no", error=True), Settled("failed", "no")),
-        (ToolError("secret"), Settled("failed", tool_call.FAILED)),
-        (ValueError("secret"), Settled("failed", tool_call.FAILED)),
-        (TimeoutError("its own"), Settled("failed", tool_call.FAILED)),
+        (ToolOutput("no", error=True), Settled(ToolCallStatus.FAILED, "no")),
+        (ToolError("secret"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
+        (ValueError("secret"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
+        (TimeoutError("its own"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
     ],
 )
 async def test_what_a_tool_does_wrong_is_an_outcome(answer: Answer, settled: Settled) -> None:
@@ -62,11 +63,11 @@ async def test_a_tool_that_needs_a_consent_has_no_outcome_yet() -> None:
 
 @pytest.mark.parametrize("pages", [(), (ConsentPage("https://a.example/"), ConsentPage("http://b.example/"))])
 async def test_a_consent_on_no_page_that_may_be_shown_is_a_failure(pages: tuple[ConsentPage, ...]) -> None:
-    assert (await run(ConsentNeeded("secret", pages)))[0] == Settled("failed", tool_call.FAILED)
+    assert (await run(ConsentNeeded("secret", pages)))[0] == Settled(ToolCallStatus.FAILED, tool_call.FAILED)
 
 
 async def test_a_tool_has_so_much_time_and_no_more() -> None:
-    assert (await run(Pause(), seconds=0.01))[0] == Settled("cancelled", tool_call.TIMED_OUT)
+    assert (await run(Pause(), seconds=0.01))[0] == Settled(ToolCallStatus.CANCELLED, tool_call.TIMED_OUT)
 
 
 async def test_a_cancelled_run_is_cancelled_and_not_an_outcome() -> None:
@@ -113,14 +114,14 @@ async def test_a_tool_that_goes_on_behind_its_time_is_left_to_itself() -> None:
     with capture_logs() as logs:
         settled = await soon(invoke(tool, CALL, "ctx", "ada", lambda _text: None))
     stubborn.go.set()
-    assert settled == Settled("cancelled", tool_call.TIMED_OUT)
+    assert settled == Settled(ToolCallStatus.CANCELLED, tool_call.TIMED_OUT)
     assert [each["event"] for each in logs] == ["tool.abandoned", "tool.timed-out"]
 
 
 async def test_what_a_tool_says_when_its_time_is_over_counts() -> None:
     stubborn = Stubborn(ToolOutput("undone", error=True))
     settled = await soon(invoke(await stubborn.offered(0.01), CALL, "ctx", "ada", lambda _text: None))
-    assert settled == Settled("failed", "undone")
+    assert settled == Settled(ToolCallStatus.FAILED, "undone")
 
 
 async def test_a_cancelled_run_does_not_wait_for_a_tool_that_goes_on() -> None:

@@ -10,6 +10,7 @@ from gateway.core.history import View
 from gateway.engine.turn_context import load_history, weight_to_measure
 from gateway.ledger.calls import MeasuredCall, NewToolCall
 from gateway.ledger.port import Ledger
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import AssistantItem, HistoryRecord, Item, Ownership, UserItem
 from tests.support.core import CARD
@@ -29,7 +30,7 @@ RECORDS = (
 )
 WHOLE = View(tuple(record.item for record in RECORDS), (3,))
 LAST = View((RECORDS[-1].item,), (3,))
-CALL = NewToolCall("call_1", 0, "c", "f", "{}", "backend", "completed", None)
+CALL = NewToolCall("call_1", 0, "c", "f", "{}", "backend", ToolCallStatus.COMPLETED, None)
 
 
 class Asked:

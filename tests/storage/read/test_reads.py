@@ -12,6 +12,7 @@ from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, SetPendingHandl
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.leases import Heartbeat, Release, RequestCancel, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.tasks import Append, EventRow, OpenTurn, StoredArtifact, TaskFilter, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.turns import IdempotencyKey, Replay
@@ -471,10 +472,14 @@ async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how
     ledger: SqliteLedger,
 ) -> None:
     await ledger.commit(ACCEPT, PREPARE)
-    assert await ledger.latest_call("turn-1") == LatestCall("call-1", 0, 0, "prepared", None, None, 0, False)
+    assert await ledger.latest_call("turn-1") == LatestCall(
+        "call-1", 0, 0, ServiceCallStatus.PREPARED, None, None, 0, False
+    )
     again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
     await ledger.commit(replace(FAIL, error_class=RESTARTED), again, SetPendingHandle("call-2", "resp-1"))
-    assert await ledger.latest_call("turn-1") == LatestCall("call-2", 0, 1, "started", "resp-1", None, 1, False)
+    assert await ledger.latest_call("turn-1") == LatestCall(
+        "call-2", 0, 1, ServiceCallStatus.STARTED, "resp-1", None, 1, False
+    )
     assert await ledger.latest_call("turn-2") is None
 
 

@@ -11,6 +11,7 @@ from gateway.a2a.model import Json, Part, TaskState
 from gateway.core.history import Window, project
 from gateway.ledger.calls import Complete, Fail, MeasuredCall, NewItem
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.threads import Displace
 from gateway.ports.conversation import (
     AssistantItem,
@@ -66,7 +67,7 @@ class Talk:
         said = tuple(NewItem(item, replayable=not fails) for item in items)
         ends = replace(FINISH, turn=turn, task=f"task-{self._ran}", events=None, state=TaskState.COMPLETED)
         if fails:
-            self.points.append(Fail("thread-1", self._generation, turn, call, "failed", "cut", said, 1))
+            self.points.append(Fail("thread-1", self._generation, turn, call, ServiceCallStatus.FAILED, "cut", said, 1))
             self.points.append(ends)
             return
         done: Complete = replace(

@@ -13,6 +13,7 @@ from gateway.ledger.calls import NewItem, NewToolCall, SetPendingHandle
 from gateway.ledger.documents import Adopt, ContextDocument, Import
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.conversation import OpaqueItem
@@ -62,7 +63,10 @@ HISTORY = (
     replace(
         COMPLETE,
         items=(*COMPLETE.items, NewItem(OpaqueItem("future", VALUE), "item-2", unsent=True)),
-        tool_calls=(*COMPLETE.tool_calls, NewToolCall("tool-2", 1, "fc-2", "wait", "{", "client", "announced", None)),
+        tool_calls=(
+            *COMPLETE.tool_calls,
+            NewToolCall("tool-2", 1, "fc-2", "wait", "{", "client", ToolCallStatus.ANNOUNCED, None),
+        ),
         state_version=3,
     ),
     replace(APPEND, events=logged(APPEND.events)),

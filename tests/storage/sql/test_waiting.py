@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import NewItem, NewToolCall
 from gateway.ledger.errors import Conflict
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import Caller
 from gateway.ledger.turns import Decide, GivenAnswer, Suspend, Verdict
@@ -30,7 +31,17 @@ SQL = {
 }
 
 GATED = NewToolCall(
-    "tool-1", 0, "fc-1", "pay", "{}", "gateway", "pending_approval", None, asked=True, digest="d", expires_at=5000
+    "tool-1",
+    0,
+    "fc-1",
+    "pay",
+    "{}",
+    "gateway",
+    ToolCallStatus.PENDING_APPROVAL,
+    None,
+    asked=True,
+    digest="d",
+    expires_at=5000,
 )
 ASK = Suspend("task-1", "turn-1", "thread-1", TaskState.INPUT_REQUIRED, says("may it?"), None, 1300)
 ANSWER = GivenAnswer(says("yes"), 1, "digest-2", None, 3, (UserItem(says("and hurry")),))

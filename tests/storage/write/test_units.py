@@ -8,6 +8,7 @@ from gateway.ledger.calls import NewItem, NewToolCall, Prepare, SetPendingHandle
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Claim, Heartbeat, Release, Renew
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import Close, EventRow
 from gateway.ledger.threads import Caller
 from gateway.ledger.turns import IdempotencyKey, Preferences
@@ -346,7 +347,7 @@ async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_wha
 
 async def test_a_handle_with_an_open_call_is_not_a_clean_one(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE)
-    waiting = NewToolCall("tool-1", 0, "fc-1", "add", "{}", "gateway", "announced", None)
+    waiting = NewToolCall("tool-1", 0, "fc-1", "add", "{}", "gateway", ToolCallStatus.ANNOUNCED, None)
     changed = await database.changed_by(replace(COMPLETE, tool_calls=(waiting,)))
     assert changed["thread"]["thread-1"] == {"handle": "resp-1", "adapter_state": '{"seen":1}', "generation": 2}
     assert "outcome" not in changed["tool_call"]["tool-1"]

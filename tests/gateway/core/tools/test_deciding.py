@@ -4,6 +4,7 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams
 from gateway.core.tools.answers import Answers, ClientResult, Decision, Resolution, repeats, resolve
+from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 
 NOW = 1000
@@ -17,7 +18,7 @@ def asked(
     decision: str | None = None,
     **more: object,
 ) -> AskedCall:
-    record = ToolCallRecord(name, "call", 0, 0, 0, "c", name, '{"x": 1}', executor, status)
+    record = ToolCallRecord(name, "call", 0, 0, 0, "c", name, '{"x": 1}', executor, ToolCallStatus(status))
     return AskedCall(record, "digest", decision, more.get("expires_at"), more.get("outcome"))  # type: ignore[arg-type]
 
 

@@ -4,13 +4,14 @@ from gateway.a2a.tool_calls import URI, CallFacts
 from gateway.core.tools.answers import confirmation_of
 from gateway.core.tools.prompts import question
 from gateway.core.tools.tool_call import ToolCall
+from gateway.ledger.states import ToolCallStatus
 
 WHEN = "2026-11-21T10:00:00.000Z"
 
 
 def call(name: str, status: str, executor: str = "gateway", server: str | None = None, **inputs: object) -> ToolCall:
     facts = CallFacts(f"call_{name}", name, 0, 0, executor, server, WHEN)
-    return ToolCall(facts, name, arguments="{}", status=status, executor=executor, inputs=dict(inputs))
+    return ToolCall(facts, name, arguments="{}", status=ToolCallStatus(status), executor=executor, inputs=dict(inputs))
 
 
 PAY = call("pay", "pending_approval", server="mcp:bank", sum=3)

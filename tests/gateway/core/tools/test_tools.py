@@ -7,6 +7,7 @@ import pytest
 from gateway.a2a.tool_calls import CallFacts
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy, decide, parsed, unfinished
+from gateway.ledger.states import ToolCallStatus
 from gateway.ports.tools import ToolDeclaration
 from tests.support.scripted_tools import ScriptedTools
 
@@ -49,9 +50,9 @@ async def test_a_call_that_needs_a_yes_waits_for_it() -> None:
 @pytest.mark.parametrize(
     ("made", "settled"),
     [
-        (call("nope"), Settled("not_found", tool_call.NO_SUCH_TOOL)),
-        (call("add", "{"), Settled("failed", tool_call.NO_OBJECT)),
-        (call("add", '{"bad":1}'), Settled("failed", "The arguments do not fit: no 'bad' here")),
+        (call("nope"), Settled(ToolCallStatus.NOT_FOUND, tool_call.NO_SUCH_TOOL)),
+        (call("add", "{"), Settled(ToolCallStatus.FAILED, tool_call.NO_OBJECT)),
+        (call("add", '{"bad":1}'), Settled(ToolCallStatus.FAILED, "The arguments do not fit: no 'bad' here")),
     ],
 )
 async def test_a_call_that_cannot_be_run_has_its_outcome_at_once(made: ToolCall, settled: Settled) -> None:
@@ -59,7 +60,9 @@ async def test_a_call_that_cannot_be_run_has_its_outcome_at_once(made: ToolCall,
 
 
 async def test_beyond_the_limit_nothing_is_run() -> None:
-    assert decide(call("add"), await policy(exhausted=True)) == Settled("cancelled", tool_call.LIMIT_REACHED)
+    assert decide(call("add"), await policy(exhausted=True)) == Settled(
+        ToolCallStatus.CANCELLED, tool_call.LIMIT_REACHED
+    )
 
 
 async def test_the_name_tells_who_is_going_to_run_a_call() -> None:
@@ -79,12 +82,12 @@ def test_arguments_are_an_object_or_none_at_all(arguments: str, value: object) -
 @pytest.mark.parametrize(
     ("status", "settled"),
     [
-        ("running", Settled("interrupted", tool_call.OUTCOME_UNKNOWN)),
+        (ToolCallStatus.RUNNING, Settled(ToolCallStatus.INTERRUPTED, tool_call.OUTCOME_UNKNOWN)),
         *(
-            (waiting, Settled("cancelled", tool_call.NOT_RUN))
+            (waiting, Settled(ToolCallStatus.CANCELLED, tool_call.NOT_RUN))
             for waiting in ("announced", "approved", "pending_approval")
         ),
     ],
 )
 def test_what_a_call_gets_whose_turn_ends_says_whether_it_may_have_run(status: str, settled: Settled) -> None:
-    assert unfinished(status) == settled
+    assert unfinished(ToolCallStatus(status)) == settled

@@ -7,6 +7,7 @@ from gateway.core.tools.tool_call import ALLOWED, Settled, ToolCall, ToolPolicy
 from gateway.core.turn.commands import Command, CompleteCall, Continue, EndTool, EndTurn
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.ledger.calls import NewItem
+from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import AdapterEvent, ApprovalAsked, CallCompleted, ToolCallReady, ToolResultReady
 from gateway.ports.conversation import CallItem, HandleKind, OutputItem, Ownership, StorageOwner
 from tests.gateway.core.turn.test_turn import phases
@@ -61,7 +62,8 @@ def test_a_question_is_a_call_of_the_backend_that_waits_for_a_decision(shadow: s
 def test_a_yes_is_said_as_one(ownership: Ownership) -> None:
     machine = turn(ownership)
     asked(machine)
-    status, item = outcome(machine.settle_tool(only(machine), Settled("completed", ALLOWED)))
+    machine.approve(only(machine).facts.id)
+    status, item = outcome(machine.settle_tool(only(machine), Settled(ToolCallStatus.COMPLETED, ALLOWED)))
     assert status == "completed"
     assert item.item == OutputItem("q1", ALLOWED, approved=True)
     assert (item.unsent, item.replayable, machine.waiting) == (True, True, False)
@@ -71,7 +73,9 @@ def test_a_yes_is_said_as_one(ownership: Ownership) -> None:
 def test_whatever_else_becomes_of_it_is_a_no(status: str) -> None:
     machine = turn()
     asked(machine)
-    _, item = outcome(machine.settle_tool(only(machine), Settled(status, "why")))
+    if status == "interrupted":
+        machine.approve(only(machine).facts.id)
+    _, item = outcome(machine.settle_tool(only(machine), Settled(ToolCallStatus(status), "why")))
     assert item.item == OutputItem("q1", "why", True, approved=False)
     assert item.unsent
 
@@ -94,8 +98,8 @@ def test_at_the_limit_of_rounds_nobody_is_asked() -> None:
 def test_a_turn_that_goes_on_after_a_restart_knows_its_questions() -> None:
     machine = turn()
     facts = CallFacts("call_1", "pay", 0, 0, "backend", "mcp:bank", "2026-11-20T10:00:00.000Z")
-    machine.resume((ToolCall(facts, "q1", "{}", status="approved", asked=True),))
-    _, item = outcome(machine.settle_tool(only(machine), Settled("completed", ALLOWED)))
+    machine.restore((ToolCall(facts, "q1", "{}", status=ToolCallStatus.APPROVED, asked=True),))
+    _, item = outcome(machine.settle_tool(only(machine), Settled(ToolCallStatus.COMPLETED, ALLOWED)))
     assert item.item == OutputItem("q1", ALLOWED, approved=True)
 
 

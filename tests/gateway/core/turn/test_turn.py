@@ -37,6 +37,7 @@ from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.core.turn.output import REASONING_URI
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import NewItem, NewToolCall
+from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
@@ -74,7 +75,7 @@ NOW = "2026-11-20T10:00:00.000Z"
 FILE = Part(raw="AA==", media_type="image/png")
 DONE = CallCompleted()
 CALL = ToolCallReady("c", "add", '{"a":1}', handled=True)
-ENDED = EndTurn("completed", TaskState.COMPLETED)
+ENDED = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED)
 
 
 def turn(ownership: Ownership = G, **facts: Any) -> Turn:
@@ -297,7 +298,7 @@ def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
                 NewItem(OutputItem("c", "3"), None, "call_id-1"),
                 NewItem(text("three")),
             ),
-            (NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", "completed", "3"),),
+            (NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", ToolCallStatus.COMPLETED, "3"),),
         ),
         ENDED,
     ]
@@ -332,7 +333,7 @@ def test_a_caller_who_is_shown_no_tool_calls_gets_none_and_the_ledger_all() -> N
     ]
     assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3"), text("three")]
     assert closed(commands).tool_calls == (
-        NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", "completed", "3"),
+        NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", ToolCallStatus.COMPLETED, "3"),
     )
 
 
@@ -396,7 +397,9 @@ def test_a_call_that_the_backend_ran_and_never_answered_is_closed_as_unknown() -
 
 def test_a_call_that_was_only_announced_is_closed_as_never_made() -> None:
     commands = play(turn(), ToolCallAnnounced("c", "add"), DONE)
-    assert closed(commands).tool_calls == (NewToolCall("call_id-1", 0, "c", "add", "", "backend", "cancelled", None),)
+    assert closed(commands).tool_calls == (
+        NewToolCall("call_id-1", 0, "c", "add", "", "backend", ToolCallStatus.CANCELLED, None),
+    )
     assert kept(commands) == []
     assert commands[-1] == ENDED
 
@@ -418,19 +421,19 @@ def test_a_call_that_nobody_answers_is_refused_and_the_turn_fails(
             NewItem(CallItem("c", "add", "{}", handled), None, "call_id-1"),
             NewItem(OutputItem("c", refusal, error=True), None, "call_id-1", unsent=ownership is BR),
         ),
-        (NewToolCall("call_id-1", 0, "c", "add", "{}", "gateway", "not_found", refusal),),
+        (NewToolCall("call_id-1", 0, "c", "add", "{}", "gateway", ToolCallStatus.NOT_FOUND, refusal),),
     )
     why = agent(
         "id-4",
         Part(text=safe_text(UNKNOWN_TOOL, "c0ffee")),
         metadata={"correlationId": "c0ffee", "errorClass": UNKNOWN_TOOL},
     )
-    assert commands[-1] == EndTurn("failed", TaskState.FAILED, why, UNKNOWN_TOOL)
+    assert commands[-1] == EndTurn(TurnStatus.FAILED, TaskState.FAILED, why, UNKNOWN_TOOL)
 
 
 def test_an_agent_that_asks_for_input_may_leave_a_call_unanswered() -> None:
     commands = play(turn(), ToolCallReady("c", "ask", "{}"), CallCompleted(ending=Ending.INPUT_REQUIRED))
-    assert commands[-1] == EndTurn("completed", TaskState.INPUT_REQUIRED)
+    assert commands[-1] == EndTurn(TurnStatus.COMPLETED, TaskState.INPUT_REQUIRED)
     assert [call.status for call in closed(commands).tool_calls] == ["not_found"]
 
 
@@ -486,13 +489,13 @@ def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_con
         metadata={"correlationId": "c0ffee", "errorClass": HANDLE_MISSING},
     )
     assert commands[1:] == [
-        AbortCall("failed", HANDLE_MISSING, (NewItem(text("lost"), replayable=False),)),
-        EndTurn("failed", TaskState.FAILED, why, HANDLE_MISSING),
+        AbortCall(HANDLE_MISSING, (NewItem(text("lost"), replayable=False),)),
+        EndTurn(TurnStatus.FAILED, TaskState.FAILED, why, HANDLE_MISSING),
     ]
 
 
 def test_a_completed_call_without_a_handle_can_be_tolerated_and_leaves_a_gap() -> None:
-    gap = EndTurn("completed", TaskState.COMPLETED, None, HANDLE_MISSING, {"contextGap": HANDLE_MISSING})
+    gap = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, None, HANDLE_MISSING, {"contextGap": HANDLE_MISSING})
     assert play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:] == [closes(text("ok")), gap]
 
 
@@ -516,7 +519,7 @@ def test_a_call_of_the_gateways_that_the_backend_kept_fails(how: str) -> None:
     event, handle = KEPT[how]
     conflict, dropped, ended = play(turn(), TextDelta("ok"), event)[1:]
     assert conflict == OwnershipConflict(handle, adopts=False)
-    assert dropped == AbortCall("failed", OWNER_CONFLICT, (NewItem(text("ok"), replayable=False),))
+    assert dropped == AbortCall(OWNER_CONFLICT, (NewItem(text("ok"), replayable=False),))
     assert isinstance(ended, EndTurn)
     assert (ended.status, ended.failure) == ("failed", OWNER_CONFLICT)
 
@@ -576,7 +579,7 @@ def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: Ta
     question = (Part(text="which?"),)
     assert play(turn(), CallCompleted(ending=ending, message=question)) == [
         closes(),
-        EndTurn(status, state, agent("id-1", *question)),
+        EndTurn(TurnStatus(status), state, agent("id-1", *question)),
     ]
 
 
@@ -587,7 +590,7 @@ def test_an_answer_that_is_not_whole_says_why() -> None:
     said = commands[-1].message if isinstance(commands[-1], EndTurn) else None
     assert said is not None
     assert (said.parts, said.metadata) == ((words,), why)
-    assert commands[-1] == EndTurn("completed", TaskState.COMPLETED, said, None, why)
+    assert commands[-1] == EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, said, None, why)
 
 
 def test_a_refusal_that_says_why_in_words_of_its_own_keeps_them() -> None:
@@ -606,7 +609,7 @@ def test_a_direct_reply_is_the_whole_turn() -> None:
     assert play(turn(direct_replies=True), DirectReply((Part(text="pong"),), {"n": 1})) == [
         CompleteCall(None, {"n": 1}, None, (NewItem(text("pong")),), ()),
         Reply(reply),
-        EndTurn("completed", TaskState.COMPLETED, reply),
+        EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, reply),
     ]
 
 
@@ -642,11 +645,10 @@ def test_a_failed_call_keeps_what_was_said_and_never_shows_it_to_the_model_again
     assert machine.fail(ErrorClass.INTERRUPTED, "c0ffee") == [
         tells(agent("id-2", thought("hm"))),
         AbortCall(
-            "failed",
             ErrorClass.INTERRUPTED,
             (NewItem(text("par"), replayable=False), NewItem(ReasoningItem("hm"), replayable=False)),
         ),
-        EndTurn("failed", TaskState.FAILED, why, ErrorClass.INTERRUPTED),
+        EndTurn(TurnStatus.FAILED, TaskState.FAILED, why, ErrorClass.INTERRUPTED),
     ]
     assert machine.ended
 
@@ -655,15 +657,15 @@ def test_a_cancelled_call_keeps_what_was_said() -> None:
     machine = turn()
     play(machine, TextDelta("par"))
     assert machine.cancel() == [
-        AbortCall("failed", "cancelled", (NewItem(text("par"), replayable=False),)),
-        EndTurn("cancelled", TaskState.CANCELED),
+        AbortCall("cancelled", (NewItem(text("par"), replayable=False),)),
+        EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED),
     ]
     assert machine.ended
 
 
 def test_a_turn_can_fail_before_anything_happened() -> None:
     commands = turn().fail(TURN_TIMEOUT, "c0ffee")
-    assert commands[0] == AbortCall("failed", TURN_TIMEOUT, ())
+    assert commands[0] == AbortCall(TURN_TIMEOUT, ())
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])

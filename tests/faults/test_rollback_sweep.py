@@ -1,31 +1,28 @@
-"""The process dies at every point of a turn that is taken back by a second message: before, behind and at the showing of each
-commit of both. Then it starts again: what was displaced is no part of the conversation, what was not is, the chain stands where
-it has to, and nothing that a tool did is done twice.
-
-As in the other sweeps, the points are not listed: K = 1, 2, 3, ... until a run ends untouched.
+"""The process dies at every point of a turn that a second message rolls back: before, after and at the showing of each commit
+of both. In the process that follows, a displaced turn is no part of the conversation and every other turn is, the chain continues
+where it has to, and nothing that a tool did is done twice.
 """
 
 import asyncio
 import json
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from gateway.testing.serving import serve
-from tests.a2a_client import A2A, Json, a2a_http, text_of, why
+from tests.a2a_client import A2A, Json, text_of, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Pause, Say, Step
+from tests.faults.crash_sweep import Sweep
 from tests.faults.effects import misdeeds
-from tests.faults.leftovers import all_ended, time_passes
+from tests.faults.leftovers import all_ended
 from tests.invariants import violations
-from tests.support.fork_server import ForkServer, fork_server
+from tests.support.fork_server import fork_server
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
@@ -37,8 +34,8 @@ _TURNS = (
 
 @dataclass(slots=True)
 class Backend:
-    """Whoever says "book" has it booked, hears of it, and waits for more until `go`; every other answer is all that the model
-    was told."""
+    """The message "book" makes the model book and answer, up to a pause until `go`; every other answer repeats all that the
+    model was sent."""
 
     url: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -60,18 +57,6 @@ async def _backend() -> AsyncIterator[Backend]:
     async with serve(ResponsesServer(backend.script).app) as url:
         backend.url = url
         yield backend
-
-
-def _configure(folder: Path, url: str, owner: str) -> Path:
-    folder.mkdir()
-    file = folder / "gateway.yaml"
-    agent = (
-        f"type: openai-responses, model: m, base_url: '{url}/v1', busy_context: rollback, history: {{owner: {owner}}}"
-    )
-    file.write_text(
-        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n  agent: {{{agent}}}\n"
-    )
-    return file
 
 
 @dataclass(slots=True)
@@ -103,7 +88,7 @@ async def _live_through(http: httpx2.AsyncClient, story: Story) -> None:
         return
 
 
-async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: str) -> None:
+async def _check(http: httpx2.AsyncClient, folder: Path, story: Story) -> None:
     caller, database = A2A(http, "agent"), folder / "gateway.db"
     await all_ended(database)
     assert violations(database) == []
@@ -132,33 +117,31 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     assert violations(database) == []
 
 
-async def _sweep(folder: Path, backend: Backend, parent: ForkServer, owner: str, pattern: str) -> list[str]:
-    """The points that killed, in order: one in each run, until a run ends untouched."""
+async def _sweep(folder: Path, owner: str, pattern: str) -> list[str]:
+    """The points that killed, in order."""
     points: list[str] = []
-    for number in count(1):
-        file = _configure(folder, backend.url, owner)
-        backend.go = asyncio.Event()
-        story = Story()
-        child = await parent.fork(file, f"{pattern}:{number}", tools=True)
-        if await child.ready():
-            async with a2a_http(child.url.result()) as http:
-                await _live_through(http, story)
-        if story.whole:
-            states = {text: task["status"]["state"].removeprefix("TASK_STATE_") for text, task in story.tasks.items()}
-            assert states == {"one": "COMPLETED", "book": "CANCELED", "instead": "COMPLETED"}
-            await child.kill()
-        else:
-            await child.dead()
-            points.append(child.point())
-        backend.go.set()
-        time_passes(folder / "gateway.db")
-        again = await parent.serving(file, tools=True)
-        async with a2a_http(again.url.result()) as http:
-            await _check(http, folder, story, owner)
-        await again.kill()
-        shutil.rmtree(folder)
-        if story.whole:
-            break
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as server:
+
+        def begin() -> Story:
+            backend.go = asyncio.Event()
+            return Story()
+
+        agent = (
+            f"type: openai-responses, model: m, base_url: '{backend.url}/v1', busy_context: rollback,"
+            f" history: {{owner: {owner}}}"
+        )
+        async for run in Sweep(server, folder, agent, begin, _live_through, tools=True).runs(pattern):
+            story = run.story
+            if story.whole:
+                states = {
+                    text: task["status"]["state"].removeprefix("TASK_STATE_") for text, task in story.tasks.items()
+                }
+                assert states == {"one": "COMPLETED", "book": "CANCELED", "instead": "COMPLETED"}
+            else:
+                points.append(run.point)
+            backend.go.set()
+            async with run.next_process() as http:
+                await _check(http, folder, story)
     return points
 
 
@@ -167,14 +150,21 @@ async def _sweep(folder: Path, backend: Backend, parent: ForkServer, owner: str,
 async def test_a_process_that_dies_at_any_point_of_a_turn_that_is_taken_back_leaves_all_of_it_out_or_nothing(
     tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        points = [
-            point
-            for pattern in ("*accept*", "*complete*", "*finish*", "call.*")
-            for point in await _sweep(tmp_path / "one", backend, parent, owner, pattern)
+    async with asyncio.TaskGroup() as group:
+        sweeps = [
+            group.create_task(_sweep(tmp_path / str(number), owner, pattern))
+            for number, pattern in enumerate(("*accept*", "*complete*", "*finish*", "call.*"))
         ]
+    points = [point for sweep in sweeps for point in sweep.result()]
     with capsys.disabled():
         print(f"\n{len(points)} points of a turn taken back were tried with the history at the {owner}")  # noqa: T201
     kinds = {kind for point in points for kind in point.rpartition(".")[0].split("+")}
-    assert kinds >= {"accept", "displace", "complete", "fail", "finish", *(["takeback"] if owner == "backend" else [])}
+    assert kinds >= {
+        "accept",
+        "displace",
+        "complete",
+        "fail",
+        "finish",
+        *(["revertifdisplaced"] if owner == "backend" else []),
+    }
     assert {point.rpartition(".")[2] for point in points} >= {"before", "stored", "shown"}

@@ -1,11 +1,8 @@
-"""The process dies at every point, one after another: the K-th commit (before it, behind it, when it has been shown) and
-the K-th phase of a backend call. Then it starts again, and everything that must hold does.
-
-The points are not listed here: a run with K = 1, 2, 3, ... is made until one ends untouched.
+"""The process dies at every point of a conversation: before, after and at the showing of each commit, and in each phase of a
+backend call. Every invariant holds in the process that follows.
 """
 
 import asyncio
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
@@ -19,10 +16,11 @@ import pytest
 from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.scripts import Conversation, Pause, Say, Step
+from tests.faults.crash_sweep import Sweep, configure
 from tests.faults.kinds import OF_THE_GATEWAY, services
 from tests.faults.leftovers import all_ended, time_passes, to_be_finished
 from tests.invariants import violations
-from tests.support.fork_server import ForkServer, fork_server
+from tests.support.fork_server import fork_server
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
@@ -56,16 +54,6 @@ async def _backend() -> AsyncIterator[Backend]:
     async with services(backend.script) as made:
         backend.agents = made.settings
         yield backend
-
-
-def _configure(folder: Path, backend: Backend, kind: str) -> Path:
-    folder.mkdir()
-    file = folder / "gateway.yaml"
-    file.write_text(
-        "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\nagents:\n"
-        f"  agent: {{{backend.agents[kind]}}}\n"
-    )
-    return file
 
 
 @dataclass(slots=True)
@@ -174,72 +162,72 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
             await A2A(http, "agent").send("more", "d")
 
 
-async def _sweep(folder: Path, backend: Backend, parent: ForkServer, kind: str, pattern: str) -> list[str]:
-    """The points that killed, in order: one in each run, until a run ends untouched."""
+async def _sweep(folder: Path, kind: str, pattern: str) -> list[str]:
+    """The points that killed, in order."""
     points: list[str] = []
-    for number in count(1):
-        file = _configure(folder, backend, kind)
-        backend.go = asyncio.Event()
-        story = Story()
-        child = await parent.fork(file, f"{pattern}:{number}")
-        if await child.ready():
-            async with a2a_http(child.url.result()) as http:
-                await _live_through(http, backend, story)
-        if story.whole:
-            assert {task["status"]["state"] for task in story.tasks.values()} == {"TASK_STATE_COMPLETED"}
-            assert set(story.tasks) == {"one", "two", "three", "gone"}
-            assert story.deleted
-            await child.kill()
-        else:
-            await child.dead()
-            points.append(child.point())
-        time_passes(folder / "gateway.db")
-        due = to_be_finished(folder / "gateway.db")
-        again = await parent.serving(file)
-        async with a2a_http(again.url.result()) as http:
-            await _check(http, folder / "gateway.db", story, due)
-        await again.kill()
-        shutil.rmtree(folder)
-        if story.whole:
-            break
+    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as server:
+
+        def begin() -> Story:
+            backend.go = asyncio.Event()
+            return Story()
+
+        async def live(http: httpx2.AsyncClient, story: Story) -> None:
+            await _live_through(http, backend, story)
+
+        async for run in Sweep(server, folder, backend.agents[kind], begin, live).runs(pattern):
+            story = run.story
+            if story.whole:
+                assert {task["status"]["state"] for task in story.tasks.values()} == {"TASK_STATE_COMPLETED"}
+                assert set(story.tasks) == {"one", "two", "three", "gone"}
+                assert story.deleted
+            else:
+                points.append(run.point)
+            due = to_be_finished(run.database)
+            async with run.next_process() as http:
+                await _check(http, run.database, story, due)
     return points
 
 
+def _phases(points: list[str]) -> list[str]:
+    return [point.rpartition(".")[2] for point in points]
+
+
+# How the events are grouped, and so how many points there are and which the K-th is, differs from run to run: the points
+# that every run has are swept apart.
 @pytest.mark.fault("K1", "K2", "K3", "K5", "K9", "K10")
+@pytest.mark.parametrize("pattern", ["*", "call.*", "accept+*", "prepare*", "deletecontext*"])
 @pytest.mark.parametrize("owner", ["backend", "gateway"])
 async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
-    tmp_path: Path, owner: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, owner: str, pattern: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        # How the events are grouped, and so how many points there are and which the K-th is, differs from run to run:
-        # those that every run has, apart.
-        points = {
-            pattern: await _sweep(tmp_path / str(number), backend, parent, owner, pattern)
-            for number, pattern in enumerate(("*", "call.*", "accept+*", "prepare*", "deletecontext*"))
-        }
+    points = await _sweep(tmp_path / "run", owner, pattern)
     with capsys.disabled():
-        tried = sum(map(len, points.values()))
-        print(f"\n{tried} points of {VARIABLE} were tried with the history at the {owner}")  # noqa: T201
-    assert {point.rpartition(".")[2] for point in points["*"]} >= {"before", "stored", "shown"}
-    assert points["call.*"] == ["call.prepared", "call.first", "call.completed"] * 4
-    assert {point.partition(".")[0] for point in points["accept+*"]} == {"accept+prepare", "accept+beat"}
-    assert len(points["accept+*"]) == 4 * 3
-    assert [point.rpartition(".")[2] for point in points["prepare*"]] == ["before", "stored", "shown"]
-    assert points["deletecontext*"] == ["deletecontext.before", "deletecontext.stored"]
+        print(f"\n{len(points)} points {VARIABLE}={pattern} were tried with the history at the {owner}")  # noqa: T201
+    match pattern:
+        case "*":
+            assert set(_phases(points)) >= {"before", "stored", "shown"}
+        case "call.*":
+            assert points == ["call.prepared", "call.first", "call.completed"] * 4
+        case "accept+*":
+            assert {point.partition(".")[0] for point in points} == {"accept+prepare", "accept+heartbeat"}
+            assert len(points) == 4 * 3
+        case "prepare*":
+            assert _phases(points) == ["before", "stored", "shown"]
+        case "deletecontext*":
+            assert points == ["deletecontext.before", "deletecontext.stored"]
 
 
 @pytest.mark.fault("K3", "K5", "K9", "K10")
+@pytest.mark.parametrize("pattern", ["call.[pf]*", "*complete*"])
 @pytest.mark.parametrize("kind", ["conversation", "background", "chat"])
 async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_nothing(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, pattern: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        points = {
-            pattern: await _sweep(tmp_path / str(number), backend, parent, kind, pattern)
-            for number, pattern in enumerate(("call.[pf]*", "*complete*"))
-        }
-    assert points["call.[pf]*"] == ["call.prepared", "call.first"] * 4
-    assert {point.rpartition(".")[2] for point in points["*complete*"]} == {"completed", "before", "stored", "shown"}
+    points = await _sweep(tmp_path / "run", kind, pattern)
+    if pattern == "*complete*":
+        assert set(_phases(points)) == {"completed", "before", "stored", "shown"}
+    else:
+        assert points == ["call.prepared", "call.first"] * 4
 
 
 @pytest.mark.fault("K4")
@@ -248,7 +236,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
     tmp_path: Path, owner: str
 ) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        file = _configure(tmp_path / "one", backend, owner)
+        file = configure(tmp_path / "one", backend.agents[owner])
         child = await parent.serving(file)
         story = Story()
         backend.stop_at = "two"
@@ -269,7 +257,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
 @pytest.mark.fault("K12")
 async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp_path: Path) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        story, file = Story(), _configure(tmp_path / "one", backend, "backend")
+        story, file = Story(), configure(tmp_path / "one", backend.agents["backend"])
         database = file.parent / "gateway.db"
         child = await parent.serving(file)
         backend.stop_at = "three"
@@ -301,7 +289,7 @@ async def test_a_process_that_dies_at_any_point_while_it_goes_on_with_what_was_l
     tmp_path: Path, owner: str
 ) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        story, file = Story(), _configure(tmp_path / "one", backend, owner)
+        story, file = Story(), configure(tmp_path / "one", backend.agents[owner])
         database = file.parent / "gateway.db"
         child = await parent.serving(file)
         async with a2a_http(child.url.result()) as http:

@@ -5,20 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticSchemaGenerationError,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, PydanticSchemaGenerationError, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from adapters.python.loading import RefSettings, find
-from adapters.python.running import OwnThread
+from adapters.python.reference import RefSettings, load
+from adapters.python.thread import CallThread
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -34,18 +27,18 @@ class PythonToolSettings(RefSettings):
 
 
 class PythonTool:
-    """Async functions run in the event loop, others in a thread of their own, which nothing can end from outside."""
+    """An async function runs in the event loop, any other in a thread of its own, which cannot be ended from outside."""
 
     def __init__(self, settings: PythonToolSettings) -> None:
         """Raises: ValueError when there is no such function, or its arguments cannot be described."""
-        self._function = find(settings.ref, settings.base_dir)
+        self._function = load(settings.ref, settings.base_dir)
         name = settings.ref.rpartition(".")[2].rpartition(":")[2]
         try:
             self._arguments = _model(self._function)
             schema = self._arguments.model_json_schema(schema_generator=_NoTitles)
         except (TypeError, ValueError, NameError, PydanticUserError, PydanticSchemaGenerationError) as error:
-            told = str(error).partition("\n")[0]
-            raise ValueError(f"{settings.ref!r}: the arguments of {name!r} cannot be described: {told}") from error
+            why = str(error).partition("\n")[0]
+            raise ValueError(f"{settings.ref!r}: the arguments of {name!r} cannot be described: {why}") from error
         schema.pop("title", None)
         description = inspect.getdoc(self._function) or name
         self._tools = (SourceTool(name, description, schema, settings.idempotent),)
@@ -57,7 +50,7 @@ class PythonTool:
         try:
             checked = self._arguments.model_validate(run.arguments)
         except ValidationError as error:
-            return ToolOutput(_complaints(error), error=True)
+            return ToolOutput(_problems(error), error=True)
         given = {name: getattr(checked, name) for name in checked.model_fields_set}
         named = {(type(checked).model_fields[name].alias or name): value for name, value in given.items()}
         try:
@@ -69,7 +62,7 @@ class PythonTool:
         return result if isinstance(result, ToolOutput) else ToolOutput(_json(run.name, result))
 
     async def _result(self, call: Callable[[], Any]) -> Any:
-        result = call() if _is_async(self._function) else await _in_a_thread(call)
+        result = call() if _is_async(self._function) else await _run_in_thread(call)
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
@@ -90,14 +83,14 @@ def _model(function: Callable[..., Any]) -> type[BaseModel]:
         if parameter.kind not in _NAMED:
             raise ValueError(f"{str(parameter)!r} has no name to pass it by; give every argument one")
         default = ... if parameter.default is parameter.empty else parameter.default
-        # Any name may be an argument's, also one that a model has for itself.
+        # An argument may have any name, also that of an attribute of the model.
         fields[f"argument_{index}"] = (hints.get(parameter.name, Any), Field(default, alias=parameter.name))
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
     return model
 
 
-def _complaints(error: ValidationError) -> str:
+def _problems(error: ValidationError) -> str:
     return "; ".join(
         ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
         for each in error.errors(include_url=False, include_input=False)[:5]
@@ -116,12 +109,12 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-async def _in_a_thread(call: Callable[[], Any]) -> Any:
-    thread = OwnThread()
+async def _run_in_thread(call: Callable[[], Any]) -> Any:
+    thread = CallThread()
     try:
         return await thread.run(call)
     finally:
-        thread.finish(None)
+        thread.finish()
 
 
 factory = ToolFactory(settings=PythonToolSettings, build=PythonTool)

@@ -1,4 +1,4 @@
-"""From `module:name` to a function. Law: what is wrong is said with the ref and the remedy."""
+"""From `module:name` to a function. Law: an error names the reference and the remedy."""
 
 import hashlib
 import importlib
@@ -19,7 +19,7 @@ AgentFunction = Callable[[Any], Any]
 
 
 class RefSettings(Settings):
-    """What names a function, and the folder from which it is found."""
+    """The reference to a function, and the folder that it is relative to."""
 
     ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
     _base_dir: Path = PrivateAttr(default=Path())
@@ -31,17 +31,20 @@ class RefSettings(Settings):
     @field_validator("ref")
     @classmethod
     def _has_two_halves(cls, ref: str) -> str:
-        return checked_ref(ref)
+        source, _, name = ref.rpartition(":")
+        if not source or not all(word.isidentifier() for word in name.split(".")):
+            raise ValueError("must be `module:name` or `./file.py:name`")
+        return ref
 
     @property
     def base_dir(self) -> Path:
-        """The folder of the configuration file, the working directory where there is none."""
+        """The folder of the configuration file, or the working directory."""
         return self._base_dir
 
 
-def load(ref: str, base_dir: Path) -> AgentFunction:
-    """A function of one argument. `base_dir` is the folder of the configuration file. Raises: ValueError."""
-    function = find(ref, base_dir)
+def load_agent(ref: str, base_dir: Path) -> AgentFunction:
+    """A function of one argument. Raises: ValueError."""
+    function = load(ref, base_dir)
     name = ref.rpartition(":")[2]
     try:
         inspect.signature(function).bind(None)
@@ -51,10 +54,10 @@ def load(ref: str, base_dir: Path) -> AgentFunction:
     return function
 
 
-def find(ref: str, base_dir: Path) -> Callable[..., Any]:
+def load(ref: str, base_dir: Path) -> Callable[..., Any]:
     """Raises: ValueError."""
     source, _, name = ref.rpartition(":")
-    module = _file(ref, base_dir / source) if source.endswith(".py") else _module(ref, source, base_dir)
+    module = _load_file(ref, base_dir / source) if source.endswith(".py") else _import(ref, source, base_dir)
     try:
         function = attrgetter(name)(module)
     except AttributeError as error:
@@ -66,35 +69,27 @@ def find(ref: str, base_dir: Path) -> Callable[..., Any]:
     return found
 
 
-def checked_ref(ref: str) -> str:
-    """Raises: ValueError when it has not the form of one."""
-    source, _, name = ref.rpartition(":")
-    if not source or not all(word.isidentifier() for word in name.split(".")):
-        raise ValueError("must be `module:name` or `./file.py:name`")
-    return ref
-
-
 def takes_text(function: AgentFunction) -> bool:
-    """Whether it wants the text of the message instead of the turn."""
+    """Whether the function's argument is the text of the message instead of the turn."""
     parameter = next(iter(inspect.signature(function).parameters.values()))
     return parameter.annotation in (str, "str") or parameter.name == "text"
 
 
-def _module(ref: str, name: str, base_dir: Path) -> ModuleType:
+def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
     _add_to_path(base_dir.resolve())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _not_imported(ref, error) from error
+            raise _import_error(ref, error) from error
         remedy = "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
         raise ValueError(f"{ref!r}: there is no module {error.name!r}; {remedy}") from error
     except (Exception, SystemExit) as error:
-        raise _not_imported(ref, error) from error
+        raise _import_error(ref, error) from error
 
 
-def _file(ref: str, path: Path) -> ModuleType:
-    """The module in this file; the same one for every agent that names the file."""
+def _load_file(ref: str, path: Path) -> ModuleType:
+    """The module in this file; the same module for every agent that names the file."""
     path = path.resolve()
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name in sys.modules:
@@ -109,17 +104,17 @@ def _file(ref: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _not_imported(ref, error) from error
+        raise _import_error(ref, error) from error
     return module
 
 
-def _not_imported(ref: str, error: BaseException) -> ValueError:
+def _import_error(ref: str, error: BaseException) -> ValueError:
     source = ref.rpartition(":")[0]
     remedy = "mend it, or install what it needs beside the gateway"
     return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
 
 
 def _add_to_path(folder: Path) -> None:
-    """An installed command does not have the agent's own folder on its path. At the end it hides nothing installed."""
+    """The path of an installed command lacks the agent's folder. At the end, the folder hides nothing installed."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

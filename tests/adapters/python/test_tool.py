@@ -14,7 +14,7 @@ from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
-HERE = "tests.adapters.python.test_tool_python"
+HERE = __name__
 
 
 class Point(BaseModel):

@@ -1,0 +1,187 @@
+"""Calls a function of any kind. Law: it may block, fail or ignore a cancellation; it holds up only its own call."""
+
+import asyncio
+import inspect
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from adapters.python.reference import AgentFunction
+from adapters.python.thread import CallThread
+from gateway.agent import TurnEnding
+from gateway.foundation.tasks import stop
+from gateway.ports.adapter import AdapterError, ErrorClass
+
+T = TypeVar("T")
+_DETAIL = 2000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exhausted:
+    """A generator has ended; `value` is the return value of a synchronous one."""
+
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The function has ended, with or without an error."""
+
+    error: BaseException | None = None
+
+
+class FunctionCall:
+    """One call of the function."""
+
+    def __init__(self, function: AgentFunction) -> None:
+        self._function = function
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled_before = 0
+        self._over = False
+
+    def asked_to_stop(self) -> bool:
+        """May be called in any thread."""
+        task = self._task
+        return self._over or (task is not None and task.cancelling() > self._cancelled_before)
+
+    async def values(self, argument: object) -> AsyncGenerator[object, None]:
+        """Every value that the function yields or returns. Raises: TurnEnding, and AdapterError for any other error."""
+        requests, values = asyncio.Semaphore(0), asyncio.Queue[object]()
+        # In no task group, which would wait for it: a function that ignores its cancellation is abandoned.
+        pump = asyncio.get_running_loop().create_task(self._pump(argument, requests, values))
+        try:
+            while True:
+                requests.release()
+                value = await values.get()
+                if isinstance(value, _End):
+                    break
+                yield value
+            if value.error is not None:
+                raise value.error
+        finally:
+            if not await stop(pump):
+                _log.warning("a Python agent does not end although it was cancelled; it is left to itself")
+
+    async def _pump(self, argument: object, requests: asyncio.Semaphore, values: asyncio.Queue[object]) -> None:
+        """One step for each request: the function is never ahead of the reader of its values."""
+        end = _End()
+        try:
+            async with aclosing(self._steps(argument)) as steps:
+                await requests.acquire()
+                async for value in steps:
+                    values.put_nowait(value)
+                    await requests.acquire()
+        except Exception as error:  # noqa: BLE001  # raised again where the values are read
+            end = _End(error)
+        values.put_nowait(end)
+
+    async def _steps(self, argument: object) -> AsyncGenerator[object, None]:
+        thread = None if _is_async(self._function) else CallThread()
+        last: Callable[[], None] | None = None
+        try:
+            result = await self._begin(argument, thread)
+            if inspect.isgenerator(result):
+                thread = thread or CallThread()
+                last = partial(_close, result)
+                values = self._drain(lambda: thread.run(partial(_next, result)))
+            elif inspect.isasyncgen(result):
+                values = self._drain_async(result)
+            else:
+                values = _returned(result)
+            async with aclosing(values):
+                async for value in values:
+                    yield value
+        finally:
+            # A cancelled task holds the frames that it went through, and they hold this call.
+            self._over, self._task = True, None
+            if thread is not None:
+                thread.finish(last)
+
+    async def _begin(self, argument: object, thread: CallThread | None) -> object:
+        if thread is None:
+            result = self._function(argument)
+        else:
+            result = await self._attempt(thread.run(partial(self._function, argument)))
+        return await self._attempt(result) if inspect.isawaitable(result) else result
+
+    async def _drain(self, step: Callable[[], Awaitable[object]]) -> AsyncGenerator[object, None]:
+        while not isinstance(value := await self._attempt(step()), _Exhausted):
+            yield value
+        if value.value is not None:
+            raise AdapterError(
+                ErrorClass.CONTRACT_BROKEN, "a generator function returned a value; there an answer is yielded"
+            )
+
+    async def _drain_async(self, generator: AsyncGenerator[object, Any]) -> AsyncGenerator[object, None]:
+        try:
+            async with aclosing(self._drain(lambda: _anext(generator))) as values:
+                async for value in values:
+                    yield value
+        finally:
+            self._over = True
+            try:
+                await generator.aclose()
+            except BaseException:  # noqa: BLE001  # no caller is left
+                _log.warning("a Python agent failed while it was being closed", exc_info=True)
+
+    async def _attempt(self, step: Awaitable[T]) -> T:
+        """Awaits a step of the function. A cancelled step counts as cancelled, even if it returned or failed."""
+        task = asyncio.current_task()
+        if task is not self._task:
+            self._task = task
+            self._cancelled_before = task.cancelling() if task is not None else 0
+        try:
+            result = await step
+        except BaseException as error:
+            if self.asked_to_stop():
+                raise asyncio.CancelledError from error
+            if isinstance(error, TurnEnding):
+                raise
+            raise AdapterError(ErrorClass.BACKEND_FAILED, _summary(error)) from error
+        if self.asked_to_stop():
+            raise asyncio.CancelledError
+        return result
+
+
+async def _anext(generator: AsyncGenerator[object, Any]) -> object:
+    try:
+        return await anext(generator)
+    except StopAsyncIteration:
+        return _Exhausted()
+
+
+def _next(generator: Generator[object, Any, object]) -> object:
+    try:
+        return next(generator)
+    except StopIteration as stop:
+        return _Exhausted(stop.value)
+
+
+def _close(generator: Generator[object, Any, object]) -> None:
+    try:
+        generator.close()
+    except BaseException:  # noqa: BLE001  # no caller is left
+        _log.warning("a Python agent failed while it was being closed", exc_info=True)
+
+
+def _is_async(function: AgentFunction) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+async def _returned(result: object) -> AsyncGenerator[object, None]:
+    """A list is an answer of several parts, None an empty answer."""
+    if result is None:
+        return
+    for value in result if isinstance(result, list | tuple) else (result,):
+        yield value
+
+
+def _summary(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error, limit=-5)).strip()
+    return text if len(text) <= _DETAIL else f"…{text[-_DETAIL:]}"

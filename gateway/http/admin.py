@@ -97,7 +97,7 @@ class _ContextAdmin:
         caller = await _admit(self._pipeline, scope)
         document = await _read(self._pipeline, scope, receive, deeper=_WRAPPING)
         limits = self._pipeline.settings.limits
-        return _created(await self._transfer.bring(caller, self._pipeline.agents, document, limits))
+        return _created(await self._transfer.import_document(caller, self._pipeline.agents, document, limits))
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
         caller = await _admit(self._pipeline, scope)
@@ -116,7 +116,7 @@ class _PushAdmin:
         self._pushes = pushes
 
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
-        found = await self._pushes.standing(await _admit(self._pipeline, scope))
+        found = await self._pushes.statuses(await _admit(self._pipeline, scope))
         return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:

@@ -23,7 +23,6 @@ from gateway.operations.plan import Plan, plan
 from gateway.operations.quotas import ConcurrencyLimit
 from gateway.operations.target import KnownContext, NewContext, Occupied, Waiting, check_owner, check_version, target
 from gateway.operations.task_reader import TaskReader
-from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
 
 _ATTEMPTS = 4
@@ -33,16 +32,23 @@ _AT_ONCE = 2
 
 class MessageIntake:
     def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, reader: TaskReader, clock: Clock, runs: ConcurrencyLimit
+        self,
+        ledger: Ledger,
+        runner: Runner,
+        fanout: Fanout,
+        clock: Clock,
+        reader: TaskReader,
+        paused: PausedTurns,
+        runs: ConcurrencyLimit,
     ) -> None:
         """`runs`: the turns that a principal may have."""
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
-        self._reader = reader
         self._clock = clock
+        self._reader = reader
+        self._paused = paused
         self._runs = runs
-        self._paused = PausedTurns(ledger, runner, fanout, clock)
 
     async def accept(self, incoming: Incoming, on_stored: OnStored | None = None) -> TurnRun | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
@@ -120,16 +126,8 @@ class MessageIntake:
                 f"Task {echo(task_id)} of this context waits for an answer: send it with its taskId, or cancel that task.",
                 metadata={"taskId": task_id},
             )
-        await close_task(
-            call.caller,
-            record,
-            TaskState.CANCELED,
-            self._ledger,
-            self._fanout,
-            self._clock,
-            call.rendering,
-            displaced=policies.busy_context == "rollback",
-        )
+        displaced = policies.busy_context == "rollback"
+        await self._paused.cancel(call.caller, record, call.rendering, displaced=displaced)
 
     # --- a new turn
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import TaskState, TaskStatus
-from gateway.a2a.tool_calls import Rendering
+from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
 from gateway.core.tools.answers import Answers, refuse_always, repeats, resolve
 from gateway.engine import paused_turn
@@ -92,9 +92,14 @@ class PausedTurns:
         else:
             await self._store(agent, paused)
 
-    async def cancel(self, caller: Caller, task: TaskRecord, shown: Rendering) -> None:
-        """Ends a paused turn, unless an answer or another cancellation was faster."""
-        await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock, shown)
+    async def cancel(
+        self, caller: Caller, task: TaskRecord, shown: Rendering = HIDDEN, *, displaced: bool = False
+    ) -> bool:
+        """As close_task. False: an answer or another cancellation was faster."""
+        canceled = TaskState.CANCELED
+        return await close_task(
+            caller, task, canceled, self._ledger, self._fanout, self._clock, shown, displaced=displaced
+        )
 
     async def _store(
         self,

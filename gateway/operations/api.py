@@ -1,4 +1,4 @@
-"""What a binding asks of the core: the eleven operations of A2A 1.0, section 3.1. Law: no envelope, no HTTP in here."""
+"""The port of the bindings: the eleven operations of A2A 1.0, section 3.1. Law: no envelope and no HTTP."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -29,9 +29,10 @@ from gateway.ledger.threads import Caller
 
 
 class OperationCall(msgspec.Struct, frozen=True):
-    """Who asks which agent, and in which version of A2A. `extensions` are the activated ones: asked for and declared.
+    """The caller of an operation, the agent, and the service parameters of the request.
 
-    `named` are all that the caller asked for: those of other vendors tell what kind of client it is.
+    `extensions`: the activated ones, which both the caller and the agent name. `named`: all that the caller names; extensions
+    of other vendors identify the kind of client.
     """
 
     agent: Agent
@@ -49,7 +50,7 @@ class OperationCall(msgspec.Struct, frozen=True):
 
 
 class EventStream(Protocol):
-    """A window on one task. Iterating gives batches of frames and ends when the stream closes."""
+    """The events of one task. Iterating gives batches of frames and ends when the stream closes."""
 
     def __aiter__(self) -> AsyncIterator[list[Frame]]: ...
 
@@ -57,7 +58,7 @@ class EventStream(Protocol):
 
 
 class A2AOperations(Protocol):
-    """Every operation raises A2AError for what the caller can act on; a stream exists only after its checks."""
+    """Every operation raises A2AError for a failure that the caller can act on, a streaming one before it returns a stream."""
 
     async def send_message(self, call: OperationCall, request: SendMessageRequest) -> SendMessageResponse: ...
 

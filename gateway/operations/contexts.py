@@ -1,9 +1,7 @@
-"""The end of a context, deleted or expired. Law: what still goes on there is cancelled; afterwards nothing of it can be read,
-and what comes too late is not stored.
+"""Whole contexts: deletion, expiry, export, import, and adoption of a conversation that a backend already has.
 
-Contexts that come from elsewhere and go there: export, import, and taking up a conversation that a backend already has.
-
-Law: whoever may do this runs the gateway; a document is validated as a whole before anything of it is stored.
+Law: turns of a context that ends are cancelled, and later commits to it fail; a document is validated as a whole before
+anything of it is stored.
 """
 
 import asyncio
@@ -14,7 +12,7 @@ import structlog
 
 from gateway.a2a.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.a2a.limits import Limits, check_id
-from gateway.a2a.model import Json, TaskState
+from gateway.a2a.model import Json
 from gateway.core.agents import Agent, Agents
 from gateway.core.document_import import read
 from gateway.core.ownership import serves
@@ -26,17 +24,26 @@ from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, PurgeContext
 from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.operations.answer import PausedTurns
 from gateway.operations.target import new_thread
 from gateway.ports.capabilities import HandleChecking
 from gateway.ports.conversation import StorageOwner
-from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
 
 log = structlog.get_logger("gateway.operations.contexts")
 
 
+_HANDLES = Limits(id_length=4096)
+"""Handles of some services are longer than any id of the gateway."""
+
+_ENDED = frozenset({"closed", "expired", "deleted"})
+"""States of a thread that takes no further message."""
+
+_encoder = msgspec.json.Encoder()
+
+
 class Contexts:
-    """What is done to a conversation as a whole. One instance serves every agent of the gateway."""
+    """Deletes and expires contexts. One instance serves every agent of the gateway."""
 
     def __init__(
         self,
@@ -44,20 +51,21 @@ class Contexts:
         runner: Runner,
         fanout: Fanout,
         clock: Clock,
-        ended: Callable[[], object] = lambda: None,
+        purged: Callable[[], object] = lambda: None,
     ) -> None:
-        """`ended` is called when backends have something to forget."""
-        self._ended = ended
+        """`purged` is called when there may be deletions to make at backends."""
+        self._purged = purged
         self._ledger = ledger
         self._runner = runner
-        self._fanout = fanout
         self._clock = clock
-        self._elsewhere = RemoteCancel(ledger, runner.patience)
+        self._paused = PausedTurns(ledger, runner, fanout, clock)
+        self._remote = RemoteCancel(ledger, runner.patience)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
-        """Deletes what was said in a context to every agent. With `agent`, only one in which that agent was spoken to.
+        """Deletes a context with its threads on every agent. `agent`: only where the context has a thread on that agent.
 
-        Source: state-model, scenarios 139 and 140. Raises: NotFound, also for another caller's and for a deleted one.
+        Source: docs/state-model.md, scenarios 139 and 140. Raises: NotFound, also for a context of another caller and for a
+        deleted one.
         """
         context = await self._ledger.context(caller, context_id, agent.name if agent is not None else "")
         if context is None or context.state == "deleted" or (agent is not None and context.thread is None):
@@ -67,14 +75,14 @@ class Contexts:
             await self._ledger.commit(DeleteContext(caller, context.id, self._clock.now()))
         except Conflict as error:
             raise _not_found(context_id, agent) from error
-        # Messages that were accepted meanwhile: their turns find nothing left to write to, and need not go on.
+        # Turns of messages that were accepted meanwhile can no longer commit.
         await self._cancel(caller, context_id)
         await self._purge(context.id)
 
     async def expire(self, context: AgedContext, idle_before: int) -> bool:
-        """Ends a context that nobody used since `idle_before`, and goes on where that was broken off; False: it was used.
+        """Ends a context that is unused since `idle_before`, or completes an interrupted expiry; False: it was used.
 
-        Source: state-model, scenario 142. Raises: Conflict, LedgerUnavailable.
+        Source: docs/state-model.md, scenario 142. Raises: Conflict, LedgerUnavailable.
         """
         if context.idle:
             try:
@@ -86,28 +94,28 @@ class Contexts:
         return True
 
     async def _purge(self, row: str) -> None:
-        """In pieces, so that nobody's turn waits long. Retention goes on where this is broken off."""
+        """In pieces, so that no turn waits long for the writer. Retention completes an interrupted purge."""
         while await self._ledger.purge_pending(row):
             await self._ledger.commit(PurgeContext(row, self._clock.now()))
-        self._ended()
+        self._purged()
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
-        # No process has a turn that waits for its caller: nobody would answer for it.
-        await self._elsewhere.cancel(row, lambda turn: not turn.waits)
+        # A paused turn belongs to no process, so none would confirm its cancellation.
+        await self._remote.cancel(row, lambda turn: not turn.waits)
         try:
             waiting = await self._ledger.waiting_tasks(row)
         except CorruptRecord as error:
-            # What cannot be read can still go.
+            # A record that cannot be read can still be deleted.
             log.error("task.unreadable", context=public_id, error=str(error))
             return
         for task in waiting:
-            await close_task(caller, task, TaskState.CANCELED, self._ledger, self._fanout, self._clock)
+            await self._paused.cancel(caller, task)
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:
-        """The last one first: none of them begins because the one before it has ended."""
-        for work in reversed(self._runner.runs_in(caller, context_id)):
-            await self._runner.cancel(work)
+        """The last turn first, so that none begins because the turn before it has ended."""
+        for run in reversed(self._runner.runs_in(caller, context_id)):
+            await self._runner.cancel(run)
 
 
 def _not_found(context_id: str, agent: Agent | None) -> NotFound:
@@ -115,24 +123,15 @@ def _not_found(context_id: str, agent: Agent | None) -> NotFound:
     return NotFound(f"there is no context {echo(context_id)} of yours{where}")
 
 
-_HANDLES = Limits(id_length=4096)
-"""Those of some services are longer than any id of ours."""
-
-_OVER = frozenset({"closed", "expired", "deleted"})
-"""States of a thread that no message goes on with."""
-
-_encoder = msgspec.json.Encoder()
-
-
 class ContextTransfer:
-    """What the admin API does with whole contexts. Every context is its caller's own."""
+    """Exports, imports and adopts contexts for the admin API. A caller reaches only its own contexts."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
 
     async def export(self, caller: Caller, context_id: str) -> bytes:
-        """The document, as JSON. Raises: NotFound, Busy while a turn waits or runs."""
+        """The document as JSON. Raises: NotFound, Busy while a turn waits or runs."""
         try:
             document = await self._ledger.export(caller, context_id)
         except Conflict as error:
@@ -141,8 +140,8 @@ class ContextTransfer:
             raise NotFound(f"there is no context {echo(context_id)} of yours")
         return await asyncio.to_thread(_encoder.encode, document)
 
-    async def bring(self, caller: Caller, agents: Agents, value: Json, limits: Limits) -> str:
-        """Stores the context of a document as the caller's own. Returns its id. Raises: InvalidParams naming the place."""
+    async def import_document(self, caller: Caller, agents: Agents, value: Json, limits: Limits) -> str:
+        """Stores the context of a document for this caller. Returns its id. Raises: InvalidParams naming the place."""
         document = await asyncio.to_thread(read, value)
         check_id("contextId", document.context_id, limits)
         for index, thread in enumerate(document.threads):
@@ -157,7 +156,7 @@ class ContextTransfer:
         return document.context_id
 
     async def adopt(self, caller: Caller, agent: Agent, handle: str, context_id: str | None, limits: Limits) -> str:
-        """A new context that goes on where `handle` stands at the backend. Returns its id.
+        """A new context that continues the backend's conversation at `handle`. Returns its id.
 
         Raises: InvalidParams, UnsupportedOperation for an agent whose history the gateway keeps.
         """
@@ -183,13 +182,13 @@ class ContextTransfer:
         return public
 
     async def _refuse_known(self, caller: Caller, field: str, context_id: str) -> None:
-        """Also what is deleted or expired: an id means one conversation for ever."""
+        """Also for a deleted or expired context: an id means one conversation for ever."""
         if await self._ledger.context(caller, context_id, "") is not None:
             raise _exists(field, context_id)
 
 
 def _check_kind(agent: Agent, handle: str) -> None:
-    """Raises: InvalidParams for what the agent's backend could not go on from."""
+    """Raises: InvalidParams for a handle that the agent's backend cannot continue."""
     if not isinstance(agent.adapter, HandleChecking):
         return
     try:
@@ -203,8 +202,8 @@ def _exists(field: str, context_id: str) -> InvalidParams:
 
 
 def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
-    """Raises: InvalidParams when the next message of the thread could not go on."""
-    if thread.state in _OVER:
+    """Raises: InvalidParams when the thread could not take its next message."""
+    if thread.state in _ENDED:
         return
     agent = agents.by_name.get(thread.agent)
     if agent is None:

@@ -1,5 +1,5 @@
-"""Push notification configurations, as their owners make, read and delete them. Law: nothing secret goes out again, and
-nothing is accepted to which nothing could be sent.
+"""Push notification configurations, as their owners create, read and delete them. Law: secrets are never returned, and an
+address that the rules forbid is never accepted.
 
 Source: A2A 1.0, sections 3.1.7 to 3.1.10, 4.3 and 13.2.
 """
@@ -27,18 +27,18 @@ from gateway.ledger.threads import Caller
 from gateway.operations.api import OperationCall
 from gateway.push.secrets import SecretBox, Secrets
 
-MOST = 10
+MAX_CONFIGS = 10
 """Configurations of one task."""
 
-_LOOKUP = 2.0
-"""Seconds that a caller waits for a name to be found. It is looked up again for each connection, and judged again."""
+_LOOKUP_TIMEOUT = 2.0
+"""Seconds for the DNS check of a new address. Each connection looks up and checks its address again."""
 
 _IN_MESSAGE = "configuration.taskPushNotificationConfig."
 
 
 @dataclass(frozen=True, slots=True)
 class PushDraft:
-    """A configuration that may be stored, for whichever task."""
+    """A checked configuration, before its task is known."""
 
     call: OperationCall
     config: PushConfig
@@ -46,11 +46,11 @@ class PushDraft:
     def on(self, task: str, now: int) -> PutPushConfig:
         caller = self.call.caller
         config = replace(self.config, task=task)
-        return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MOST, now)
+        return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
 
 class PushConfigs:
-    """One instance serves every agent of the gateway. `changed` is called when there may be something to deliver."""
+    """One instance serves every agent of the gateway. `changed` is called when there may be a delivery to make."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class PushConfigs:
             await self._ledger.commit(draft.on(task, self._clock.now()))
         except Conflict as error:
             raise invalid(
-                "taskId", f"the task has {MOST} push notification configurations; delete one first"
+                "taskId", f"the task has {MAX_CONFIGS} push notification configurations; delete one first"
             ) from error
         self.changed()
         return _shown(replace(draft.config, task=task))
@@ -92,12 +92,12 @@ class PushConfigs:
         raise TaskNotFound("Push notification configuration not found", metadata={"taskId": task, "field": "id"})
 
     async def list(self, task: str) -> ListTaskPushNotificationConfigsResponse:
-        """They are few, and always on one page."""
+        """All of them: their number is limited, so there is one page."""
         found = await self._ledger.push_configs(task)
         return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
 
     async def delete(self, task: str, config: str) -> None:
-        """Once or again: afterwards it is not there."""
+        """Succeeds also where there is no such configuration."""
         await self._ledger.commit(DeletePushConfig(task, config))
 
     # --- what comes with a message
@@ -112,7 +112,7 @@ class PushConfigs:
         return await self.draft(call, config, _IN_MESSAGE)
 
     async def draft(self, call: OperationCall, config: TaskPushNotificationConfig, place: str = "") -> PushDraft:
-        """What may be stored of it. Raises: InvalidParams."""
+        """Raises: InvalidParams."""
         target = await self._check(f"{place}url", config.url)
         scheme = config.authentication.scheme if config.authentication else None
         credentials = config.authentication.credentials if config.authentication else None
@@ -133,26 +133,29 @@ class PushConfigs:
     async def _check(self, field: str, url: str) -> Target:
         try:
             target = check_target(url, self._rules)
-            async with asyncio.timeout(_LOOKUP):
+            async with asyncio.timeout(_LOOKUP_TIMEOUT):
                 await self._resolver.addresses(target.host, target.port)
         except TargetRefused as error:
             raise invalid(field, str(error)) from error
         except (OSError, TimeoutError):
-            # Nobody knows the name now; whoever delivers asks again.
+            # An unknown name may become known: each delivery looks it up again.
             return check_target(url, self._rules)
         return target
 
-    # --- what is not delivered
+    # --- undelivered notifications
 
-    async def standing(self, caller: Caller) -> tuple[PushStatus, ...]:
-        """All that the caller has and that are not done."""
+    async def statuses(self, caller: Caller) -> tuple[PushStatus, ...]:
+        """The configurations of the caller that still have events to deliver, or were stopped."""
         return await self._ledger.push_statuses(caller.tenant, caller.principal)
 
     async def replay(self, caller: Caller, task: str, config: str | None) -> int:
-        """Lets what was stopped go on where it stands: all of a task, or one. Returns how many. Raises: NotFound."""
+        """Resumes stopped configurations of a task, or one of them, at their next event. Returns how many.
+
+        Raises: NotFound.
+        """
         stopped = [
             status.config
-            for status in await self.standing(caller)
+            for status in await self.statuses(caller)
             if status.config.task == task
             and status.state in (PushState.STOPPED, PushState.GONE)
             and config in (None, status.config.id)
@@ -169,7 +172,7 @@ class PushConfigs:
 
 
 def _shown(config: PushConfig) -> TaskPushNotificationConfig:
-    """Without token and credentials: who made them has them, and nobody else needs them."""
+    """Without token and credentials, which the owner already has."""
     return TaskPushNotificationConfig(
         id=config.id,
         task_id=config.task,

@@ -1,5 +1,5 @@
-"""The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; what a caller may not see is not
-there; non-streaming is the drained stream."""
+"""The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; a task that the caller may not see does
+not exist for it; an answer without a stream is the drained stream."""
 
 from gateway.a2a.errors import (
     Busy,
@@ -39,23 +39,22 @@ from gateway.ledger.events import Frame
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay
-from gateway.operations import task_reader
+from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
-from gateway.operations.answer import OnStored
+from gateway.operations.answer import OnStored, PausedTurns
 from gateway.operations.api import EventStream, OperationCall
 from gateway.operations.incoming import read_message
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of
-from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
 
-_PAGE = 50
-_ATTEMPTS = 3
+_PAGE_SIZE = 50
+_CANCEL_ATTEMPTS = 3
 
 
 class Operations:
-    """What the bindings call. One instance serves every agent of the gateway."""
+    """Implements `A2AOperations`. One instance serves every agent of the gateway."""
 
     def __init__(
         self,
@@ -73,13 +72,14 @@ class Operations:
         self._ledger = ledger
         self._runner = runner
         self._fanout = fanout
-        self._clock = clock
         self._page_secret = page_secret
-        self.drain = drain
+        self._drain = drain
         self._push_configs = push_configs
         self._reader = TaskReader(ledger, runner)
-        self._elsewhere = RemoteCancel(ledger, runner.patience)
-        self._intake = MessageIntake(ledger, runner, fanout, self._reader, clock, (quotas or Quotas(clock)).runs)
+        self._remote = RemoteCancel(ledger, runner.patience)
+        self._paused = PausedTurns(ledger, runner, fanout, clock)
+        runs = (quotas or Quotas(clock)).runs
+        self._intake = MessageIntake(ledger, runner, fanout, clock, self._reader, self._paused, runs)
 
     # --- messages
 
@@ -89,46 +89,46 @@ class Operations:
         waits = not (configuration and configuration.return_immediately)
         begun: list[Task] = []
         accepted = await self._accept(
-            call, request, None if waits else lambda work: begun.append(work.live.snapshot(history_length=history))
+            call, request, None if waits else lambda run: begun.append(run.live.snapshot(history_length=history))
         )
         task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
-        work = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
-        if work is None:
-            await self._ended_elsewhere(call, task_id, waits=waits)
-        reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
+        run = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
+        if run is None:
+            await self._wait_remote(call, task_id, for_end=waits)
+        reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
         if reply is not None:
             return SendMessageResponse(message=reply)
         if begun:
             return SendMessageResponse(task=begun[0])
-        if work is not None and waits:
-            await work.ended()
-            if work.live.status.state in TERMINAL | INTERRUPTED:
-                return SendMessageResponse(task=work.live.snapshot(history_length=history))
+        if run is not None and waits:
+            await run.ended()
+            if run.live.status.state in TERMINAL | INTERRUPTED:
+                return SendMessageResponse(task=run.live.snapshot(history_length=history))
         return SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
         self, call: OperationCall, request: SendMessageRequest, on_stored: OnStored | None = None
     ) -> TurnRun | Replay:
-        if self.drain.is_set():
+        if self._drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         configuration = request.configuration
         with self._runner.in_flight.now:
             push = None
             if configuration is not None and configuration.task_push_notification_config is not None:
-                push = await self._configs_for(call).draft_of(call, request)
+                push = await self._configs(call).draft_of(call, request)
             incoming = await read_message(call, request, push)
             accepted = await self._intake.accept(incoming, on_stored)
         if push is not None:
-            self._configs_for(call).changed()
+            self._configs(call).changed()
         return accepted
 
     async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> EventStream:
         self._fanout.check_room()
         streams: list[TaskStream] = []
         try:
-            accepted = await self._accept(call, request, lambda work: streams.append(self._from_the_start(work)))
+            accepted = await self._accept(call, request, lambda run: streams.append(self._stream_from_start(run)))
             if isinstance(accepted, Replay):
-                return await self._repeat(call, accepted.task)
+                return await self._stream_again(call, accepted.task)
             reply = await accepted.reply()
         except BaseException:
             for stream in streams:
@@ -140,52 +140,46 @@ class Operations:
             return message_stream(reply)
         return stream
 
-    def _from_the_start(self, work: TurnRun) -> TaskStream:
-        """The Task as it was accepted, then all that its turn does."""
-        number = work.live.journal.number
-        subscription = self._fanout.open(work.live.id).subscribe()
-        work.done.add_done_callback(lambda _: subscription.end())
-        return TaskStream([task_frame(work.live.snapshot(), number)], number, subscription)
+    def _stream_from_start(self, run: TurnRun) -> TaskStream:
+        """The Task as it was accepted, then every event of its turn."""
+        number = run.live.journal.number
+        subscription = self._fanout.open(run.live.id).subscribe()
+        run.done.add_done_callback(lambda _: subscription.end())
+        return TaskStream([task_frame(run.live.snapshot(), number)], number, subscription)
 
-    async def _repeat(self, call: OperationCall, task_id: str) -> EventStream:
-        """What the first stream shows from here on."""
-        work = self._runner.run_of(task_id)
-        if work is None:
-            await self._ended_elsewhere(call, task_id, waits=False)
-        reply = await (work.reply() if work is not None else self._reader.reply(call, task_id))
-        return message_stream(reply) if reply is not None else await self._attach(call, task_id, repeats=True)
+    async def _stream_again(self, call: OperationCall, task_id: str) -> EventStream:
+        """For a repeated message: the Task, then what the first stream shows from here on."""
+        run = self._runner.run_of(task_id)
+        if run is None:
+            await self._wait_remote(call, task_id, for_end=False)
+        reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
+        return message_stream(reply) if reply is not None else await self._attach(call, task_id, with_turn=True)
 
-    async def _ended_elsewhere(self, call: OperationCall, task_id: str, *, waits: bool) -> None:
-        """Returns when the turn has ended that another process runs; at once where nobody waits for a known task."""
+    async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> None:
+        """Returns when a turn of another process has ended; without `for_end` already when the task is known to be one."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
-        if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not waits):
+        if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not for_end):
             return
-        stream = self._followed(record.id, [], record.last_event, self._fanout.open(record.id).subscribe(), True)
+        subscription = self._fanout.open(record.id).subscribe()
+        stream = self._log_tail(record.id, [], record.last_event, subscription, with_turn=True)
         try:
             async for _ in stream:
                 pass
         finally:
             await stream.aclose()
 
-    def _followed(
+    def _log_tail(
         self,
         task: str,
         ready: list[Frame],
         number: int,
         subscription: Subscription,
+        *,
         with_turn: bool,
         ended: bool = False,
     ) -> LogTailStream:
-        return LogTailStream(
-            task,
-            ready,
-            number,
-            subscription,
-            self._ledger,
-            self._runner.log_tail,
-            with_turn=with_turn,
-            ended=ended,
-        )
+        tail = self._runner.log_tail
+        return LogTailStream(task, ready, number, subscription, self._ledger, tail, with_turn=with_turn, ended=ended)
 
     # --- tasks
 
@@ -198,9 +192,9 @@ class Operations:
             context_id=request.context_id or None,
             state=request.status,
             status_since=milliseconds(since) if since else None,
-            after=task_reader.decode(self._page_secret, call, request),
+            after=page_tokens.decode(self._page_secret, call, request),
         )
-        size = request.page_size if request.page_size is not None else _PAGE
+        size = request.page_size if request.page_size is not None else _PAGE_SIZE
         artifacts = bool(request.include_artifacts)
         records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
         page = records[:size]
@@ -218,18 +212,18 @@ class Operations:
         )
         token = ""
         if len(records) > size:
-            token = task_reader.encode(self._page_secret, call, request, (page[-1].status_at, page[-1].id))
+            token = page_tokens.encode(self._page_secret, call, request, (page[-1].status_at, page[-1].id))
         return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
     async def cancel_task(self, call: OperationCall, request: CancelTaskRequest) -> Task:
         asked = ours = False
-        for _ in range(_ATTEMPTS):
-            work = self._reader.work(call, request.id)
-            if work is not None:
+        for _ in range(_CANCEL_ATTEMPTS):
+            run = self._reader.run_of(call, request.id)
+            if run is not None:
                 ours = True
-                await self._runner.cancel(work)
-                if work.live.status.state is TaskState.CANCELED:
-                    return work.live.snapshot()
+                await self._runner.cancel(run)
+                if run.live.status.state is TaskState.CANCELED:
+                    return run.live.snapshot()
             record = await self._reader.record(call, request.id)
             if asked and record.state is TaskState.CANCELED:
                 return await self._reader.task(call, request.id)
@@ -238,46 +232,43 @@ class Operations:
                     f"Task {echo(record.id)} has ended ({record.state}).", metadata={"taskId": record.id}
                 )
             if record.state in INTERRUPTED or await self._ledger.waiting_turn(record.id) is not None:
-                canceled = TaskState.CANCELED
-                if await close_task(
-                    call.caller, record, canceled, self._ledger, self._fanout, self._clock, call.rendering
-                ):
+                if await self._paused.cancel(call.caller, record, call.rendering):
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True
-                await self._elsewhere.cancel(record.context, lambda turn: turn.task == request.id)
+                await self._remote.cancel(record.context, lambda turn: turn.task == request.id)
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: OperationCall, request: SubscribeToTaskRequest) -> EventStream:
-        return await self._attach(call, request.id, repeats=False)
+        return await self._attach(call, request.id, with_turn=False)
 
-    async def _attach(self, call: OperationCall, task_id: str, *, repeats: bool) -> EventStream:
-        """The Task, then its events: those behind `Last-Event-ID` where the caller names one, else those to come.
+    async def _attach(self, call: OperationCall, task_id: str, *, with_turn: bool) -> EventStream:
+        """The Task, then its events: those after `Last-Event-ID` where the request has one, else those to come.
 
-        It ends with the task; where it repeats the stream of a message, with that message's turn.
+        The stream ends with the task; `with_turn`, for a repeated message, with the turn of that message.
         """
         self._fanout.check_room()
         subscription = self._fanout.open(task_id).subscribe()
         try:
-            work = self._reader.work(call, task_id)
-            if work is not None:
-                if repeats:
-                    work.done.add_done_callback(lambda _: subscription.end())
-                now = await self._reader.now(work.live) if call.last_event_id is None else None
-                if now is not None:
-                    task, number = now
+            run = self._reader.run_of(call, task_id)
+            if run is not None:
+                if with_turn:
+                    run.done.add_done_callback(lambda _: subscription.end())
+                current = await self._reader.live(run.live) if call.last_event_id is None else None
+                if current is not None:
+                    task, number = current
                     return TaskStream([task_frame(task, number)], number, subscription)
-            return await self._stored(call, task_id, subscription, repeats=repeats)
+            return await self._attach_stored(call, task_id, subscription, with_turn=with_turn)
         except BaseException:
             subscription.close()
             raise
 
-    async def _stored(
-        self, call: OperationCall, task_id: str, subscription: Subscription, *, repeats: bool
+    async def _attach_stored(
+        self, call: OperationCall, task_id: str, subscription: Subscription, *, with_turn: bool
     ) -> EventStream:
         record = await self._reader.record(call, task_id)
         resume = call.last_event_id
-        if record.state in TERMINAL and resume is None and not repeats:
+        if record.state in TERMINAL and resume is None and not with_turn:
             raise UnsupportedOperation(
                 f"Task {echo(task_id)} has ended ({record.state}); read it with GetTask.", metadata={"taskId": task_id}
             )
@@ -285,17 +276,17 @@ class Operations:
             task, number = await self._reader.stored(call, task_id)
             ready, state = [task_frame(task, number)], task.status.state
         else:
-            task, later, number = await self._reader.as_of(record, resume)
+            task, later, number = await self._reader.at_event(record, resume)
             ready, state = [task_frame(task, None), *later], record.state
-        ended = state in TERMINAL or (repeats and state in INTERRUPTED)
-        return self._followed(record.id, ready, number, subscription, repeats, ended)
+        ended = state in TERMINAL or (with_turn and state in INTERRUPTED)
+        return self._log_tail(record.id, ready, number, subscription, with_turn=with_turn, ended=ended)
 
     # --- push notifications
 
     async def create_push_config(
         self, call: OperationCall, request: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        configs = self._configs_for(call)
+        configs = self._configs(call)
         if not request.task_id:
             raise invalid("taskId", "is required")
         await self._reader.record(call, request.task_id)
@@ -304,29 +295,32 @@ class Operations:
     async def get_push_config(
         self, call: OperationCall, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
-        configs = self._configs_for(call)
-        await self._reader.record(call, request.task_id)
+        configs = await self._configs_of(call, request.task_id)
         return await configs.get(request.task_id, request.id)
 
     async def list_push_configs(
         self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
-        configs = self._configs_for(call)
-        await self._reader.record(call, request.task_id)
+        configs = await self._configs_of(call, request.task_id)
         return await configs.list(request.task_id)
 
     async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
-        configs = self._configs_for(call)
-        await self._reader.record(call, request.task_id)
+        configs = await self._configs_of(call, request.task_id)
         await configs.delete(request.task_id, request.id)
 
-    def _configs_for(self, call: OperationCall) -> PushConfigs:
+    async def _configs_of(self, call: OperationCall, task_id: str) -> PushConfigs:
+        """Raises: PushNotificationNotSupported, TaskNotFound."""
+        configs = self._configs(call)
+        await self._reader.record(call, task_id)
+        return configs
+
+    def _configs(self, call: OperationCall) -> PushConfigs:
         """Raises: PushNotificationNotSupported."""
         if self._push_configs is None:
             raise PushNotificationNotSupported(f"The agent {call.agent.name!r} does not support push notifications.")
         return self._push_configs
 
-    # --- what the card does not declare
+    # --- cards
 
     async def get_extended_card(self, call: OperationCall, request: GetExtendedAgentCardRequest) -> AgentCard:
         raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")

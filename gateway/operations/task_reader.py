@@ -1,15 +1,7 @@
-"""Cursors of ListTasks. Law: a token is opaque, signed, and good only for its own caller, agent and filter.
+"""Tasks as their callers see them, read from the turns of this process or from the ledger. Law: what is shown is stored."""
 
-Tasks as their callers see them, read from what runs here or from the ledger. Law: what is shown is stored.
-"""
-
-import base64
-import binascii
-import hashlib
-import hmac
 from collections.abc import Sequence
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -18,7 +10,6 @@ from gateway.a2a.model import (
     INTERRUPTED,
     TERMINAL,
     Json,
-    ListTasksRequest,
     Message,
     Task,
     TaskState,
@@ -36,57 +27,12 @@ from gateway.operations.api import OperationCall
 from gateway.operations.target import not_found
 from gateway.scheduling.runner import Runner
 
-_SIGNATURE = 16
-
-
-class _Cursor(msgspec.Struct, array_like=True, frozen=True):
-    status_at: int
-    task: str
-
-
-def _signature(secret: bytes, call: OperationCall, request: ListTasksRequest, payload: bytes) -> bytes:
-    scope = msgspec.json.encode(
-        [
-            call.caller.tenant,
-            call.caller.principal,
-            call.agent.name,
-            request.context_id,
-            request.status,
-            request.status_timestamp_after,
-        ]
-    )
-    return hmac.digest(secret, scope + b"\n" + payload, hashlib.sha256)[:_SIGNATURE]
-
-
-def encode(secret: bytes, call: OperationCall, request: ListTasksRequest, last: tuple[int, str]) -> str:
-    payload = msgspec.json.encode(_Cursor(*last))
-    return base64.urlsafe_b64encode(_signature(secret, call, request, payload) + payload).decode().rstrip("=")
-
-
-def decode(secret: bytes, call: OperationCall, request: ListTasksRequest) -> tuple[int, str] | None:
-    """(status_at, id) of the last task of the page before. Raises: InvalidParams."""
-    token = request.page_token
-    if not token:
-        return None
-    try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        payload = raw[_SIGNATURE:]
-        if not hmac.compare_digest(raw[:_SIGNATURE], _signature(secret, call, request, payload)):
-            raise ValueError("the signature does not fit")
-        cursor = msgspec.json.decode(payload, type=_Cursor)
-    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
-        raise invalid(
-            "pageToken", "is not a token of this list; it must come from a response with the same filter"
-        ) from error
-    return cursor.status_at, cursor.task
-
-
 log = structlog.get_logger("gateway.operations.task_reader")
 
 _SETTLED = TERMINAL | INTERRUPTED
 
-_ASIDE: dict[str, Json] = {"quarantined": True}
-"""Of a task whose turn nobody could end: what its turn has shown is left out."""
+_QUARANTINED: dict[str, Json] = {"quarantined": True}
+"""Metadata of a task whose turn could not be ended: the output of that turn is left out."""
 
 
 class TaskReader:
@@ -94,42 +40,42 @@ class TaskReader:
         self._ledger = ledger
         self._runner = runner
 
-    def work(self, call: OperationCall, task_id: str) -> TurnRun | None:
-        """The turn that waits or runs here, if its task is one that this caller may know of."""
-        work = self._runner.run_of(task_id)
-        if work is None or work.caller != call.caller or work.agent.name != call.agent.name or not work.public:
+    def run_of(self, call: OperationCall, task_id: str) -> TurnRun | None:
+        """The turn that waits or runs here, if this caller may know of its task."""
+        run = self._runner.run_of(task_id)
+        if run is None or run.caller != call.caller or run.agent.name != call.agent.name or not run.public:
             return None
-        return work
+        return run
 
     async def record(self, call: OperationCall, task_id: str) -> TaskRecord:
-        """Raises: TaskNotFound, also for another caller's."""
+        """Raises: TaskNotFound, also for a task of another caller."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
-        if record is None or not (record.visible or self.work(call, task_id)):
+        if record is None or not (record.visible or self.run_of(call, task_id)):
             raise not_found(task_id)
         return record
 
     async def reply(self, call: OperationCall, task_id: str) -> Message | None:
-        """The bare message with which the agent answered instead of making this task known."""
+        """The bare message with which the agent answered, so that the task stays hidden."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         return record.status_message if record is not None and not record.visible else None
 
     async def task(self, call: OperationCall, task_id: str, history_length: int | None = None) -> Task:
         """Raises: TaskNotFound."""
-        work = self.work(call, task_id)
-        if work is not None and not await self._settled(call, task_id):
-            now = await self.now(work.live, history_length)
-            if now is not None:
-                return now[0]
+        run = self.run_of(call, task_id)
+        if run is not None and not await self._settled(call, task_id):
+            current = await self.live(run.live, history_length)
+            if current is not None:
+                return current[0]
         return (await self.stored(call, task_id, history_length))[0]
 
     async def _settled(self, call: OperationCall, task_id: str) -> bool:
-        """The ledger has the end of the turn. Lists, notifications and resumed streams may have shown it before the process
-        that runs the turn is told that it is stored."""
+        """Whether the ledger has the end of the turn. Lists, notifications and resumed streams may show that end before the
+        process that runs the turn knows that it is stored."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         return record is not None and record.state in _SETTLED
 
-    async def now(self, live: LiveTask, history_length: int | None = None) -> tuple[Task, int] | None:
-        """A running task as it stands, and the number of its latest event; None when another process has ended it."""
+    async def live(self, live: LiveTask, history_length: int | None = None) -> tuple[Task, int] | None:
+        """A running task, and the number of its latest event; None when another process has ended the task."""
         task, number = live.snapshot(history_length=history_length), live.journal.number
         try:
             await live.journal.durable()
@@ -142,45 +88,44 @@ class TaskReader:
         try:
             found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
         except CorruptRecord:
-            aside = await self._aside(call, task_id)
-            if aside is None:
+            quarantined = await self._quarantined(call, task_id)
+            if quarantined is None:
                 raise
-            return aside
-        if found is None or not (found[0].visible or self.work(call, task_id)):
+            return quarantined
+        if found is None or not (found[0].visible or self.run_of(call, task_id)):
             raise not_found(task_id)
         record, turns = found
         outputs = [TurnOutput.stored(turn) for turn in turns]
         number, current = record.last_event, status_of(record)
         if turns[-1].aside:
-            # Its log may be what nobody could read and live.
+            # The log of such a turn may be unreadable.
             task = assemble(record.id, record.context_id, current, outputs, history_length=history_length)
-            return replace(task, metadata=_ASIDE), number
+            return replace(task, metadata=_QUARANTINED), number
         if not turns[-1].ended:
-            # Of a turn that has not ended the log holds more than the record.
+            # The log of a turn that has not ended holds more than the record.
             events = await self._ledger.events(record.id, record.last_event)
             for number, update in replay(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
-                current = _status_behind(update, current)
-                if _ends(update):  # what follows belongs to a later turn
+                current = _status_after(update, current)
+                if _ends(update):  # later events belong to the next turn
                     break
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
-    async def _aside(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
-        """Of a task whose turn was put aside what its row tells. Raises: TaskNotFound, CorruptRecord."""
+    async def _quarantined(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
+        """From its row alone, a task whose turn is quarantined. Raises: TaskNotFound, CorruptRecord."""
         record = await self.record(call, task_id)
         context = await self._ledger.context(call.caller, record.context_id, call.agent.name)
         if context is None or context.stuck != task_id:
             return None
-        return replace(
-            assemble(record.id, record.context_id, status_of(record), ()), metadata=_ASIDE
-        ), record.last_event
+        task = assemble(record.id, record.context_id, status_of(record), ())
+        return replace(task, metadata=_QUARANTINED), record.last_event
 
     async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
-        """What each turn of a task that waits for its caller has shown; None: the last of them has not ended."""
+        """The outputs of all turns of a task that waits for its caller; None: the last turn has not ended."""
         turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
     async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        """What each turn of these tasks has shown; nothing of a task that cannot be read: the others are told all the same."""
+        """The outputs of the turns of these tasks. A task that cannot be read gets none, and hides no other task."""
         try:
             return await self._outputs(records, artifacts)
         except CorruptRecord:
@@ -194,7 +139,7 @@ class TaskReader:
         return found
 
     async def _outputs(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        """Of a turn that runs its message, as the rest is about to change; of one that waits, all."""
+        """A running turn shows only its message, because the rest is about to change; a paused turn shows everything."""
         turns = await self._ledger.turns(tuple(record.id for record in records), artifacts)
         found = {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
         for record in records:
@@ -205,8 +150,8 @@ class TaskReader:
                     pass
         return found
 
-    async def as_of(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
-        """The task as it stood when event `number` had happened, the later events, and the latest number.
+    async def at_event(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
+        """The task right after event `number`, the later events, and the number of the latest event.
 
         Raises: InvalidParams for a number that no event has.
         """
@@ -215,7 +160,7 @@ class TaskReader:
         if number > latest:
             raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
         if not events and latest:
-            # Its events are over their time: what they led to is all that can be told, behind whatever was read of them.
+            # Retention took the events: only their result is left, whatever the caller has read of them.
             turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
             outputs = [TurnOutput.stored(turn) for turn in turns]
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
@@ -228,8 +173,8 @@ class TaskReader:
         return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
 
 
-def _status_behind(update: Update, current: TaskStatus) -> TaskStatus:
-    """What an agent says on the way is history; what it asks is not."""
+def _status_after(update: Update, current: TaskStatus) -> TaskStatus:
+    """A message of a working agent goes to the history; a question stays in the status."""
     if not isinstance(update, TaskStatusUpdateEvent):
         return current
     if update.status.state is TaskState.WORKING:
@@ -238,7 +183,7 @@ def _status_behind(update: Update, current: TaskStatus) -> TaskStatus:
 
 
 def _ends(update: Update) -> bool:
-    """Whether the turn has ended with it."""
+    """Whether the turn has ended with this event."""
     return isinstance(update, TaskStatusUpdateEvent) and update.status.state in _SETTLED and not pauses(update)
 
 
@@ -248,8 +193,10 @@ def _fold(
     answers: Sequence[tuple[int, Message]],
     updates: Sequence[tuple[int, Update]],
 ) -> tuple[TaskStatus, list[TurnOutput]]:
-    """`openings` are (number of the task's latest event when it was accepted, message) of each turn, `answers` (number of
-    the event behind it, message) of each further one."""
+    """`openings`: for each turn, the number of the task's latest event when the turn was accepted, and its message.
+
+    `answers`: for each further message, the number of the first event after it, and the message.
+    """
     outputs = [TurnOutput(openings[0][1])]
     waiting, further = list(openings[1:]), list(answers)
     for number, update in updates:
@@ -258,12 +205,12 @@ def _fold(
         while further and further[0][0] <= number:
             outputs[-1].say(further.pop(0)[1])
         outputs[-1].apply(update)
-        current = _status_behind(update, current)
+        current = _status_after(update, current)
     return current, outputs
 
 
 def _first_state(record: TaskRecord, updates: Sequence[tuple[int, Update]]) -> TaskState:
-    """A task that had to wait for its turn says in its first event that it works."""
+    """A task whose first turn had to wait was submitted, and says WORKING in its first event."""
     if not updates:
         return record.state
     match updates[0][1]:

@@ -165,7 +165,7 @@ CATALOGUE: dict[str, Fault] = {
     ),
     "C2": Fault(
         "eight callers with one idempotency key at once",
-        ("gateway/test_admission.py::test_eight_at_once_with_one_key_get_one_task",),
+        ("gateway/operations/test_accept.py::test_eight_at_once_with_one_key_get_one_task",),
     ),
     "C3": Fault(
         "a second message while the first one is answered, by policy",

@@ -272,7 +272,7 @@ class Core:
     fanout: Fanout
     runner: Runner
     operations: Operations
-    drain: asyncio.Event
+    drain: Drain
     stack: AsyncExitStack
     waits: Waits
     default: Agent | None = None

@@ -72,7 +72,7 @@ class Pushing:
             core.fanout,
             core.time.clock,
             page_secret=b"p" * 32,
-            drain=core.operations.drain,
+            drain=core.drain,
             push_configs=self.pushes,
         )
 

@@ -11,7 +11,7 @@ from gateway.a2a.errors import InvalidParams
 from gateway.core.document_import import read
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import ContextTransfer
-from tests.gateway.operations.test_transfer import ASKS, RICH
+from tests.gateway.operations.test_context_transfer import ASKS, RICH
 from tests.support.core import Core
 from tests.support.scripted import BR, ScriptedAdapter
 

@@ -154,7 +154,7 @@ async def test_it_is_tried_for_75_hours_and_then_stopped_where_it_stands(core: C
     assert pushing.posts.numbers == [1] * (len(WAITS) + 1)
     assert core.time.now - START == sum(WAITS) * 1000 == 272_105_000
     assert pushing.rows() == [("config-1", "stopped", 1, None, 10)]
-    [status] = await pushing.pushes.standing(core.call().caller)
+    [status] = await pushing.pushes.statuses(core.call().caller)
     assert status.last_error == "HTTP 500"
 
 
@@ -227,7 +227,7 @@ async def test_what_can_never_be_posted_is_stopped_at_once(core: Core, error: Ex
     pushing.posts.answers.append(error)
     await pushing.send("hello")
     await pushing.deliver()
-    [status] = await pushing.pushes.standing(core.call().caller)
+    [status] = await pushing.pushes.statuses(core.call().caller)
     assert (status.state.value, why in (status.last_error or "")) == ("stopped", True)
 
 

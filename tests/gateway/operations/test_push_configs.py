@@ -20,7 +20,7 @@ from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.retention import ExpireTasks
 from gateway.maintenance.retention import Lifetimes, Retention
 from gateway.operations.contexts import Contexts
-from gateway.operations.push_configs import MOST, PushConfigs
+from gateway.operations.push_configs import MAX_CONFIGS, PushConfigs
 from gateway.push.webhook import Outcome
 from tests.support.core import Core, message, query, soon, until
 from tests.support.pushing import BOX, URL, Pushing
@@ -102,21 +102,21 @@ async def test_token_and_credentials_go_in_and_do_not_come_out(core: Core, pushi
 
 async def test_a_task_has_room_for_ten(core: Core, pushing: Pushing) -> None:
     task = (await core.send("hello")).id
-    for number in range(MOST):
+    for number in range(MAX_CONFIGS):
         await pushing.create(task, f"config-{number}")
     with pytest.raises(InvalidParams, match="10 push notification configurations"):
         await pushing.create(task, "one-too-many")
     await pushing.create(task, "config-3", url="https://other.example/")
     await delete(core, task, "config-0")
     await pushing.create(task, "one-more")
-    assert len(await listed(core, task)) == MOST
+    assert len(await listed(core, task)) == MAX_CONFIGS
 
 
 async def test_of_many_that_are_made_at_once_ten_are_taken(core: Core, pushing: Pushing) -> None:
     task = (await core.send("hello")).id
     made = await asyncio.gather(*(pushing.create(task, None) for _ in range(15)), return_exceptions=True)
     assert [type(result).__name__ for result in made].count("InvalidParams") == 5
-    assert len(await listed(core, task)) == MOST
+    assert len(await listed(core, task)) == MAX_CONFIGS
 
 
 # --- whose they are ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ async def test_nobody_sees_or_replays_what_is_another_ones(core: Core, pushing: 
     pushing.posts.answers.append(Outcome(410))
     await pushing.deliver()
     eve = core.call("eve").caller
-    assert await pushing.pushes.standing(eve) == ()
+    assert await pushing.pushes.statuses(eve) == ()
     with pytest.raises(NotFound):
         await pushing.pushes.replay(eve, task.id, None)
     assert await pushing.pushes.replay(core.call().caller, task.id, "config-1") == 1

@@ -67,7 +67,7 @@ async def exported(core: Core, context: str = "c") -> Any:
 
 
 async def taken(core: Core, document: Any, caller: Caller = ADA) -> str:
-    return await transfer(core).bring(caller, agents(core), document, Limits())
+    return await transfer(core).import_document(caller, agents(core), document, Limits())
 
 
 # --- export and import ---

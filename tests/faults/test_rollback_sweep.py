@@ -1,6 +1,6 @@
 """The process dies at every point of a turn that a second message rolls back: before, after and at the showing of each commit
-of both. In the process that follows, a displaced turn is no part of the conversation and every other turn is, the chain continues
-where it has to, and nothing that a tool did is done twice.
+of both. In the process that follows, a displaced turn is no part of the conversation and every other turn is, the chain
+continues where it has to, and nothing that a tool did is done twice.
 """
 
 import asyncio

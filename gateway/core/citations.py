@@ -39,7 +39,7 @@ class _Sources:
         return msgspec.json.encode(value).decode() if self.text else value
 
 
-def numbered(output: Json, last: int) -> tuple[Json, int]:
+def number_sources(output: Json, last: int) -> tuple[Json, int]:
     """The result with its sources numbered from behind `last` on, and the number of its last one."""
     found = _sources(output)
     if found is None:
@@ -48,13 +48,13 @@ def numbered(output: Json, last: int) -> tuple[Json, int]:
     return found.of(entries), last + len(entries)
 
 
-def last_number(records: Iterable[HistoryRecord]) -> int:
+def last_source_number(records: Iterable[HistoryRecord]) -> int:
     """The highest number of a source in them."""
     found = [_sources(record.item.output) for record in records if isinstance(record.item, OutputItem)]
     return max((_number(entry) for sources in found if sources for entry in sources.entries), default=NO_SOURCE)
 
 
-def without_uncited(records: Sequence[HistoryRecord], turn_id: str) -> list[HistoryRecord]:
+def drop_uncited(records: Sequence[HistoryRecord], turn_id: str) -> list[HistoryRecord]:
     """The records, in the turns before this one without the sources that no answer cited, neither the turn's own nor a
     later one. A turn without an answer is left as it is."""
     running = max((record.turn for record in records if record.turn_id == turn_id), default=0)

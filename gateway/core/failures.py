@@ -90,7 +90,7 @@ def may_repeat(ownership: Ownership, phase: Phase, kind: ErrorClass, *, continue
     return meaning.transient and (ownership.may_repeat or meaning.processed is Processed.NO)
 
 
-def wait_before(
+def retry_wait(
     kind: ErrorClass, tries: int, *, retry_after: float | None, remaining: float, jitter: float
 ) -> float | None:
     """Seconds until the next try after `tries` that failed; None: there is none.

@@ -36,7 +36,7 @@ def is_static(thread: ThreadRecord) -> bool:
     return thread.handle_kind is HandleKind.STATIC
 
 
-def in_conversation(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
+def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
     """The event as the turn takes it, on a thread with a static handle: a known one is not pending once more, and need not
     be confirmed by name. Raises: AdapterError (CONTRACT_BROKEN) for another one."""
     if thread.handle is None or not isinstance(event, CallStarted | CallCompleted):
@@ -54,14 +54,14 @@ def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
     return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
 
 
-def serves(declared: Ownership, thread: ThreadRecord) -> bool:
+def can_serve(declared: Ownership, thread: ThreadRecord) -> bool:
     """May a thread that began under these settings or others go on with this adapter?"""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return True
     return declared.either and HandleKind.STATIC not in (declared.handle, thread.handle_kind)
 
 
-def begins_anew(thread: ThreadRecord) -> bool:
+def starts_new_chain(thread: ThreadRecord) -> bool:
     """The chain has still to be begun, and there was another one before: it needs all that was said."""
     return thread.owner is StorageOwner.BACKEND and thread.handle is None and thread.epoch > 1
 
@@ -97,7 +97,9 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
 
-def successor(kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies) -> Ownership | None:
+def rebuild_ownership(
+    kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies
+) -> Ownership | None:
     """Whose the epoch is with which the thread goes on after this error; None: it does not.
 
     Source: state-model, scenarios 28, 40, 41.
@@ -123,13 +125,13 @@ def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None =
     return BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
 
 
-def goes_back(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
+def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
     """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
     failed = status is TurnStatus.FAILED and policies.persistence == "per_turn"
     return failed and thread.handle_kind is HandleKind.ROTATING
 
 
-def taken_back(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
+def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
     """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
     unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
     return (
@@ -140,7 +142,7 @@ def taken_back(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) ->
 # --- what commit points do to a thread --------------------------------------------------------------------------------
 
 
-def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
+def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
     """The thread's row as the point leaves it."""
     match point:
         case Complete(handle_out=handle, state=state):
@@ -162,35 +164,35 @@ def behind(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return thread
 
 
-def behind_all(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadRecord:
+def apply_points(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadRecord:
     for point in points:
-        thread = behind(thread, point)
+        thread = apply_point(thread, point)
     return thread
 
 
-def orphan(thread: ThreadRecord, pending: str | None) -> str | None:
+def orphaned_handle(thread: ThreadRecord, pending: str | None) -> str | None:
     """What of a call that failed is nobody's: its response, but never a conversation that others may go on with."""
     return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None
 
 
-def led_to(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
+def abandoned_handles(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
     """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
     handles = {p.handle for p in points if isinstance(p, BeginEpoch | DeleteOrphan)}
-    handles |= {orphan(thread, p.handle_out) for p in points if isinstance(p, Complete)}
+    handles |= {orphaned_handle(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)
 
 
-def is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:
+def state_is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:
     """Whether a newer version of the adapter has written it. Source: state-model, scenario 128."""
     return thread.adapter_state is not None and thread.state_version > adapter.ownership.state_version
 
 
-def state_of(adapter: Adapter, thread: ThreadRecord) -> Json:
+def adapter_state(adapter: Adapter, thread: ThreadRecord) -> Json:
     """Raises: AdapterError for a state that this adapter cannot read."""
     state, version = thread.adapter_state, thread.state_version
     if state is None or version == adapter.ownership.state_version:
         return state
-    if is_newer(adapter, thread):
+    if state_is_newer(adapter, thread):
         raise _unreadable(f"is of version {version}, newer than the adapter's {adapter.ownership.state_version}")
     if not isinstance(adapter, StateReading):
         return state

@@ -33,7 +33,7 @@ class Replay:
 
     __slots__ = ("_at", "_before", "_behind", "_messages", "_offset", "_said", "_shown", "answer", "calls")
 
-    def __init__(self, before: "Seen", shown: "Seen") -> None:
+    def __init__(self, before: "ShownOutput", shown: "ShownOutput") -> None:
         self.answer = shown.answer
         self.calls = shown.calls[len(before.calls) :]
         self._before = before.parts
@@ -104,7 +104,7 @@ class Replay:
         return Artifact(artifact_id=self.answer, parts=tuple(_merged((*self._before, *self._said))))
 
 
-class Seen:
+class ShownOutput:
     """What a turn has shown at one moment."""
 
     __slots__ = ("answer", "calls", "messages", "parts")
@@ -118,16 +118,16 @@ class Seen:
         self.calls = _requested(output.messages)
 
 
-def seen_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> Seen:
+def shown_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> ShownOutput:
     """What the log of a turn shows of what came before the service call with this number. `output`: what it shows in all."""
     earlier = TurnOutput(output.message)
-    for update in updates[: begins_at(updates, round_)]:
+    for update in updates[: call_start(updates, round_)]:
         earlier.apply(update)
     # A turn that waited for its caller goes on in an artifact of its own.
-    return Seen(earlier, next(reversed(output.artifacts), ""))
+    return ShownOutput(earlier, next(reversed(output.artifacts), ""))
 
 
-def begins_at(updates: Sequence[Update], round_: int) -> int:
+def call_start(updates: Sequence[Update], round_: int) -> int:
     """Where the service call with this number begins in a turn's log, if that can be told.
 
     A round ends with its tool calls: behind the last that is told of them everything is of the next one.
@@ -189,7 +189,7 @@ RESTARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ResumeCall:
     """The call under way is listened to again, by this handle."""
 
     call: LatestCall
@@ -197,7 +197,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class MakeCall:
     """The call of this round is made, as this attempt. `instead_of`: one under way, which does not count then."""
 
     round: int
@@ -205,33 +205,33 @@ class Make:
     instead_of: str | None = None
 
 
-def way_on(
+def resume_plan(
     agent: Agent, thread: ThreadRecord, call: LatestCall | None, updates: Sequence[Update], *, open_tools: bool
-) -> Listen | Make | None:
+) -> ResumeCall | MakeCall | None:
     """Of a turn that had begun. `updates` are what the log shows of it; `open_tools`: calls of tools have no outcome."""
     if call is None or thread.lost:
         return None
     if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, Resuming):
-        return Listen(call, call.pending)
+        return ResumeCall(call, call.pending)
     if open_tools or call.restarts >= RESTARTS:
         return None
     if call.status is ServiceCallStatus.COMPLETED:
         # What came of its tools is stored, and the next call has not been made. Without any it was the last one of its
         # turn, and somebody else has found its end.
-        return Make(call.round + 1, 0) if call.asked else None
-    if says_something(updates, call.round):
+        return MakeCall(call.round + 1, 0) if call.asked else None
+    if shows_output(updates, call.round):
         return None
-    again = Make(call.round, call.attempt + 1, call.id)
+    again = MakeCall(call.round, call.attempt + 1, call.id)
     if call.status in UNDER_WAY:
         owned = ownership.of_thread(thread, agent.adapter.ownership)
         return again if owned.owner is StorageOwner.GATEWAY and owned.may_repeat else None
     # It was known to be refused, and its process died while it waited to ask again.
-    return Make(again.round, again.attempt) if call.status is ServiceCallStatus.FAILED else None
+    return MakeCall(again.round, again.attempt) if call.status is ServiceCallStatus.FAILED else None
 
 
-def says_something(updates: Sequence[Update], round_: int) -> bool:
+def shows_output(updates: Sequence[Update], round_: int) -> bool:
     """Does the log show anything of the service call with this number? Where it cannot be told, it does."""
     return any(
         isinstance(update, TaskArtifactUpdateEvent) or update.status.message is not None or update.metadata is not None
-        for update in updates[begins_at(updates, round_) :]
+        for update in updates[call_start(updates, round_) :]
     )

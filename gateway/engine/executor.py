@@ -24,16 +24,16 @@ from gateway.core.turn.commands import (
     Continue,
     EndTool,
     EndTurn,
-    NotePending,
     OwnershipConflict,
     PauseTool,
     Publish,
+    RecordPending,
     Reply,
     StartTool,
     StrayResult,
     Wait,
 )
-from gateway.core.turn.reconcile import is_unheard
+from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
 from gateway.engine.turn_run import TurnRun, status
@@ -81,7 +81,7 @@ def drop(
     if not work.prepared:
         return []
     agent = work.agent
-    unheard = loses and is_unheard(agent.adapter, agent.policies, thread, command.error_class, pending)
+    unheard = loses and must_reconcile(agent.adapter, agent.policies, thread, command.error_class, pending)
     ended = ServiceCallStatus.UNKNOWN if unheard else ServiceCallStatus.FAILED
     fail = Fail(
         thread=thread.id,
@@ -98,7 +98,7 @@ def drop(
     points: list[CommitPoint] = [fail]
     if loses and command.error_class in HANDLE_LOST and thread.handle is not None and not thread.lost:
         points.append(MarkHandleLost(thread.id, thread.generation))
-    left = ownership.orphan(thread, pending)
+    left = ownership.orphaned_handle(thread, pending)
     if left is not None:
         points.append(orphan(work.agent, thread, left, now))
     return points
@@ -169,7 +169,7 @@ class CommandExecutor:
             match command:
                 case Publish(update=update):
                     self.publish(update)
-                case NotePending(handle=handle):
+                case RecordPending(handle=handle):
                     await self._note_pending(handle)
                 case Reply():
                     reply = command
@@ -205,12 +205,12 @@ class CommandExecutor:
             case PauseTool():
                 return [tool_waits(thread, command)]
             case EndTool():
-                behind = ownership.behind_all(thread, before)
+                behind = ownership.apply_points(thread, before)
                 return [tool_ends(behind, work.turn, work.service_call, command)]
 
     def _conflict(self, command: OwnershipConflict, before: list[CommitPoint]) -> list[CommitPoint]:
         agent, means = self._work.agent, self._means
-        thread = ownership.behind_all(self._lane.thread, before)
+        thread = ownership.apply_points(self._lane.thread, before)
         if command.adopts:
             log.warning("thread.adopted", agent=agent.name, thread=thread.id)
             backend = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
@@ -235,7 +235,7 @@ class CommandExecutor:
         work, lane = self._work, self._lane
 
         def stored() -> None:
-            lane.thread = ownership.behind_all(lane.thread, points)
+            lane.thread = ownership.apply_points(lane.thread, points)
             if any(isinstance(point, Complete) for point in points):
                 work.prepared, work.fresh_thread = False, False
 
@@ -276,9 +276,9 @@ class CommandExecutor:
             for again in whole(output, live.id, live.context_id):
                 self.publish(again)
         goes = lane.running is work and not lane.waiting and lane.may_release
-        if ownership.goes_back(lane.thread, end.status, work.agent.policies) and work.service_call:
+        if ownership.rewinds(lane.thread, end.status, work.agent.policies) and work.service_call:
             points = (*points, Rewind(lane.thread.id, work.turn, self._course.base, now))
-        back = ownership.taken_back(lane.thread, work.turn, end.status, now)
+        back = ownership.revert_displaced(lane.thread, work.turn, end.status, now)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             finish = Finish(
@@ -305,7 +305,7 @@ class CommandExecutor:
             output.apply(update)
             live.status = final
             lane.leased = lane.leased and not goes
-            lane.thread = ownership.behind_all(lane.thread, points)
+            lane.thread = ownership.apply_points(lane.thread, points)
             lane.current = lane.current and not back
             self._open(reply.message if reply is not None else None)
 
@@ -327,7 +327,7 @@ class CommandExecutor:
         """
         agent, thread, now = self._work.agent, self._lane.thread, self._means.clock.now()
         taken = self._course.pending if isinstance(agent.adapter, Resuming) else None
-        left = [handle for handle in ownership.led_to(thread, points) if handle != taken]
+        left = [handle for handle in ownership.abandoned_handles(thread, points) if handle != taken]
         orphans = [orphan(agent, thread, handle, now) for handle in left]
         if orphans:
             with suppress(Conflict, LedgerUnavailable):

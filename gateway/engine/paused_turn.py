@@ -170,7 +170,7 @@ class PausedTurn:
             now=now,
         )
         mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
-        back = ownership.taken_back(self.thread, self.turn.turn, finish.status, now)
+        back = ownership.revert_displaced(self.thread, self.turn.turn, finish.status, now)
         return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
 
     async def store(
@@ -252,7 +252,7 @@ def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
         status=call.status,
         outcome=asked.outcome,
         executor=call.executor,
-        inputs=tool_call.parsed(call.arguments) or {},
+        inputs=tool_call.parse_arguments(call.arguments) or {},
         asked=asked.digest is not None,
         digest=asked.digest,
         expires_at=asked.expires_at,

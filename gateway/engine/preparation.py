@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from gateway.a2a.model import TERMINAL
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.failures import wait_before
+from gateway.core.failures import retry_wait
 from gateway.core.history import View, project
-from gateway.core.ownership import state_of
+from gateway.core.ownership import adapter_state
 from gateway.core.turn import reconcile
-from gateway.core.turn.reconcile import Unheard
+from gateway.core.turn.reconcile import UnknownOutcome
 from gateway.engine.runtime import Runtime
 from gateway.engine.tool_loop import is_cancelled
 from gateway.engine.turn_context import TurnContext, load_history
@@ -68,10 +68,10 @@ async def catch_up(
     records = await ledger.history(thread.id, unsent_only=True)
     # What the call carried has been due ever since.
     owned = ownership.of_thread(thread, agent.adapter.ownership)
-    unheard = Unheard(agent, thread, call, owned, project(owned, records, call.turn))
+    unheard = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn))
     static = thread.handle_kind is HandleKind.STATIC
     if call.displaced and not static:
-        return CaughtUp(reconcile.given_up(unheard, "left-out", means.clock))
+        return CaughtUp(reconcile.call_failed(unheard, "left-out", means.clock))
     if static:
         points = await _by_tail(unheard, asking(thread.handle or call.pending, unheard.view.items), means)
     else:
@@ -81,17 +81,17 @@ async def catch_up(
     return CaughtUp(points, call.turn if static and not adopted and thread.handle is not None else None)
 
 
-async def _by_fetching(unheard: Unheard, means: Runtime) -> tuple[CommitPoint, ...]:
+async def _by_fetching(unheard: UnknownOutcome, means: Runtime) -> tuple[CommitPoint, ...]:
     adapter, pending = unheard.agent.adapter, unheard.call.pending
     if pending is None or not isinstance(adapter, Fetching):
-        return reconcile.not_told(unheard, means.clock)
+        return reconcile.unresolved(unheard, means.clock)
     found = await _asked(lambda: adapter.fetch(pending), unheard, means)
     if found is None:
-        return reconcile.not_told(unheard, means.clock)
-    return reconcile.fetched(unheard, found, means.clock)
+        return reconcile.unresolved(unheard, means.clock)
+    return reconcile.from_fetch(unheard, found, means.clock)
 
 
-async def _by_tail(unheard: Unheard, request: ServiceRequest, means: Runtime) -> tuple[CommitPoint, ...]:
+async def _by_tail(unheard: UnknownOutcome, request: ServiceRequest, means: Runtime) -> tuple[CommitPoint, ...]:
     adapter, thread = unheard.agent.adapter, unheard.thread
     if request.handle is None or not isinstance(adapter, TailListing):
         return (MarkSynced(thread.id, thread.generation),)
@@ -100,10 +100,10 @@ async def _by_tail(unheard: Unheard, request: ServiceRequest, means: Runtime) ->
     if tail is None and thread.handle is None:
         # A conversation of which nothing is known is not gone on with.
         return (MarkSynced(thread.id, thread.generation),)
-    return reconcile.listed(unheard, tail, means.clock)
+    return reconcile.from_tail(unheard, tail, means.clock)
 
 
-async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Runtime) -> T | None:
+async def _asked(ask: Callable[[], Awaitable[T]], unheard: UnknownOutcome, means: Runtime) -> T | None:
     """None when this backend cannot tell. Raises: AdapterError."""
     tries, agent = 0, unheard.agent
     while True:
@@ -120,7 +120,7 @@ async def _asked(ask: Callable[[], Awaitable[T]], unheard: Unheard, means: Runti
             wait = None
             if error.kind.meaning.transient and not means.breakers.refuses(agent):
                 remaining, jitter = agent.policies.turn_timeout, means.pace.jitter()
-                wait = wait_before(error.kind, tries, retry_after=error.retry_after, remaining=remaining, jitter=jitter)
+                wait = retry_wait(error.kind, tries, retry_after=error.retry_after, remaining=remaining, jitter=jitter)
             if wait is None:
                 raise
             await means.pace.sleep(wait)
@@ -206,7 +206,7 @@ class CallPreparation:
             principal=work.caller.principal,
             message=work.message,
             first_message=work.first_message,
-            state=state_of(work.agent.adapter, lane.thread),
+            state=adapter_state(work.agent.adapter, lane.thread),
             accepted_output_modes=work.accepted_output_modes,
             deadline=self._deadline,
             owner=None if owned.owner is declared.owner else owned.owner,
@@ -229,7 +229,7 @@ class CallPreparation:
     async def _commit_prepare(self, before: tuple[CommitPoint, ...]) -> None:
         """`before`: what has to be stored of the thread in the same unit."""
         course, work, lane = self._course, self._work, self._lane
-        thread = ownership.behind_all(lane.thread, before)
+        thread = ownership.apply_points(lane.thread, before)
         working, final = course.working()
         takes_lease = self._begins
         round_, attempt = course.machine.round, course.attempt

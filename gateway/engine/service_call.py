@@ -15,8 +15,8 @@ import structlog
 
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.failures import Phase, may_repeat, wait_before
-from gateway.core.replay import Replay, Seen
+from gateway.core.failures import Phase, may_repeat, retry_wait
+from gateway.core.replay import Replay, ShownOutput
 from gateway.core.turn.commands import AbortCall, Publish
 from gateway.engine import executor
 from gateway.engine.executor import CommandExecutor
@@ -92,7 +92,7 @@ class ServiceCallLoop:
         self._preparer = CallPreparation(course)
         self._phase = Phase.SENT
         self._tries = 0
-        self._seen: Seen | None = None
+        self._seen: ShownOutput | None = None
 
     async def make(self) -> None:
         """The next one, to its end. Raises: AdapterError, or what else an adapter raises; TurnFailed, Parked, Conflict."""
@@ -105,7 +105,7 @@ class ServiceCallLoop:
         again = rejoined is not None and rejoined.pending is not None
         request = await (self._rejoin() if again else self._preparer.prepare())
         if rejoined is None:
-            self._seen = Seen(work.live.outputs[-1], course.machine.answer)
+            self._seen = ShownOutput(work.live.outputs[-1], course.machine.answer)
         work.rejoined = None
         while True:
             try:
@@ -145,7 +145,7 @@ class ServiceCallLoop:
                 if phase is not self._phase:
                     self._phase = phase
                     asking.heard()
-                commands = machine.receive(ownership.in_conversation(thread, event) if static else event)
+                commands = machine.receive(ownership.on_static_handle(thread, event) if static else event)
                 if performer.replay is not None and (machine.ended or machine.between_calls):
                     performer.end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
@@ -183,7 +183,7 @@ class ServiceCallLoop:
     def _begin_again(self) -> None:
         """The call tells everything once more: what was shown of it need not be."""
         machine = self._course.machine
-        shown = Seen(self._work.live.outputs[-1], machine.answer)
+        shown = ShownOutput(self._work.live.outputs[-1], machine.answer)
         replay = self._performer.replay = Replay(self._seen or shown, shown)
         machine.replay_call(replay.answer, replay.calls)
 
@@ -196,7 +196,7 @@ class ServiceCallLoop:
         owned = ownership.of_thread(thread, declared)
         wait = None
         if may_repeat(owned, self._phase, error.kind, continues=request.handle is not None):
-            wait = wait_before(
+            wait = retry_wait(
                 error.kind,
                 self._tries + 1,
                 retry_after=error.retry_after,
@@ -208,7 +208,7 @@ class ServiceCallLoop:
                 raise error
             unsure = await self._wait(error, wait)
             return await self._preparer.request() if unsure else request
-        following = ownership.successor(error.kind, thread, declared, work.agent.policies)
+        following = ownership.rebuild_ownership(error.kind, thread, declared, work.agent.policies)
         if following is None or self._phase is Phase.EMITTED:
             raise error
         return await self._rebuild(error, following)
@@ -232,7 +232,7 @@ class ServiceCallLoop:
 
         def stored() -> None:
             work.prepared, course.pending = False, None
-            lane.thread = ownership.behind_all(lane.thread, failed)
+            lane.thread = ownership.apply_points(lane.thread, failed)
 
         await work.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
         course.attempt, self._tries = course.attempt + 1, self._tries + 1
@@ -248,7 +248,7 @@ class ServiceCallLoop:
             raise error
         failed = self._failed(error)
         begin = ownership.epoch(lane.thread, means.clock.row_id(), following)
-        thread = ownership.behind(lane.thread, begin)
+        thread = ownership.apply_point(lane.thread, begin)
         course.attempt, self._tries, course.pending, course.base = course.attempt + 1, 0, None, None
         round_, attempt = course.machine.round, course.attempt
         prepare = means.prepare(thread, work.turn, work.live.id, round_=round_, attempt=attempt)
@@ -256,7 +256,7 @@ class ServiceCallLoop:
         def stored() -> None:
             lane.thread, work.service_call = thread, prepare.service_call
 
-        for command in course.machine.rebuilt(error.kind):
+        for command in course.machine.announce_rebuild(error.kind):
             if isinstance(command, Publish):
                 self._performer.publish(command.update)
         await work.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)

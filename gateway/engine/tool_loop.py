@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gateway.core.citations import numbered
+from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.core.tools import consent, tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall
@@ -167,7 +167,7 @@ class ToolRounds:
             # The turn waited, and has read nothing yet.
             view = await load_history(course.means.ledger, course.work.agent, course.lane.thread, course.work.turn)
         last = view.last_source if self._last_source is None else self._last_source
-        output, self._last_source = numbered(settled.output, last)
+        output, self._last_source = number_sources(settled.output, last)
         return Settled(settled.status, output)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:

@@ -14,7 +14,7 @@ from gateway.a2a.lifecycle import apply
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
-from gateway.core.citations import last_number, without_uncited
+from gateway.core.citations import drop_uncited, last_source_number
 from gateway.core.failures import TOOLS_UNAVAILABLE
 from gateway.core.history import View, Window, project, weight_of_tokens
 from gateway.core.tools import client_tools
@@ -134,7 +134,7 @@ class TurnContext:
 async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
-    anew = ownership.begins_anew(thread)
+    anew = ownership.starts_new_chain(thread)
     whole_turns = agent.policies.persistence == "per_turn"
     if owned.owner is StorageOwner.BACKEND and not anew:
         unsent = await ledger.history(thread.id, unsent_only=True)
@@ -150,9 +150,9 @@ async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn:
     if agent.policies.uncited_sources == "keep":
         return project(owned, records, turn, window, anew=anew, whole_turns=whole_turns)
     counting = [record for record in records if not record.displaced]
-    shrunk = without_uncited(counting, turn)
+    shrunk = drop_uncited(counting, turn)
     view = project(owned, shrunk, turn, window, anew=anew, whole_turns=whole_turns)
-    return msgspec.structs.replace(view, last_source=last_number(counting))
+    return msgspec.structs.replace(view, last_source=last_source_number(counting))
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

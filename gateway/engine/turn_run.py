@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway.a2a.model import Message, Task, TaskState, TaskStatus
 from gateway.a2a.tool_calls import Rendering
 from gateway.core.agents import Agent
-from gateway.core.replay import Seen
+from gateway.core.replay import ShownOutput
 from gateway.core.task_record import TurnOutput, assemble
 from gateway.core.tools.tool_call import ToolCall
 from gateway.engine.journal import Journal
@@ -41,7 +41,7 @@ class Rejoined:
     round: int
     attempt: int
     pending: str | None
-    before: Seen
+    before: ShownOutput
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ class TurnRunner:
     def _check_owner(self) -> None:
         """The settings may have changed while the turn waited. Source: state-model, scenario 29. Raises: TurnFailed."""
         thread, declared = self._course.lane.thread, self._work.agent.adapter.ownership
-        if not ownership.serves(declared, thread):
+        if not ownership.can_serve(declared, thread):
             began, now = f"{thread.owner}, {thread.handle_kind}", f"{declared.owner}, {declared.handle}"
             raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({began}), the agent is now set to ({now})")
 

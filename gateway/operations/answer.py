@@ -13,7 +13,7 @@ from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
-from gateway.core.tools.answers import Answers, refuse_always, repeats, resolve
+from gateway.core.tools.answers import Answers, refuse_standing, repeats, resolve
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
@@ -72,7 +72,7 @@ class PausedTurns:
             paused.close()
             return paused
         if call.agent.policies.standing_approvals == "refuse":
-            refuse_always(given)
+            refuse_standing(given)
         resolution = resolve(given, await self._asked(given, paused), self._clock.now(), shown.redact)
         if given and not resolution:
             return Replay(task.id, incoming.digest)

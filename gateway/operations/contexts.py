@@ -15,7 +15,7 @@ from gateway.a2a.limits import Limits, check_id
 from gateway.a2a.model import Json
 from gateway.core.agents import Agent, Agents
 from gateway.core.document_import import read
-from gateway.core.ownership import serves
+from gateway.core.ownership import can_serve
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import RemoteCancel
 from gateway.foundation.clock import Clock
@@ -209,7 +209,7 @@ def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
     if agent is None:
         raise invalid(f"{place}.agent", f"no agent is called {echo(thread.agent)} here")
     ownership = agent.adapter.ownership
-    if not serves(ownership, _record(thread)):
+    if not can_serve(ownership, _record(thread)):
         raise invalid(
             f"{place}.owner",
             f"the history is kept by the {thread.owner} ({thread.handle_kind}), and the agent {agent.name!r} is set to "

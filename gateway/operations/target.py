@@ -6,7 +6,7 @@ import msgspec
 from gateway.a2a.errors import TaskNotFound, UnsupportedOperation, echo, invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Message
 from gateway.core.agents import Agent
-from gateway.core.ownership import is_newer, serves
+from gateway.core.ownership import can_serve, state_is_newer
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
@@ -133,7 +133,7 @@ def new_thread(agent: Agent, thread_id: str, context: str) -> ThreadRecord:
 def check_owner(agent: Agent, thread: ThreadRecord) -> None:
     """Source: docs/state-model.md, scenario 29. Raises: UnsupportedOperation."""
     declared = agent.adapter.ownership
-    if serves(declared, thread):
+    if can_serve(declared, thread):
         return
     if declared.owner is thread.owner:
         raise UnsupportedOperation(
@@ -148,7 +148,7 @@ def check_owner(agent: Agent, thread: ThreadRecord) -> None:
 
 def check_version(agent: Agent, thread: ThreadRecord) -> None:
     """Raises: UnsupportedOperation for a thread that this version of the agent cannot read."""
-    if is_newer(agent.adapter, thread):
+    if state_is_newer(agent.adapter, thread):
         raise UnsupportedOperation(
             f"A newer version of the agent {agent.name!r} has worked on this context; it is left untouched."
         )

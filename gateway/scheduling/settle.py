@@ -152,7 +152,7 @@ def _told(
     shown = HIDDEN if policies is None else rendering(policies.tool_calls, leftover.caller.principal, frozenset())
     place = Place(leftover.task.id, leftover.task.context_id, timestamp(clock.now()), clock.new_id)
     for call in left:
-        settled = tool_call.unfinished(call.status)
+        settled = tool_call.outcome_at_end(call.status)
         facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
         update = tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, shown, place)
         if update is not None:
@@ -167,7 +167,7 @@ def _ends(
     gateway = thread is not None and thread.owner is StorageOwner.GATEWAY
     ends = []
     for call in left:
-        settled = tool_call.unfinished(call.status)
+        settled = tool_call.outcome_at_end(call.status)
         # Of the backend's own calls only its questions are ever left open.
         approved = False if call.executor == "backend" else None
         item = OutputItem(call.external_id, settled.output, True, approved)
@@ -197,7 +197,7 @@ async def _way_back(
     leftover: UnfinishedTurn, thread: ThreadRecord | None, policies: AgentPolicies | None, ledger: Ledger, now: int
 ) -> tuple[Rewind, ...]:
     """With `per_turn` the turn has not been, for the backend too. Source: state-model, scenario 59."""
-    if policies is None or thread is None or not ownership.goes_back(thread, TurnStatus.FAILED, policies):
+    if policies is None or thread is None or not ownership.rewinds(thread, TurnStatus.FAILED, policies):
         return ()
     base = await ledger.turn_base(leftover.turn)
     return tuple(Rewind(leftover.thread, leftover.turn, handle, now) for handle in base)

@@ -14,7 +14,7 @@ from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import OWNER_CONFLICT
 from gateway.core.lifecycles import SERVICE_CALL, advance
-from gateway.core.replay import Listen, Make, Seen, seen_before, way_on
+from gateway.core.replay import MakeCall, ResumeCall, ShownOutput, resume_plan, shown_before
 from gateway.core.task_record import TurnOutput, repeats, replay
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
@@ -77,9 +77,9 @@ async def _take_begun(
     call = await means.ledger.latest_call(leftover.turn)
     open_tools = bool(await means.ledger.open_tool_calls(leftover.turn))
 
-    def find(updates: Sequence[Update]) -> Listen | Make | None:
-        way = way_on(agent, thread, call, updates, open_tools=open_tools)
-        return None if isinstance(way, Make) and not anew else way
+    def find(updates: Sequence[Update]) -> ResumeCall | MakeCall | None:
+        way = resume_plan(agent, thread, call, updates, open_tools=open_tools)
+        return None if isinstance(way, MakeCall) and not anew else way
 
     # What nobody could go on with, had it shown nothing, is not read: at a start there may be thousands of them.
     if call is None or find(()) is None:
@@ -91,21 +91,21 @@ async def _take_begun(
     taken = replace(thread, generation=leftover.generation + 1)
     now = means.clock.now()
     # What is listened to may be what killed its process; calls that are made again are counted themselves.
-    tries = leftover.tries + 1 if isinstance(way, Listen) else 0
+    tries = leftover.tries + 1 if isinstance(way, ResumeCall) else 0
     take = TakeOver(thread.id, leftover.generation, means.holder, means.lease_until(), leftover.turn, now, tries)
-    gives_up = isinstance(way, Make) and way.instead_of is not None
+    gives_up = isinstance(way, MakeCall) and way.instead_of is not None
     if not await _stored(means, take, *([_given_up(call, leftover, taken, now)] if gives_up else [])):
         return None
     work = _work(leftover, agent, known, means, fanout)
     work.base = call.base
     match way:
-        case Listen(pending=pending):
+        case ResumeCall(pending=pending):
             work.service_call, work.prepared = call.id, True
-            before = seen_before(known.outputs[-1], known.updates, call.round)
+            before = shown_before(known.outputs[-1], known.updates, call.round)
             work.rejoined = Rejoined(call.round, call.attempt, pending, before)
-        case Make(round=round_, attempt=attempt):
+        case MakeCall(round=round_, attempt=attempt):
             # In an artifact of its own: which of those that were shown goes on growing is not known.
-            work.rejoined = Rejoined(round_, attempt, None, Seen(known.outputs[-1], ""))
+            work.rejoined = Rejoined(round_, attempt, None, ShownOutput(known.outputs[-1], ""))
     log.info("turn.taken-over", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
     return work, taken
 

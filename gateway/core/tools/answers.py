@@ -20,7 +20,7 @@ from gateway.a2a.errors import InvalidParams, echo, invalid
 from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
 from gateway.a2a.tool_calls import URI
-from gateway.core.tools.tool_call import parsed
+from gateway.core.tools.tool_call import parse_arguments
 from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall
 
@@ -246,7 +246,7 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
     return Resolution(decisions, results)
 
 
-def refuse_always(given: Answers) -> None:
+def refuse_standing(given: Answers) -> None:
     """Raises: InvalidParams for a yes to more than the call that was asked about."""
     for decision in given.decisions:
         if decision.always:
@@ -301,5 +301,5 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
 
 def _are_meant(args: Json, arguments: str, redact: tuple[JsonPath, ...]) -> bool:
     """The arguments themselves, or as they were shown: what is allowed is in either case the call that was asked about."""
-    whole = parsed(arguments)
+    whole = parse_arguments(arguments)
     return args == whole or (whole is not None and args == redacted_member("args", whole, redact)[0])

@@ -144,7 +144,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
-        call.inputs, call.asked = parsed(arguments) or {}, True
+        call.inputs, call.asked = parse_arguments(arguments) or {}, True
         call.enter(ToolCallStatus.PENDING_APPROVAL)
         call.digest = approvals.digest(f"{call.facts.server}.{name}", arguments)
         return None
@@ -156,7 +156,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         call.executor = "gateway"
         return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
     call.executor = "gateway" if tool is not None else "client"
-    inputs = parsed(arguments)
+    inputs = parse_arguments(arguments)
     if inputs is None:
         return Settled(ToolCallStatus.FAILED, NO_OBJECT)
     call.inputs = inputs
@@ -182,7 +182,7 @@ def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
     return None
 
 
-def parsed(arguments: str) -> dict[str, Json] | None:
+def parse_arguments(arguments: str) -> dict[str, Json] | None:
     """A model that calls a tool without arguments may write none at all."""
     if not arguments.strip():
         return {}
@@ -193,7 +193,7 @@ def parsed(arguments: str) -> dict[str, Json] | None:
     return value if isinstance(value, dict) else None
 
 
-def unfinished(status: ToolCallStatus | None) -> Settled:
+def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     """What a call of this status gets whose turn ends before it has an outcome."""
     if status is ToolCallStatus.RUNNING:
         return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)

@@ -73,16 +73,16 @@ class ToolCallTracker:
     def answer(self, call: ToolCall, settled: Settled, *, unsent: bool = False) -> None:
         call.settle(settled.status, settled.output)
         self.telling.items.append(output_item(call, unsent=unsent))
-        self.show_answer(call, settled.output)
+        self.show_outcome(call, settled.output)
 
     def interrupt(self) -> None:
         """Nobody is going to answer what was asked."""
         for call in self.unanswered:
             if call.arguments is not None:
                 call.enter(ToolCallStatus.INTERRUPTED)
-                self.show_answer(call, tool_call.OUTCOME_UNKNOWN)
+                self.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
 
-    def keep_strays(self) -> None:
+    def keep_stray_results(self) -> None:
         """Results of calls that nobody made: kept, and never shown to the model."""
         for event in self._early.values():
             self.telling.out.append(StrayResult(event.call_id))
@@ -112,7 +112,7 @@ class ToolCallTracker:
 
     # --- how callers see them
 
-    def show_answer(self, call: ToolCall, output: Json) -> None:
+    def show_outcome(self, call: ToolCall, output: Json) -> None:
         if not call.shown:
             self._show_whole(call)
         self.show(call, tool_call.PHASES[call.status or ToolCallStatus.INTERRUPTED], output)

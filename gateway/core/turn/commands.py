@@ -13,7 +13,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
-class NotePending(msgspec.Struct, frozen=True):
+class RecordPending(msgspec.Struct, frozen=True):
     """The handle that the running call may lead to; to be stored before anything later is shown."""
 
     handle: str
@@ -104,7 +104,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 Command = (
     Publish
-    | NotePending
+    | RecordPending
     | CompleteCall
     | AbortCall
     | OwnershipConflict

@@ -23,10 +23,10 @@ from gateway.core.turn.commands import (
     Continue,
     EndTool,
     EndTurn,
-    NotePending,
     OwnershipConflict,
     PauseTool,
     Publish,
+    RecordPending,
     Reply,
     StartTool,
     Wait,
@@ -118,7 +118,7 @@ class Turn:
             case ReasoningDelta(text=text):
                 telling.thought(text)
             case CallStarted(handle=handle):
-                out += [] if handle is None else [NotePending(handle)]
+                out += [] if handle is None else [RecordPending(handle)]
             case PartReady(part=part):
                 telling.part(part)
             case ArtifactReady():
@@ -150,7 +150,7 @@ class Turn:
         drop = AbortCall(failure, self._telling.unreplayable())
         return [*out, drop, self._failed(failure, correlation_id, retry_after)]
 
-    def rebuilt(self, kind: str) -> list[Command]:
+    def announce_rebuild(self, kind: str) -> list[Command]:
         """The backend has lost the conversation and gets it whole once more: its caller is told."""
         out = self._telling.begin()
         self._telling.aside(_REBUILT, {"contextRebuilt": kind})
@@ -179,7 +179,7 @@ class Turn:
         self._told.interrupt()
         for call in self.calls.values():
             if call.is_open:
-                self._end_tool(call, tool_call.unfinished(call.status))
+                self._end_tool(call, tool_call.outcome_at_end(call.status))
         self._telling.out = before
         return out
 
@@ -303,7 +303,7 @@ class Turn:
         call.settle(settled.status, settled.output)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
         self._telling.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
-        self._told.show_answer(call, settled.output)
+        self._told.show_outcome(call, settled.output)
 
     # --- the end
 
@@ -334,7 +334,7 @@ class Turn:
         goes_on = ending is Ending.COMPLETED and (on_chain or not backend)
         for call in unanswered:
             self._decide(call, goes_on=goes_on, on_chain=on_chain)
-        told.keep_strays()
+        told.keep_stray_results()
         handle = event.handle if backend else None
         out.append(CompleteCall(handle, event.state, event.usage, tuple(self._shadowed()), told.rows()))
         if conflict is not None:
@@ -377,7 +377,7 @@ class Turn:
             return
         if call.handled:
             call.settle(ToolCallStatus.EXTERNAL, None)
-            self._told.show_answer(call, tool_call.OUTCOME_UNKNOWN)
+            self._told.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
             return
         settled = tool_call.decide(call, self.facts.tools)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None

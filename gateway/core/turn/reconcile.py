@@ -29,7 +29,7 @@ from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 log = structlog.get_logger("gateway.core.turn.reconcile")
 
 
-def is_unheard(
+def must_reconcile(
     adapter: Adapter, policies: AgentPolicies, thread: ThreadRecord, error_class: str, pending: str | None
 ) -> bool:
     """Has a call that failed so to be looked up before the next request? Only where the adapter can.
@@ -49,7 +49,7 @@ def is_unheard(
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class UnknownOutcome:
     """A service call whose end nobody heard, on its thread. `view` is what it carried."""
 
     agent: Agent
@@ -59,28 +59,28 @@ class Unheard:
     view: View
 
 
-def fetched(unheard: Unheard, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
+def from_fetch(unheard: UnknownOutcome, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
     """Of a rotating handle: the response is the turn's, or it is nobody's and left for deletion."""
     if found.fate is not Fate.COMPLETED:
-        return given_up(unheard, found.fate, clock)
+        return call_failed(unheard, found.fate, clock)
     if unheard.agent.policies.persistence == "per_turn" or unheard.call.handle_in != unheard.thread.handle:
         # A turn that failed has not been, or the conversation went on without it.
-        return given_up(unheard, "left-out", clock)
+        return call_failed(unheard, "left-out", clock)
     closed = _closed(unheard, found.events, clock)
     if closed is None or closed.handle is None:
-        return given_up(unheard, "unusable", clock)
+        return call_failed(unheard, "unusable", clock)
     return _completed(unheard, closed, unheard.view.positions, clock)
 
 
-def not_told(unheard: Unheard, clock: Clock) -> tuple[CommitPoint, ...]:
+def unresolved(unheard: UnknownOutcome, clock: Clock) -> tuple[CommitPoint, ...]:
     """The backend cannot tell: what the call may have made there is nobody's."""
     thread = unheard.thread
-    left = ownership.orphan(thread, unheard.call.pending)
+    left = ownership.orphaned_handle(thread, unheard.call.pending)
     orphans = () if left is None else (DeleteOrphan(thread.id, unheard.agent.name, left, clock.now()),)
     return (MarkSynced(thread.id, thread.generation), *orphans)
 
 
-def given_up(unheard: Unheard, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
+def call_failed(unheard: UnknownOutcome, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
     """The call counts as one that failed."""
     thread, call = unheard.thread, unheard.call
     fail = Fail(
@@ -93,10 +93,10 @@ def given_up(unheard: Unheard, why: str, clock: Clock) -> tuple[CommitPoint, ...
         items=(),
         now=clock.now(),
     )
-    return (*not_told(unheard, clock), fail)
+    return (*unresolved(unheard, clock), fail)
 
 
-def listed(unheard: Unheard, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
+def from_tail(unheard: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
     """Of a static handle: the conversation holds the first so many items of the call, and what follows them.
 
     Where it holds nothing the call stays unknown: a response that still runs may yet land there.
@@ -113,7 +113,9 @@ def listed(unheard: Unheard, tail: Tail | None, clock: Clock) -> tuple[CommitPoi
     return _completed(unheard, replace(closed, handle=handle), unheard.view.positions[:held], clock)
 
 
-def _completed(unheard: Unheard, closed: CompleteCall, sent: tuple[int, ...], clock: Clock) -> tuple[CommitPoint, ...]:
+def _completed(
+    unheard: UnknownOutcome, closed: CompleteCall, sent: tuple[int, ...], clock: Clock
+) -> tuple[CommitPoint, ...]:
     thread, call = unheard.thread, unheard.call
     complete = Complete(
         thread=thread.id,
@@ -134,7 +136,7 @@ def _completed(unheard: Unheard, closed: CompleteCall, sent: tuple[int, ...], cl
     return (MarkSynced(thread.id, thread.generation), complete, *kept)
 
 
-def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
+def _closed(unheard: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
     """The call's end, as its turn would have taken it; None for one that it could not have taken.
 
     The turn has ended: tool calls that nobody answered were not run, and their model is told so.
@@ -150,7 +152,7 @@ def _closed(unheard: Unheard, events: tuple[AdapterEvent, ...], clock: Clock) ->
     thread = unheard.thread
     try:
         for event in events:
-            taken = ownership.in_conversation(thread, event) if ownership.is_static(thread) else event
+            taken = ownership.on_static_handle(thread, event) if ownership.is_static(thread) else event
             for command in machine.receive(taken):
                 if isinstance(command, CompleteCall):
                     # A question of the backend's can only be answered in a turn that goes on.

@@ -18,7 +18,7 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agent
-from gateway.core.replay import Listen, Make, says_something, way_on
+from gateway.core.replay import MakeCall, ResumeCall, resume_plan, shows_output
 from gateway.ledger.calls import RESTARTED, LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
@@ -58,10 +58,10 @@ def way(
     adapter: Adapter | None = None,
     lost: bool = False,
     open_tools: bool = False,
-) -> Listen | Make | None:
+) -> ResumeCall | MakeCall | None:
     thread = ThreadRecord("thread", "c", "echo", 1, ownership.owner, ownership.handle, None, 3, None, lost=lost)
     agent = Agent("echo", CARD, adapter or ScriptedAdapter(ownership))
-    return way_on(agent, thread, call, updates, open_tools=open_tools)
+    return resume_plan(agent, thread, call, updates, open_tools=open_tools)
 
 
 @pytest.mark.parametrize("status_", UNDER_WAY)
@@ -69,7 +69,7 @@ def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_ch
     status_: ServiceCallStatus,
 ) -> None:
     call = msgspec.structs.replace(CALL, status=status_)
-    assert way(call, G, [WORKING]) == Make(0, 1, "call")
+    assert way(call, G, [WORKING]) == MakeCall(0, 1, "call")
     assert [way(call, ownership) for ownership in (BR, OFTEN, BS, ONCE)] == [None] * 4
 
 
@@ -80,13 +80,13 @@ def test_what_was_shown_is_not_said_again(update: Update) -> None:
 
 def test_what_was_shown_of_an_earlier_round_is_none_of_the_call() -> None:
     second = msgspec.structs.replace(CALL, round=1)
-    assert way(second, G, [WORKING, TEXT, TOOL, WORKING]) == Make(1, 1, "call")
+    assert way(second, G, [WORKING, TEXT, TOOL, WORKING]) == MakeCall(1, 1, "call")
     assert way(second, G, [WORKING, TEXT, TOOL, TEXT]) is None
 
 
 def test_where_rounds_cannot_be_told_apart_everything_counts_as_shown() -> None:
-    assert says_something([WORKING, TEXT], 1)
-    assert not says_something([WORKING], 1)
+    assert shows_output([WORKING, TEXT], 1)
+    assert not shows_output([WORKING], 1)
 
 
 @pytest.mark.parametrize(("restarts", "goes_on"), [(0, True), (1, True), (2, False), (3, False)])
@@ -98,7 +98,7 @@ def test_a_turn_is_taken_up_twice(restarts: int, goes_on: bool) -> None:
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_the_call_behind_a_complete_one_whose_tools_have_ended_is_made(ownership: Ownership) -> None:
     call = msgspec.structs.replace(CALL, round=2, attempt=1, status=ServiceCallStatus.COMPLETED, asked=True)
-    assert way(call, ownership, [TEXT]) == Make(3, 0)
+    assert way(call, ownership, [TEXT]) == MakeCall(3, 0)
     assert way(call, ownership, [TEXT], open_tools=True) is None
 
 
@@ -110,12 +110,12 @@ def test_nothing_comes_behind_a_complete_call_that_asked_for_no_tool(ownership: 
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
 def test_a_call_that_was_refused_and_waited_for_its_next_try_is_tried(ownership: Ownership) -> None:
-    assert way(msgspec.structs.replace(CALL, attempt=1, status=ServiceCallStatus.FAILED), ownership) == Make(0, 2)
+    assert way(msgspec.structs.replace(CALL, attempt=1, status=ServiceCallStatus.FAILED), ownership) == MakeCall(0, 2)
 
 
 def test_a_call_that_has_a_name_is_listened_to_again_where_the_adapter_can() -> None:
     call = msgspec.structs.replace(CALL, status="started", pending="r1", restarts=9)
-    assert way(call, BR, [TEXT], adapter=ResumingAdapter()) == Listen(call, "r1")
+    assert way(call, BR, [TEXT], adapter=ResumingAdapter()) == ResumeCall(call, "r1")
     assert way(call, BR, [TEXT]) is None
     assert way(CALL, BR, adapter=ResumingAdapter()) is None
 

@@ -8,18 +8,18 @@ from msgspec.structs import replace
 from gateway.a2a.model import Part
 from gateway.core.agents import AgentPolicies
 from gateway.core.ownership import (
-    begins_anew,
-    behind,
+    abandoned_handles,
+    apply_point,
+    can_serve,
     contradiction,
     epoch,
-    goes_back,
     is_complete,
-    led_to,
     of_thread,
-    orphan,
-    serves,
-    successor,
-    taken_back,
+    orphaned_handle,
+    rebuild_ownership,
+    revert_displaced,
+    rewinds,
+    starts_new_chain,
 )
 from gateway.ledger.calls import Complete
 from gateway.ledger.leases import Release
@@ -85,7 +85,7 @@ def test_a_thread_that_began_under_another_owner_keeps_him() -> None:
 def test_a_thread_goes_on_only_with_an_adapter_that_serves_its_owner(
     declared: Ownership, began: Ownership, served: bool
 ) -> None:
-    assert serves(declared, thread(began)) is served
+    assert can_serve(declared, thread(began)) is served
 
 
 # --- settings ---
@@ -135,16 +135,16 @@ LOST = {ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED}
 
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_a_thread_goes_on_behind_a_lost_handle_only_where_that_was_asked_for(kind: ErrorClass) -> None:
-    assert successor(kind, thread(BR, "r1"), BR, AgentPolicies()) is None
-    assert successor(kind, thread(BR), BR, REBUILD) is None
-    assert successor(kind, thread(G), G, REBUILD) is None
-    assert successor(kind, thread(BR, "r1"), BR, REBUILD) == (BR if kind in LOST else None)
-    assert successor(kind, thread(BS, "c1"), BS, REBUILD) == (BS if kind in LOST else None)
+    assert rebuild_ownership(kind, thread(BR, "r1"), BR, AgentPolicies()) is None
+    assert rebuild_ownership(kind, thread(BR), BR, REBUILD) is None
+    assert rebuild_ownership(kind, thread(G), G, REBUILD) is None
+    assert rebuild_ownership(kind, thread(BR, "r1"), BR, REBUILD) == (BR if kind in LOST else None)
+    assert rebuild_ownership(kind, thread(BS, "c1"), BS, REBUILD) == (BS if kind in LOST else None)
 
 
 def test_a_backend_that_keeps_nothing_after_all_is_told_whole_where_the_adapter_can() -> None:
     kind = ErrorClass.STORAGE_DISABLED
-    following = successor(kind, thread(BR, "r1"), BR_EITHER, REBUILD)
+    following = rebuild_ownership(kind, thread(BR, "r1"), BR_EITHER, REBUILD)
     assert following == Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 
 
@@ -178,11 +178,15 @@ def test_the_next_epoch_begins_without_what_belonged_to_the_one_before() -> None
     before = thread(BR, "r1", lost=True)
     point = epoch(before, "old", BR)
     assert point == BeginEpoch("th", 7, "old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
-    after = behind(before, point)
+    after = apply_point(before, point)
     assert after == replace(before, epoch=2, handle=None, generation=8, adapter_state=None, lost=False)
-    assert [begins_anew(before), begins_anew(after), begins_anew(replace(after, handle="q1"))] == [False, True, False]
-    assert not begins_anew(thread(BR))
-    assert not begins_anew(thread(G, epoch=2))
+    assert [starts_new_chain(before), starts_new_chain(after), starts_new_chain(replace(after, handle="q1"))] == [
+        False,
+        True,
+        False,
+    ]
+    assert not starts_new_chain(thread(BR))
+    assert not starts_new_chain(thread(G, epoch=2))
 
 
 # --- what commit points do to a thread ---
@@ -204,7 +208,7 @@ COMPLETE = Complete("th", 7, "t", "s", "r1", "r2", None, None, (), (), (), 0)
 )
 def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes: dict[str, Any]) -> None:
     before = thread(BR, "r1")
-    assert behind(before, point) == replace(before, **changes)
+    assert apply_point(before, point) == replace(before, **changes)
 
 
 @pytest.mark.parametrize(
@@ -221,20 +225,24 @@ def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes:
 def test_only_a_chain_goes_back_behind_a_turn_that_failed_and_has_not_been(
     of: Ownership, status: str, persistence: Any, back: bool
 ) -> None:
-    assert goes_back(thread(of), TurnStatus(status), AgentPolicies(persistence=persistence)) is back
+    assert rewinds(thread(of), TurnStatus(status), AgentPolicies(persistence=persistence)) is back
 
 
 def test_what_a_lost_unit_led_to_is_nobodys() -> None:
     kept = replace(COMPLETE, handle_out="r1")
     adopted = epoch(thread(G), "old", BR, "x1")
-    assert led_to(thread(BR, "r1"), (kept, Release("th", "me"))) == []
-    assert led_to(thread(BR, "r1"), (COMPLETE, adopted, DeleteOrphan("th", "echo", "r9", 0))) == ["r2", "r9", "x1"]
+    assert abandoned_handles(thread(BR, "r1"), (kept, Release("th", "me"))) == []
+    assert abandoned_handles(thread(BR, "r1"), (COMPLETE, adopted, DeleteOrphan("th", "echo", "r9", 0))) == [
+        "r2",
+        "r9",
+        "x1",
+    ]
 
 
 def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left() -> None:
-    assert [orphan(thread(of, "h1"), "h2") for of in (BR, BS, G)] == ["h2", None, None]
-    assert [orphan(thread(BR, "h1"), pending) for pending in ("h1", None)] == [None, None]
-    assert led_to(thread(BS), (replace(COMPLETE, handle_in=None, handle_out="c1"),)) == []
+    assert [orphaned_handle(thread(of, "h1"), "h2") for of in (BR, BS, G)] == ["h2", None, None]
+    assert [orphaned_handle(thread(BR, "h1"), pending) for pending in ("h1", None)] == [None, None]
+    assert abandoned_handles(thread(BS), (replace(COMPLETE, handle_in=None, handle_out="c1"),)) == []
 
 
 @pytest.mark.parametrize(
@@ -251,4 +259,6 @@ def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left(
 def test_a_chain_may_have_to_be_taken_back_behind_a_turn_that_is_not_complete(
     of: Ownership, status: str, looks: bool
 ) -> None:
-    assert taken_back(thread(of), "t", TurnStatus(status), 5) == ((RevertIfDisplaced("th", "t", 5),) if looks else ())
+    assert revert_displaced(thread(of), "t", TurnStatus(status), 5) == (
+        (RevertIfDisplaced("th", "t", 5),) if looks else ()
+    )

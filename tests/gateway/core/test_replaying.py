@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
-from gateway.core.replay import Replay, Seen
+from gateway.core.replay import Replay, ShownOutput
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.events import Update
 
@@ -37,10 +37,10 @@ def test_in_the_end_the_answer_is_what_was_said_before_and_what_is_told_now(
     out = output()
     for word in earlier:
         out.apply(saying(word, append=bool(out.artifacts)))
-    before = Seen(out, answer_of(out))
+    before = ShownOutput(out, answer_of(out))
     for word in shown:
         out.apply(saying(word, append=bool(out.artifacts)))
-    replay = Replay(before, Seen(out, answer_of(out)))
+    replay = Replay(before, ShownOutput(out, answer_of(out)))
     updates: list[Update] = []
     for word in told:
         update = replay.pass_on(saying(word, append=bool(replay.answer) or bool(updates)))

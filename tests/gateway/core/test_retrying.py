@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from gateway.core.failures import Phase, may_repeat, wait_before
+from gateway.core.failures import Phase, may_repeat, retry_wait
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -72,7 +72,7 @@ def waits(
     """All waits of a call that always fails in this way."""
     found: list[float] = []
     while True:
-        wait = wait_before(kind, len(found) + 1, retry_after=retry_after, remaining=remaining, jitter=jitter)
+        wait = retry_wait(kind, len(found) + 1, retry_after=retry_after, remaining=remaining, jitter=jitter)
         if wait is None:
             return found
         found.append(wait)

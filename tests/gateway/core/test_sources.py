@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Message, Part, Role
-from gateway.core.citations import NO_SOURCE, NONE_CITED, last_number, numbered, without_uncited
+from gateway.core.citations import NO_SOURCE, NONE_CITED, drop_uncited, last_source_number, number_sources
 from gateway.ports.conversation import AssistantItem, HistoryRecord, Item, OutputItem, UserItem
 
 
@@ -37,19 +37,19 @@ UNKNOWN: list[Any] = [
 
 @pytest.mark.parametrize("output", UNKNOWN)
 def test_what_is_no_list_of_sources_is_left_untouched(output: Any) -> None:
-    assert numbered(output, 4) == (output, 4)
+    assert number_sources(output, 4) == (output, 4)
     records = turn(1, output, "[source99]") + turn(2, "running", None)
-    assert outputs(without_uncited(records, "turn-2")) == [output, "running"]
-    assert last_number(records) == NO_SOURCE
+    assert outputs(drop_uncited(records, "turn-2")) == [output, "running"]
+    assert last_source_number(records) == NO_SOURCE
 
 
 @pytest.mark.parametrize("shape", ["list", "member", "text", "member in text"])
 def test_sources_are_numbered_on_from_the_last_one_and_keep_their_shape(shape: str) -> None:
-    assert numbered(shaped(shape, source(0, "a"), source(7, "b")), NO_SOURCE) == (
+    assert number_sources(shaped(shape, source(0, "a"), source(7, "b")), NO_SOURCE) == (
         shaped(shape, source(0, "a"), source(1, "b")),
         1,
     )
-    assert numbered(shaped(shape, source(0)), 41) == (shaped(shape, source(42)), 42)
+    assert number_sources(shaped(shape, source(0)), 41) == (shaped(shape, source(42)), 42)
 
 
 @pytest.mark.parametrize("shape", ["list", "member", "text", "member in text"])
@@ -69,30 +69,30 @@ def test_an_old_turn_keeps_the_sources_that_its_answer_cites(shape: str, answer:
     found = shaped(shape, *map(source, range(3)))
     records = turn(1, found, answer) + turn(2, found, None)
     expected = shaped(shape, *map(source, left)) if left else NONE_CITED
-    assert outputs(without_uncited(records, "turn-2")) == [expected, found]
+    assert outputs(drop_uncited(records, "turn-2")) == [expected, found]
     assert records[1].item == OutputItem("c", found)
 
 
 def test_a_source_that_a_later_answer_cites_stays() -> None:
     records = turn(1, [source(0), source(1)], "well") + turn(2, [source(2)], "[source1]") + turn(3, "", None)
-    assert outputs(without_uncited(records, "turn-3")) == [[source(1)], NONE_CITED, ""]
+    assert outputs(drop_uncited(records, "turn-3")) == [[source(1)], NONE_CITED, ""]
 
 
 def test_what_is_said_before_the_tools_is_no_answer_to_what_they_found() -> None:
     said = record(1, 1, AssistantItem((Part(text="Let me look for [source0]."),)))
     records = [said, *turn(1, [source(0), source(1)], None), *turn(2, "", None)]
-    assert outputs(without_uncited(records, "turn-2"))[0] == [source(0), source(1)]
+    assert outputs(drop_uncited(records, "turn-2"))[0] == [source(0), source(1)]
 
 
 def test_a_result_that_is_an_error_is_left_as_it_is() -> None:
     failed = record(1, 2, OutputItem("c", [source(0)], error=True))
     records = [failed, record(1, 3, AssistantItem((Part(text="no"),))), *turn(2, "", None)]
-    assert without_uncited(records, "turn-2") == records
+    assert drop_uncited(records, "turn-2") == records
 
 
 def test_the_last_number_is_the_highest_of_all_turns() -> None:
     records = turn(1, [source(3), source(9)], "x") + turn(2, json.dumps([source(4)]), None)
-    assert (last_number(records), last_number([])) == (9, NO_SOURCE)
+    assert (last_source_number(records), last_source_number([])) == (9, NO_SOURCE)
 
 
 def shaped(shape: str, *entries: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.ownership import is_newer, state_of
+from gateway.core.ownership import adapter_state, state_is_newer
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import AdapterError
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -43,28 +43,28 @@ def thread(state: Any, version: int = 1) -> ThreadRecord:
 
 
 def test_a_state_of_the_adapters_own_version_is_given_as_it_is() -> None:
-    assert state_of(adapter(2), thread({"a": 1}, 2)) == {"a": 1}
+    assert adapter_state(adapter(2), thread({"a": 1}, 2)) == {"a": 1}
 
 
 def test_an_older_one_is_read_through_the_adapter() -> None:
-    assert state_of(Reading(), thread({"a": 1}, 2)) == {"was": {"a": 1}, "of": 2}
+    assert adapter_state(Reading(), thread({"a": 1}, 2)) == {"was": {"a": 1}, "of": 2}
 
 
 def test_an_adapter_that_reads_no_older_one_gets_it_as_it_is() -> None:
-    assert state_of(adapter(2), thread({"a": 1})) == {"a": 1}
+    assert adapter_state(adapter(2), thread({"a": 1})) == {"a": 1}
 
 
 def test_one_that_it_cannot_read_is_an_error_and_not_no_state() -> None:
     with pytest.raises(AdapterError, match="of version 1 cannot be read: too old"):
-        state_of(Reading(), thread({"a": 1}))
+        adapter_state(Reading(), thread({"a": 1}))
 
 
 def test_a_newer_one_is_an_error() -> None:
-    assert is_newer(adapter(1), thread({"a": 1}, 2))
+    assert state_is_newer(adapter(1), thread({"a": 1}, 2))
     with pytest.raises(AdapterError, match="of version 2, newer than the adapter's 1"):
-        state_of(adapter(1), thread({"a": 1}, 2))
+        adapter_state(adapter(1), thread({"a": 1}, 2))
 
 
 def test_where_there_is_no_state_its_version_does_not_matter() -> None:
-    assert not is_newer(adapter(1), thread(None, 2))
-    assert state_of(adapter(1), thread(None, 2)) is None
+    assert not state_is_newer(adapter(1), thread(None, 2))
+    assert adapter_state(adapter(1), thread(None, 2)) is None

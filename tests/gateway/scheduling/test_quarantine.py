@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.a2a.model import TaskState
-from gateway.core.replay import Seen
+from gateway.core.replay import ShownOutput
 from gateway.core.task_record import TurnOutput
 from gateway.engine.turn_run import Rejoined
 from gateway.foundation.clock import Clock
@@ -155,7 +155,7 @@ def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it
     ledger, now = Counting(), 100.0
     kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
     for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):
-        rejoined: Any = _Work(Rejoined(0, 0, pending, Seen(TurnOutput(message("1")), "")))
+        rejoined: Any = _Work(Rejoined(0, 0, pending, ShownOutput(TurnOutput(message("1")), "")))
         kept.goes_on(left(turn, 1), rejoined)
     now = 104.9
     kept.acquit({"1.1", "2.1", "3.1"})

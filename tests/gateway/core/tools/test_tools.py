@@ -6,7 +6,7 @@ import pytest
 
 from gateway.a2a.tool_calls import CallFacts
 from gateway.core.tools import tool_call
-from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy, decide, parsed, unfinished
+from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy, decide, outcome_at_end, parse_arguments
 from gateway.ledger.states import ToolCallStatus
 from gateway.ports.tools import ToolDeclaration
 from tests.support.scripted_tools import ScriptedTools
@@ -76,7 +76,7 @@ async def test_the_name_tells_who_is_going_to_run_a_call() -> None:
     ("arguments", "value"), [("", {}), (" \n", {}), ('{"a":[1]}', {"a": [1]}), ("[]", None), ("\ud800", None)]
 )
 def test_arguments_are_an_object_or_none_at_all(arguments: str, value: object) -> None:
-    assert parsed(arguments) == value
+    assert parse_arguments(arguments) == value
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_arguments_are_an_object_or_none_at_all(arguments: str, value: object) -
     ],
 )
 def test_what_a_call_gets_whose_turn_ends_says_whether_it_may_have_run(status: str, settled: Settled) -> None:
-    assert unfinished(ToolCallStatus(status)) == settled
+    assert outcome_at_end(ToolCallStatus(status)) == settled

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.core.agents import AgentPolicies
-from gateway.core.turn.reconcile import is_unheard
+from gateway.core.turn.reconcile import must_reconcile
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import HandleKind, StorageOwner
@@ -42,16 +42,16 @@ def test_what_was_certainly_not_processed_needs_no_look(
     thread: ThreadRecord, pending: str | None, heard_nothing_of: set[str]
 ) -> None:
     kinds = [*map(str, ErrorClass), "cancelled", "turn-timeout"]
-    found = {kind for kind in kinds if is_unheard(ABLE[thread], AgentPolicies(), thread, kind, pending)}
+    found = {kind for kind in kinds if must_reconcile(ABLE[thread], AgentPolicies(), thread, kind, pending)}
     assert found == heard_nothing_of
 
 
 @pytest.mark.parametrize(("thread", "owned"), [(CHAIN, BR), (CONVERSATION, BS), (OWN, G)])
 def test_an_adapter_that_cannot_tell_is_not_asked(thread: ThreadRecord, owned: object) -> None:
     adapter = ScriptedAdapter(owned)  # type: ignore[arg-type]
-    assert not is_unheard(adapter, AgentPolicies(), thread, ErrorClass.INTERRUPTED, "r2")
+    assert not must_reconcile(adapter, AgentPolicies(), thread, ErrorClass.INTERRUPTED, "r2")
 
 
 def test_a_turn_that_is_left_out_anyway_is_not_looked_up() -> None:
     policies = AgentPolicies(persistence="per_turn")
-    assert not is_unheard(FetchingAdapter(), policies, CHAIN, ErrorClass.INTERRUPTED, "r2")
+    assert not must_reconcile(FetchingAdapter(), policies, CHAIN, ErrorClass.INTERRUPTED, "r2")

@@ -28,9 +28,9 @@ from gateway.core.turn.commands import (
     Command,
     CompleteCall,
     EndTurn,
-    NotePending,
     OwnershipConflict,
     Publish,
+    RecordPending,
     Reply,
 )
 from gateway.core.turn.machine import Turn, TurnFacts
@@ -185,7 +185,7 @@ def test_progress_is_told_and_not_kept() -> None:
 
 def test_the_pending_handle_is_noted_and_not_taken_for_the_confirmed_one() -> None:
     commands = play(turn(BR), CallStarted("r2"), CallStarted(), CallCompleted("r3"))
-    assert commands == [NotePending("r2"), closes(handle="r3"), ENDED]
+    assert commands == [RecordPending("r2"), closes(handle="r3"), ENDED]
 
 
 def test_state_usage_and_handle_close_the_call() -> None:
@@ -554,7 +554,7 @@ def test_a_call_that_the_backend_did_not_keep_is_no_conflict(event: CallComplete
 
 def test_a_conversation_that_is_told_again_says_so() -> None:
     machine = turn()
-    [told] = machine.rebuilt(ErrorClass.HANDLE_EXPIRED)
+    [told] = machine.announce_rebuild(ErrorClass.HANDLE_EXPIRED)
     assert isinstance(told, Publish)
     assert isinstance(told.update, TaskStatusUpdateEvent)
     assert told.update.metadata == {"contextRebuilt": "handle-expired"}

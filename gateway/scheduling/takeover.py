@@ -50,7 +50,7 @@ async def take_over_turn(
     thread = await means.ledger.thread(leftover.thread)
     if thread is None:
         return None
-    if not ownership.serves(agent.adapter.ownership, thread):
+    if not ownership.can_serve(agent.adapter.ownership, thread):
         raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({thread.owner}, {thread.handle_kind})")
     if leftover.waits:
         return await _take_queued(leftover, agent, thread, means, fanout)

@@ -180,7 +180,8 @@ def test_the_next_epoch_begins_without_what_belonged_to_the_one_before() -> None
     assert point == BeginEpoch("th", 7, "old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
     after = apply_point(before, point)
     assert after == replace(before, epoch=2, handle=None, generation=8, adapter_state=None, lost=False)
-    assert [starts_new_chain(before), starts_new_chain(after), starts_new_chain(replace(after, handle="q1"))] == [
+    begun = replace(after, handle="q1")
+    assert [starts_new_chain(before), starts_new_chain(after), starts_new_chain(begun)] == [
         False,
         True,
         False,

@@ -64,7 +64,7 @@ def way(
     return resume_plan(agent, thread, call, updates, open_tools=open_tools)
 
 
-@pytest.mark.parametrize("status_", UNDER_WAY)
+@pytest.mark.parametrize("status_", sorted(UNDER_WAY))
 def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_changes_nothing(
     status_: ServiceCallStatus,
 ) -> None:

@@ -1,6 +1,6 @@
-"""The conformance suite of the adapter port: subclass it, and your adapter is tested. Law: it knows no backend.
+"""The conformance suite of the adapter port: a subclass tests an adapter. Law: it knows no backend.
 
-Needs pytest and pytest-asyncio with `asyncio_mode = "auto"`. The page `docs/adapters.md` shows it at work.
+Needs pytest and pytest-asyncio with `asyncio_mode = "auto"`. The page `docs/adapters.md` shows an example.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import (
-    ToolTests,
     bounded,
     collect,
     completed,
@@ -42,6 +41,7 @@ from gateway.testing.adapter_scripts import (
     skip,
     text,
 )
+from gateway.testing.adapter_tools import ToolTests
 
 _AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
 _PERHAPS_PROCESSED = frozenset(ErrorClass) - NOT_PROCESSED
@@ -56,35 +56,34 @@ _STATUSES = {
 
 
 class AdapterSuite(ToolTests):
-    """Subclass it as `class TestMine(AdapterSuite)` and tell how to drive your backend.
+    """Subclass it as `class TestMine(AdapterSuite)`, with hooks that control your backend.
 
-    You must give
+    Required:
 
-    - `adapter`: a fixture, a fresh adapter against a backend of your own that is fresh too (a real server on loopback);
+    - `adapter`: a fixture, a fresh adapter against a fresh backend of your own (a real server on loopback);
     - `backend_answers(*pieces)`: from now on the backend answers every message with these pieces of text.
 
-    You may give; what is missing is skipped, and the skip says what to add:
+    Optional; the tests of a missing hook are skipped, and the skip names the hook:
 
     - `backend_echoes()`: it answers every message with the text of that message.
     - `backend_trickles()`: from now on it sends its answers one byte at a time.
-    - `backend_fails()`: it takes the request and reports a failure of its own, best with the API key in its words.
+    - `backend_fails()`: it accepts the request and reports a failure of its own, best with the API key in its text.
     - `backend_refuses()`: it refuses the request, without having done anything.
     - `backend_answers_status(status)`: it answers with this HTTP status.
-    - `backend_disappears()`: nobody listens any more where it was.
-    - `backend_breaks_off(*pieces)`: it says the pieces and ends the answer without saying that it is complete. The
-      HTTP response must end properly: that a connection was cut, any client sees without the adapter's help.
-    - `backend_stalls(*pieces)`: it says the pieces, then nothing, and keeps the connection.
-    - `backend_is_released()`: returns when the backend has seen that the caller of the stalled answer is gone.
-    - `backend_runs_tool(name, arguments, output)`: it calls a tool of its own, tells of the call and its outcome, and
+    - `backend_disappears()`: its address refuses connections.
+    - `backend_breaks_off(*pieces)`: it sends the pieces and ends the answer without a sign that it is complete. The
+      HTTP response must end properly: any client notices a cut connection without the adapter's help.
+    - `backend_stalls(*pieces)`: it sends the pieces, then nothing, and keeps the connection.
+    - `backend_is_released()`: returns when the backend has noticed that the client of the stalled answer is gone.
+    - `backend_runs_tool(name, arguments, output)`: it calls a tool of its own, shows the call and its outcome, and
       answers with some text.
     - `backend_calls(*rounds)`: it answers a message with the first round of calls, each `(name, arguments)`, that the
-      gateway has to answer; what comes back for one round with the next, and for the last one with the text "Done".
-    - `backend_offered()`: for each request so far, the tools that it offered.
-    - `backend_outputs()`: for each request so far, the outputs that came with it in their order: `(name of the tool,
-      text)`.
-    - `backend_received()`: for each request so far, what was said in it, oldest first: `("user", text)` or
+      gateway has to answer; the outputs of one round with the next, and those of the last one with the text "Done".
+    - `backend_offered()`: for each request so far, the tools in it.
+    - `backend_outputs()`: for each request so far, the outputs in it, in their order: `(name of the tool, text)`.
+    - `backend_received()`: for each request so far, the messages in it, oldest first: `("user", text)` or
       `("agent", text)`.
-    - `secret`: the API key that the adapter was made with.
+    - `secret`: the adapter's API key.
     """
 
     secret: str | None = None
@@ -267,7 +266,7 @@ class AdapterSuite(ToolTests):
         await first_text(events)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(_next(events))
-            await asyncio.sleep(0)  # now it waits
+            await asyncio.sleep(0)  # the task waits for the next event
             waiting.cancel()
         require(waiting.cancelled(), "a cancelled wait for the next event did not end as cancelled")
         await bounded(self.backend_is_released(), "the backend is released after cancelling")
@@ -283,10 +282,9 @@ class AdapterSuite(ToolTests):
 
     async def test_two_calls_at_once_do_not_mix(self, adapter: Adapter) -> None:
         await self.backend_echoes()
-        said = ["one one one", "two two two", "three three three"]
-        answers = await asyncio.gather(*(collect(adapter, request(word)) for word in said))
-        heard = [text(events) for events in answers]
-        require(heard == said, f"calls at the same time said {said!r} and were answered {heard!r}")
+        sent = ["one one one", "two two two", "three three three"]
+        answers = [text(events) for events in await asyncio.gather(*(collect(adapter, request(each)) for each in sent))]
+        require(answers == sent, f"calls at the same time sent {sent!r} and were answered {answers!r}")
 
     async def test_closing_the_adapter_twice_does_no_harm(self, adapter: Adapter) -> None:
         await self.backend_answers("Hello")

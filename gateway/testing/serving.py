@@ -1,6 +1,6 @@
 """Runs an ASGI application on a free loopback port inside the current event loop.
 
-Law: no task, signal handler or logger setting outlives or leaves the block; stopping never waits for a client.
+Law: no task, signal handler or logger setting outlives the block; the end never waits for a client.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 DROP = "gateway.testing.drop"
-"""Key of `scope["state"]`: a function that flushes what was written and closes the connection in mid-answer."""
+"""Key of `scope["state"]`: a function that flushes the written bytes and closes the connection in mid-answer."""
 
 
 @asynccontextmanager
 async def serve(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
-    """Serves `app` while the block runs; gives its base URL, such as `http://127.0.0.1:40123`. `port` 0: one that is free.
+    """Serves `app` while the block runs; gives its base URL, such as `http://127.0.0.1:40123`. Port 0: a free one.
 
-    Open streams are cut and unfinished requests cancelled when the block ends. The block may be entered and left
-    by different tasks, as fixtures of pytest-asyncio do.
+    The end of the block cuts open streams and cancels unfinished requests. Different tasks may enter and leave the
+    block, as fixtures of pytest-asyncio do.
     """
     stopping = asyncio.Event()
     config = _QuietConfig(
-        _forgiving_cancellation(app, stopping.is_set),
+        _suppress_cancellation(app, stopping.is_set),
         http=_Connection,
         ws="none",
         lifespan="off",
@@ -50,7 +50,7 @@ async def _stop(listener: asyncio.AbstractServer, state: ServerState) -> None:
     while state.connections:
         for connection in state.connections:
             connection.transport.abort()
-        await asyncio.sleep(0)  # the loop tells a connection that it is lost in its next round
+        await asyncio.sleep(0)  # the event loop calls `connection_lost` in its next round
     unfinished = tuple(state.tasks)
     for task in unfinished:
         task.cancel()
@@ -58,8 +58,8 @@ async def _stop(listener: asyncio.AbstractServer, state: ServerState) -> None:
     await listener.wait_closed()
 
 
-def _forgiving_cancellation(app: ASGIApp, stopping: Callable[[], bool]) -> ASGIApp:
-    """Without this uvicorn logs every request that stopping cancelled as an application error."""
+def _suppress_cancellation(app: ASGIApp, stopping: Callable[[], bool]) -> ASGIApp:
+    """Otherwise uvicorn logs every request that the end of the block cancelled as an application error."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -73,7 +73,7 @@ def _forgiving_cancellation(app: ASGIApp, stopping: Callable[[], bool]) -> ASGIA
 
 class _QuietConfig(Config):
     def configure_logging(self) -> None:
-        """Leaves the process's loggers alone: they belong to whoever embeds this server."""
+        """Leaves the loggers to the process that embeds this server."""
 
 
 class _Connection(HttpToolsProtocol):

@@ -15,7 +15,7 @@ from gateway.core.agents import Agent
 from gateway.ports.adapter import Adapter, AdapterEvent, AdapterFactory, ToolCallReady
 from gateway.ports.conversation import CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
-from gateway.testing.adapter_scripts import after_calls, collect, completed, message, of_type, request, text
+from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, request_with_outputs, text
 from tests.interop.peers_running import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, steps, user
@@ -43,7 +43,7 @@ async def _rounds(adapter: Adapter) -> list[list[AdapterEvent]]:
     given = [await collect(adapter, asked)]
     while calls := of_type(given[-1], ToolCallReady):
         answers = [f"{call.name} of {call.arguments}" for call in calls]
-        asked = after_calls(adapter, given[-1], answers, before=asked.items, tools=TOOLS)
+        asked = request_with_outputs(adapter, given[-1], answers, before=asked.items, tools=TOOLS)
         given.append(await collect(adapter, asked))
     return given
 

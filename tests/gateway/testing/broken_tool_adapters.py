@@ -91,9 +91,9 @@ WRONG: list[tuple[type[Right], set[str]]] = [
     (TurnsOutputsRound, {OUTPUTS}),
     (DropsEmptyOutputs, {OUTPUTS}),
     (SendsWhatPythonCallsIt, {OUTPUTS}),
-    (HidesWhatFailed, {"test_a_tool_that_failed_is_told_to_the_model"}),
+    (HidesWhatFailed, {"test_the_model_learns_that_a_tool_failed"}),
     (KnowsOneRound, {ROUNDS}),
-    (SendsOnlyTheLastItem, {"test_outputs_and_a_message_behind_them_go_together"}),
-    (NeedsTools, {"test_behind_tools_a_last_call_without_any_is_answered"}),
+    (SendsOnlyTheLastItem, {"test_outputs_and_a_message_after_them_go_together"}),
+    (NeedsTools, {"test_after_tools_a_last_call_without_any_is_answered"}),
 ]
 """Each with the tests of the suite that it must fail."""

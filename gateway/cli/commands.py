@@ -1,26 +1,26 @@
-"""Imports without what they would load and nobody uses. Law: what is left out for a moment is there again afterwards.
+"""The commands: names, options, help.
 
-The command line as a table: names, options, help. Law: imports nothing but typer; what a command does is imported when
-it runs, so that help is quick and needs no database, server or client.
+Law: imports nothing but typer; a command imports what it needs when it runs, so that help is quick and needs no database,
+server or client.
 """
 
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
+from gateway.cli.console.address import DEFAULT_URL, read_address
+from gateway.cli.console.imports import hidden
 from gateway.cli.console.parameters import (
-    DEFAULT_URL,
+    DEFAULT_FILE,
+    HELP_OPTIONS,
     Agent,
     AgentOrUrl,
     ApiKey,
     Approval,
     Binding,
+    ConfigFile,
     Context,
     Data,
     Files,
@@ -36,28 +36,9 @@ from gateway.cli.console.parameters import (
     examples,
 )
 from gateway.cli.console.terminal import PROGRAM
-from gateway.cli.key_commands import KEYS
-from gateway.cli.task_commands import GROUPS, chat
+from gateway.cli.group_commands import GROUPS
 
-
-@contextmanager
-def without(name: str) -> Generator[None]:
-    """While the block runs, the module counts as not installed, unless it is loaded already.
-
-    structlog loads rich, where it is installed, to paint tracebacks, and our logs are JSON: 0.1 s and 4 MB of a start.
-    """
-    if name in sys.modules:
-        yield
-        return
-    modules = cast("dict[str, ModuleType | None]", sys.modules)
-    modules[name] = None
-    try:
-        yield
-    finally:
-        del modules[name]
-
-
-DEFAULT_FILE = Path("gateway.yaml")
+app = typer.Typer(name=PROGRAM, rich_markup_mode=None, context_settings=HELP_OPTIONS)
 
 
 class CardOutput(StrEnum):
@@ -65,32 +46,14 @@ class CardOutput(StrEnum):
     json = "json"
 
 
-File = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
-OneFile = Annotated[
-    Path | None,
-    typer.Option("-c", "--config", metavar="FILE", show_default=str(DEFAULT_FILE), help="The configuration file."),
-]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="TARGET", show_default=False, help="Agents in short, instead of a file."),
 ]
-
-
-def build() -> typer.Typer:
-    """The application with all its commands."""
-    app = typer.Typer(
-        name=PROGRAM,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback(
-        epilog=examples("a2a-gateway demo", "a2a-gateway serve ollama:llama3.3", "a2a-gateway serve -c gateway.yaml")
-    )(root)
-    for command, lines in _COMMANDS:
-        app.command(epilog=examples(*lines))(command)
-    for group in (*GROUPS, KEYS):
-        group.add_to(app)
-    return app
+ServeFile = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", metavar="FILE", show_default=str(DEFAULT_FILE), help="The configuration file."),
+]
 
 
 def _show_version(asked: bool) -> None:
@@ -99,6 +62,9 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+@app.callback(
+    epilog=examples("a2a-gateway demo", "a2a-gateway serve ollama:llama3.3", "a2a-gateway serve -c gateway.yaml")
+)
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     show: Annotated[
@@ -108,9 +74,17 @@ def root(
     """Exposes agents to A2A clients, whatever service runs behind them."""
 
 
+@app.command(
+    epilog=examples(
+        "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
+        "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
+        "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
+        "a2a-gateway serve -c gateway.yaml --port 9000",
+    )
+)
 def serve(
     targets: Targets = None,
-    file: OneFile = None,
+    file: ServeFile = None,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the targets to this configuration file, then serve it.")
     ] = None,
@@ -138,24 +112,18 @@ def serve(
 
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
-    with without("rich"):
+    with hidden("rich"):
         from gateway.cli.serve.serve import ServeOptions, serve_agents
 
-    return serve_agents(ServeOptions(targets or (), file, DEFAULT_FILE, save, force, host, port, insecure))
+    return serve_agents(ServeOptions(targets or (), file, save, force, host, port, insecure))
 
 
-def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
-) -> int:
-    """Write a gateway.yaml to start from, and an agent in Python.
-
-    Nothing that is there already is written over.
-    """
-    from gateway.cli.serve.starter import write_starter
-
-    return write_starter(folder)
-
-
+@app.command(
+    epilog=examples(
+        "a2a-gateway demo",
+        "a2a-gateway demo --port 9000",
+    )
+)
 def demo(
     port: Annotated[
         int | None,
@@ -168,14 +136,39 @@ def demo(
 
     It needs no key and no service, and keeps nothing.
     """
-    with without("rich"):
+    with hidden("rich"):
         from gateway.cli.demo.demo import run_demo
 
     return run_demo(port)
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway init",
+        "a2a-gateway init my-gateway",
+    )
+)
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
+) -> int:
+    """Write a gateway.yaml to start from, and an agent in Python.
+
+    Nothing that is there already is written over.
+    """
+    from gateway.cli.serve.starter import write_starter
+
+    return write_starter(folder)
+
+
+@app.command(
+    epilog=examples(
+        "a2a-gateway check -c gateway.yaml",
+        "a2a-gateway check --live",
+        "a2a-gateway check --print > everything.yaml",
+    )
+)
 def check(
-    file: File = DEFAULT_FILE,
+    file: ConfigFile = DEFAULT_FILE,
     live: Annotated[
         bool, typer.Option("--live", help="Ask every backend, too: each model gets one word to answer to.")
     ] = False,
@@ -191,6 +184,11 @@ def check(
     return check_file(file, live=live, show=show)
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway schema > gateway.schema.json",
+    )
+)
 def schema() -> int:
     """Print the JSON Schema of the configuration file, for editors."""
     from gateway.cli.serve.check import print_schema
@@ -198,6 +196,12 @@ def schema() -> int:
     return print_schema()
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway card support",
+        "a2a-gateway card https://agents.example.com -o json",
+    )
+)
 def card(
     agent: AgentOrUrl = None,
     url: Url = DEFAULT_URL,
@@ -208,31 +212,19 @@ def card(
     ] = CardOutput.text,
 ) -> int:
     """Print the card of an agent."""
-    from gateway.cli.manage.inspect import print_card
+    from gateway.cli.manage.card import print_card
 
-    return print_card(agent, url, headers or (), key, as_json=output is CardOutput.json)
-
-
-def health(
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "-u",
-            "--url",
-            metavar="URL",
-            envvar="A2A_GATEWAY_URL",
-            show_default="this machine, port $A2A_GATEWAY__SERVER__PORT or 8080",
-            help="Address of the gateway.",
-        ),
-    ] = None,
-    live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
-) -> int:
-    """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
-    from gateway.cli.manage.inspect import print_health
-
-    return print_health(url, live=live)
+    return print_card(read_address(agent, url, None, headers, key), as_json=output is CardOutput.json)
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway send 'What is the weather?'",
+        "a2a-gateway send -a notes --context ID 'And tomorrow?'",
+        "a2a-gateway send -u https://agents.example.com --file report.pdf 'Summarise this'",
+        "git diff | a2a-gateway send -a reviewer -",
+    )
+)
 def send(
     text: Text,
     url: Url = DEFAULT_URL,
@@ -253,13 +245,22 @@ def send(
     Exit codes: 0 completed, 10 failed, 11 canceled, 12 rejected, 13 input required, 14 authorisation required,
     15 not in time, 69 unreachable, 75 try again, 77 not authorised.
     """
-    from gateway.cli.console.connect import reach
-    from gateway.cli.talk.send import Order, talk
+    from gateway.cli.talk.send import SendOptions, run_send
 
-    there = reach(agent, url, binding, headers, key)
-    return talk(Order("send", text, there, context, task, files or (), data, idempotency_key, output, timeout))
+    address = read_address(agent, url, binding, headers, key)
+    return run_send(
+        SendOptions("send", text, address, context, task, files or (), data, idempotency_key, output, timeout)
+    )
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway stream 'What is the weather?'",
+        "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
+        "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
+        "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
+    )
+)
 def stream(
     text: Text,
     url: Url = DEFAULT_URL,
@@ -283,15 +284,86 @@ def stream(
     again where it stopped; Ctrl-C leaves the task running. A tool call that needs a yes is asked about. Exit codes: as for
     send.
     """
-    from gateway.cli.console.connect import reach
-    from gateway.cli.talk.approvals import read_tools
-    from gateway.cli.talk.send import Order, talk
+    from gateway.cli.talk.local_tools import read_tools
+    from gateway.cli.talk.send import SendOptions, run_send
 
-    there = reach(agent, url, binding, headers, key)
-    order = Order("stream", text, there, context, task, files or (), data, idempotency_key, output, timeout)
-    return talk(order, approve, read_tools(tools or ()))
+    address = read_address(agent, url, binding, headers, key)
+    options = SendOptions("stream", text, address, context, task, files or (), data, idempotency_key, output, timeout)
+    return run_send(options, approve, read_tools(tools or ()))
 
 
+@app.command(
+    epilog=examples(
+        "a2a-gateway chat support",
+        "a2a-gateway chat https://agents.example.com",
+        "a2a-gateway chat support --context ID",
+    )
+)
+def chat(
+    agent: AgentOrUrl = None,
+    url: Url = DEFAULT_URL,
+    binding: Binding = None,
+    context: Context = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Format = Output.text,
+    tools: Tools = None,
+) -> int:
+    """Talk with an agent: a line is a message.
+
+    \b
+    Lines that begin with / are for the chat itself:
+      /file PATH   send this file along with the next message
+      /new         begin a new conversation
+      /answer      be asked again what the task waits for
+      /cancel      cancel the task that runs or waits
+      /raw         show each event as JSON, or as text again
+      /help        list them
+      /quit        end; as does Ctrl-D
+
+    A tool call that needs a yes is asked about: y allows it, anything else does not. A line that begins with /, or Ctrl-D,
+    leaves the question open: /answer, and chat --context ID another day, ask it again. A message instead withdraws the call.
+
+    Ctrl-C cancels the task while an answer comes, and ends the chat otherwise. A connection that drops is taken up again
+    where it stopped, also when the gateway starts anew.
+    """
+    from gateway.cli.talk.chat import run_chat
+    from gateway.cli.talk.local_tools import read_tools
+
+    return run_chat(read_address(agent, url, binding, headers, key), context, output, read_tools(tools or ()))
+
+
+@app.command(
+    epilog=examples(
+        "a2a-gateway health",
+        "a2a-gateway health --live -u http://127.0.0.1:9000",
+    )
+)
+def health(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "-u",
+            "--url",
+            metavar="URL",
+            envvar="A2A_GATEWAY_URL",
+            show_default="this machine, port $A2A_GATEWAY__SERVER__PORT or 8080",
+            help="Address of the gateway.",
+        ),
+    ] = None,
+    live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
+) -> int:
+    """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
+    from gateway.cli.manage.health import print_health
+
+    return print_health(url, live=live)
+
+
+@app.command(
+    epilog=examples(
+        "a2a-gateway version",
+    )
+)
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
@@ -299,54 +371,5 @@ def version() -> None:
     typer.echo(f"{PROGRAM} {installed(PROGRAM)}")
 
 
-_COMMANDS = (
-    (
-        serve,
-        (
-            "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
-            "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
-            "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
-            "a2a-gateway serve -c gateway.yaml --port 9000",
-        ),
-    ),
-    (demo, ("a2a-gateway demo", "a2a-gateway demo --port 9000")),
-    (init, ("a2a-gateway init", "a2a-gateway init my-gateway")),
-    (
-        check,
-        (
-            "a2a-gateway check -c gateway.yaml",
-            "a2a-gateway check --live",
-            "a2a-gateway check --print > everything.yaml",
-        ),
-    ),
-    (schema, ("a2a-gateway schema > gateway.schema.json",)),
-    (card, ("a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")),
-    (
-        send,
-        (
-            "a2a-gateway send 'What is the weather?'",
-            "a2a-gateway send -a notes --context ID 'And tomorrow?'",
-            "a2a-gateway send -u https://agents.example.com --file report.pdf 'Summarise this'",
-            "git diff | a2a-gateway send -a reviewer -",
-        ),
-    ),
-    (
-        stream,
-        (
-            "a2a-gateway stream 'What is the weather?'",
-            "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
-            "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
-            "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
-        ),
-    ),
-    (
-        chat,
-        (
-            "a2a-gateway chat support",
-            "a2a-gateway chat https://agents.example.com",
-            "a2a-gateway chat support --context ID",
-        ),
-    ),
-    (health, ("a2a-gateway health", "a2a-gateway health --live -u http://127.0.0.1:9000")),
-    (version, ("a2a-gateway version",)),
-)
+for _group in GROUPS:
+    _group.add_to(app)

@@ -11,7 +11,7 @@ from typing import Literal, TextIO
 
 import typer
 
-from gateway.cli.commands import build
+from gateway.cli.commands import app
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import PROGRAM, one_line, visible
 
@@ -54,7 +54,7 @@ def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str
 
 
 def _perform(arguments: list[str], debug: bool) -> int:
-    command = typer.main.get_command(build())
+    command = typer.main.get_command(app)
     try:
         code = command.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except Stop as stop:

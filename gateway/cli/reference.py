@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli.commands import build
+from gateway.cli.commands import app
 from gateway.cli.console.terminal import PROGRAM
 
 _WIDTH = 100
@@ -41,7 +41,7 @@ Answers go to standard output, everything else to standard error. Ctrl-C leaves 
 
 def reference() -> str:
     """The page."""
-    return "\n".join([_BEGINNING, *_pages(typer.main.get_command(build()), None, PROGRAM)])
+    return "\n".join([_BEGINNING, *_pages(typer.main.get_command(app), None, PROGRAM)])
 
 
 def _pages(command: Any, parent: Any, path: str) -> Iterator[str]:

@@ -1,13 +1,11 @@
-"""What the shell may complete. Law: quick and silent; who presses Tab wants no error, and no answer is one.
+"""Options and arguments that several commands take, and what the shell completes in them.
 
-What options mean that are more than words. Law: a bad one is told before anything is sent.
-
-Options and arguments that several commands take. Law: as `commands`, it imports nothing but typer.
+Law: imports nothing but typer; completion is quick, and an error in it completes nothing.
 """
 
 import http.client
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +13,40 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, BindingChoice
+
+DEFAULT_FILE = Path("gateway.yaml")
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 _TIMEOUT = 0.5
 _LARGEST = 1_000_000
 
 
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+    jsonl = "jsonl"
+
+
+class Approve(StrEnum):
+    ask = "ask"
+    yes = "yes"
+    no = "no"
+
+
+class StateChoice(StrEnum):
+    submitted = "submitted"
+    working = "working"
+    completed = "completed"
+    failed = "failed"
+    canceled = "canceled"
+    rejected = "rejected"
+    input_required = "input-required"
+    auth_required = "auth-required"
+
+
 def agent_names(url: str) -> list[str]:
-    """The agents of the gateway that runs there, none where nothing of the kind does."""
+    """The agents of the gateway at this address; none where no gateway answers."""
     try:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -37,72 +61,7 @@ def agent_names(url: str) -> list[str]:
         return []
 
 
-KEY_VARIABLE = "A2A_GATEWAY_KEY"
-
-
-def read_url(url: str) -> str:
-    """The same address. Raises: Stop (2) for what is none."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or any(character.isspace() for character in url):
-        raise Stop(ExitCode.USAGE, f"{url!r} is no address; write one such as http://127.0.0.1:8080")
-    return url
-
-
-def read_headers(given: Sequence[str]) -> dict[str, str]:
-    """Headers from `NAME: VALUE`. Raises: Stop (2)."""
-    headers = {}
-    for header in given:
-        name, colon, value = header.partition(":")
-        name, value = name.strip(), value.strip()
-        if not colon or not name.replace("-", "").replace("_", "").isalnum() or not f"{name}{value}".isascii():
-            raise Stop(ExitCode.USAGE, f"--header must look like 'Name: value', not {name!r}")
-        if not value.isprintable():
-            raise Stop(ExitCode.USAGE, f"--header {name!r} holds a control character")
-        headers[name] = value
-    return headers
-
-
-def read_key(key: str | None) -> str | None:
-    """The API key; None where there is none, or an empty one. Raises: Stop (2)."""
-    text = (key or "").strip()
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise Stop(ExitCode.USAGE, "the API key holds what no key can hold: is it whole, and nothing else?")
-    return text or None
-
-
-def with_key(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """The headers that a request carries. One that was typed says more than a key."""
-    if key is None or any(name.lower() == "authorization" for name in headers):
-        return dict(headers)
-    return {**headers, "Authorization": f"Bearer {key}"}
-
-
-DEFAULT_URL = "http://127.0.0.1:8080"
-
-
-class Output(StrEnum):
-    text = "text"
-    json = "json"
-    jsonl = "jsonl"
-
-
-class BindingChoice(StrEnum):
-    jsonrpc = "jsonrpc"
-    rest = "rest"
-
-
-class Approve(StrEnum):
-    ask = "ask"
-    yes = "yes"
-    no = "no"
-
-
-def _agents_there(ctx: typer.Context, incomplete: str) -> list[str]:
-
+def _complete_agent(ctx: typer.Context, incomplete: str) -> list[str]:
     url = ctx.params.get("url")
     return [name for name in agent_names(url if isinstance(url, str) else DEFAULT_URL) if name.startswith(incomplete)]
 
@@ -124,7 +83,7 @@ Agent = Annotated[
         "--agent",
         metavar="NAME",
         help="Which agent of a gateway; its default one if not given.",
-        autocompletion=_agents_there,
+        autocompletion=_complete_agent,
     ),
 ]
 Headers = Annotated[
@@ -136,7 +95,7 @@ ApiKey = Annotated[
     typer.Option(
         "--key",
         metavar="KEY",
-        envvar="A2A_GATEWAY_KEY",
+        envvar=KEY_VARIABLE,
         show_default=False,
         help="An API key of the gateway; the variable keeps it out of the list of processes.",
     ),
@@ -183,22 +142,35 @@ Tools = Annotated[
 AgentOrUrl = Annotated[
     str | None,
     typer.Argument(
-        metavar="[AGENT|URL]", show_default=False, help="Name of an agent, or an address.", autocompletion=_agents_there
+        metavar="[AGENT|URL]",
+        show_default=False,
+        help="Name of an agent, or an address.",
+        autocompletion=_complete_agent,
     ),
 ]
+ConfigFile = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help."""
+    """The last section of a command's help."""
     return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
 
 
-class StateChoice(StrEnum):
-    submitted = "submitted"
-    working = "working"
-    completed = "completed"
-    failed = "failed"
-    canceled = "canceled"
-    rejected = "rejected"
-    input_required = "input-required"
-    auth_required = "auth-required"
+class CommandGroup:
+    """Commands under one word. The help of the group shows the first example of each."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.commands: list[str] = []
+        self._text = text
+        self._shown: list[str] = []
+        self._app = typer.Typer(rich_markup_mode=None, context_settings=HELP_OPTIONS)
+
+    def command(self, name: str, *lines: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+        """Registers a function with these examples."""
+        self.commands.append(name)
+        self._shown.append(lines[0])
+        return self._app.command(name, epilog=examples(*lines))
+
+    def add_to(self, app: typer.Typer) -> None:
+        app.add_typer(self._app, name=self.name, help=self._text, epilog=examples(*self._shown))

@@ -1,8 +1,6 @@
-"""What the user sees: answers on standard output, everything else on standard error.
+"""The two output streams: answers on standard output, everything else on standard error.
 
-Law: nothing that an agent says reaches a terminal before its control characters are made visible.
-
-Rows on standard output: aligned columns on a terminal, plain values between tabs in a pipe.
+Law: text of an agent reaches a terminal only with its control characters made visible.
 """
 
 import json
@@ -11,12 +9,10 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-# Control characters but for tab and newline, those that turn the direction of text, other ends of lines, half characters.
+# Control characters except tab and newline, changes of text direction, other line ends, surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOTE_LENGTH = 200
 
@@ -24,7 +20,7 @@ PROGRAM = "a2a-gateway"
 
 
 def visible(text: str) -> str:
-    """The text with everything that a terminal would obey written as an escape such as `\\x1b`."""
+    """The text with every control character written as an escape such as `\\x1b`."""
     return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
 
 
@@ -72,7 +68,7 @@ class Screen:
         self._last_about: str | None = None
 
     def answer(self, text: str) -> None:
-        """Text of the answer, as it comes."""
+        """Writes text of the answer at once."""
         if text:
             self._last_about = None
             self._out.write(visible(text))
@@ -84,58 +80,30 @@ class Screen:
             self.answer("\n")
 
     def line(self, text: str) -> None:
-        """A line of standard output of its own. The text is safe already."""
+        """Writes a line of its own to standard output. The text has no control characters."""
         self.end_line()
         self._last_about = None
         self._out.write(f"{text}\n")
         self._out.flush()
 
     def note(self, text: str, *, about: str | None = None) -> None:
-        """A line beside the answer, in short. On a terminal it takes the place of a last line about the same thing."""
+        """Writes one short line to standard error. On a terminal it replaces the last line if that has the same `about`."""
         line = one_line(text)
-        self._beside(line, again=self._dims and about is not None and about == self._last_about)
-        # What takes two rows cannot be replaced by going up one.
+        self._write_note(line, replaces_last=self._dims and about is not None and about == self._last_about)
+        # A line that takes two rows cannot be replaced by going up one.
         self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
 
-    def _beside(self, line: str, *, again: bool) -> None:
+    def _write_note(self, line: str, *, replaces_last: bool) -> None:
         if self._shared:
             self.end_line()
-        up = "\x1b[1A\x1b[2K" if again else ""
+        up = "\x1b[1A\x1b[2K" if replaces_last else ""
         self._err.write(f"{up}\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
         self._err.flush()
 
-    def tell(self, text: str) -> None:
-        """Lines on standard error, whole."""
+    def report(self, text: str) -> None:
+        """Writes whole lines to standard error."""
         if self._shared:
             self.end_line()
         self._last_about = None
         self._err.write(f"{visible(text)}\n")
         self._err.flush()
-
-
-_GAP = "  "
-
-
-def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A pipe gets no heads and whole values; on a terminal the last column is cut where the line ends."""
-    cells = [[" ".join(visible(cell).split()) for cell in row] for row in rows]
-    if not out.isatty():
-        out.writelines("\t".join(row) + "\n" for row in cells)
-        return
-    table = [list(heads), *cells]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
-    columns = shutil.get_terminal_size().columns
-    for row in table:
-        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        line = _GAP.join([*aligned, row[-1]]).rstrip()
-        out.write(f"{line if len(line) <= columns else line[: columns - 1] + '…'}\n")
-
-
-def local_time(out: TextIO, timestamp: str) -> str:
-    """A time of the wire for people on a terminal; a program in a pipe gets it as it came."""
-    if not out.isatty():
-        return timestamp
-    try:
-        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return timestamp

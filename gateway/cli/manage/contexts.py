@@ -1,58 +1,46 @@
-"""`contexts`: conversations, as the tasks of an agent tell of them. Law: A2A has no operation for them but ListTasks.
-
-`push`: what is to be posted to callers, and what could not be. Law: as in `contexts`: only through the gateway.
-"""
+"""`contexts`: conversations. Law: uses ListTasks, as A2A has no other operation for them, and the administration API."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import httpx2
-
-from gateway.cli.console.connect import Reach, told_plainly
+from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.connect import client_errors_stop
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.terminal import local_time, print_rows, visible
-from gateway.cli.manage.tasks import Filters, listed, print_json
-from gateway.cli.talk.conversation import moment_of, opening, state_of, transcript
-from gateway.client.admin import (
-    adopt_handle,
-    delete_context,
-    export_context,
-    import_context,
-    list_pushes,
-    replay_pushes,
-)
-from gateway.client.transport import Refused, open_http, text_at
+from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.terminal import visible
+from gateway.cli.manage.admin import call_admin, not_found
+from gateway.cli.manage.tasks import Filters, list_tasks
+from gateway.cli.talk.transcript import first_text, state_of, status_time, transcript
+from gateway.client.admin import adopt_handle, delete_context, export_context, import_context
+from gateway.client.transport import text_at
 
 Json = Any
 
-T = TypeVar("T")
 
-
-def print_contexts(there: Reach, limit: int | None, output: Output) -> int:
+def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> int:
     """Raises: Stop."""
-    with told_plainly():
-        tasks = asyncio.run(listed(there, Filters()))
+    with client_errors_stop():
+        tasks = asyncio.run(list_tasks(address, Filters()))
     contexts: dict[str, list[Json]] = {}
     for task in tasks:
         contexts.setdefault(text_at(task, "contextId") or "", []).append(task)
-    shown = list(contexts.items())[:limit]
+    latest = list(contexts.items())[:limit]
     if output is not Output.text:
-        told = [_summary(context, of_context) for context, of_context in shown]
-        print_json(told, {"contexts": told}, output)
+        shown = [_summary(context, of_context) for context, of_context in latest]
+        print_json(shown, {"contexts": shown}, output)
         return ExitCode.OK
     rows = [
         (
             context,
             str(len(found)),
             state_of(found[0]),
-            local_time(sys.stdout, moment_of(found[0])),
-            opening(found[-1]),
+            local_time(sys.stdout, status_time(found[0])),
+            first_text(found[-1]),
         )
-        for context, found in shown
+        for context, found in latest
     ]
     if rows:
         print_rows(sys.stdout, ("CONTEXT", "TASKS", "LAST", "SINCE", "BEGAN WITH"), rows)
@@ -68,40 +56,39 @@ def _summary(context: str, tasks: list[Json]) -> Json:
         "tasks": len(tasks),
         "lastTask": text_at(tasks[0], "id"),
         "lastState": text_at(tasks[0], "status", "state"),
-        "lastTimestamp": moment_of(tasks[0]),
-        "beganWith": opening(tasks[-1]),
+        "lastTimestamp": status_time(tasks[0]),
+        "beganWith": first_text(tasks[-1]),
     }
 
 
-def print_context(there: Reach, context: str, output: Output) -> int:
+def print_context(address: AgentAddress, context: str, output: Output) -> int:
     """Raises: Stop."""
-    with told_plainly():
-        tasks = asyncio.run(listed(there, Filters(context=context), {"includeArtifacts": True}))
+    with client_errors_stop():
+        tasks = asyncio.run(list_tasks(address, Filters(context=context), {"includeArtifacts": True}))
     if not tasks:
-        raise _none(there, f"there is no task of a context {context!r} at {there.place}")
+        raise not_found(address, f"there is no task of a context {context!r} at {address.text}")
     tasks.reverse()
     if output is not Output.text:
         print_json(tasks, {"contextId": context, "tasks": tasks}, output)
         return ExitCode.OK
     lines = [f"context {context}: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}"]
     for task in tasks:
-        moment = local_time(sys.stdout, moment_of(task))
+        moment = local_time(sys.stdout, status_time(task))
         lines += ["", f"task {text_at(task, 'id')}  {state_of(task)}  {moment}".rstrip(), *transcript(task)]
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
     return ExitCode.OK
 
 
-def delete(there: Reach, context: str) -> int:
+def delete(address: AgentAddress, context: str) -> int:
     """Raises: Stop."""
-
-    asked(there, lambda http: delete_context(http, there.url, context, there.agent))
+    call_admin(address, lambda http: delete_context(http, address.url, context, address.agent))
     sys.stdout.write(f"{visible(f'context {context} is deleted')}\n")
     return ExitCode.OK
 
 
-def export(there: Reach, context: str, file: Path | None) -> int:
+def export(address: AgentAddress, context: str, file: Path | None) -> int:
     """To standard output where no file is given. Raises: Stop."""
-    document = asked(there, lambda http: export_context(http, there.url, context))
+    document = call_admin(address, lambda http: export_context(http, address.url, context))
     if file is None:
         sys.stdout.write(f"{document.decode()}\n")
         return ExitCode.OK
@@ -113,77 +100,20 @@ def export(there: Reach, context: str, file: Path | None) -> int:
     return ExitCode.OK
 
 
-def bring(there: Reach, file: Path) -> int:
+def import_document(address: AgentAddress, file: Path) -> int:
     """From standard input where the file is -. Raises: Stop."""
     try:
         document = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
-    context = asked(there, lambda http: import_context(http, there.url, document))
+    context = call_admin(address, lambda http: import_context(http, address.url, document))
     sys.stdout.write(f"{visible(f'context {context} is imported')}\n")
     return ExitCode.OK
 
 
-def adopt(there: Reach, handle: str, context: str | None) -> int:
+def adopt(address: AgentAddress, handle: str, context: str | None) -> int:
     """Prints the id of the new context alone. Raises: Stop."""
-    agent = there.agent or ""
-    made = asked(there, lambda http: adopt_handle(http, there.url, agent, handle, context))
+    agent = address.agent or ""
+    made = call_admin(address, lambda http: adopt_handle(http, address.url, agent, handle, context))
     sys.stdout.write(f"{visible(made)}\n")
-    return ExitCode.OK
-
-
-def asked(there: Reach, what: Callable[[httpx2.AsyncClient], Awaitable[T]], group: str = "contexts") -> T:
-    """`group`: of the commands of which one lists what there is. Raises: Stop."""
-
-    async def ask() -> T:
-        async with open_http(there.url, there.sent) as http:
-            return await what(http)
-
-    with told_plainly():
-        try:
-            return asyncio.run(ask())
-        except Refused as error:
-            if error.status != 404:
-                raise
-            raise _none(there, f"{there.url}: {error}", group) from error
-
-
-def _none(there: Reach, what: str, group: str = "contexts") -> Stop:
-    return Stop(ExitCode.UNEXPECTED, f"{what}\nThose that are there: {there.command(group, 'list')}")
-
-
-def print_pushes(there: Reach, stopped: bool, output: Output) -> int:
-    """Raises: Stop."""
-    found = asked(there, lambda http: list_pushes(http, there.url))
-    shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
-    if output is not Output.text:
-        print_json(shown, {"configs": shown}, output)
-        return ExitCode.OK
-    rows = [_row(config) for config in shown]
-    if rows:
-        print_rows(sys.stdout, ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY"), rows)
-    else:
-        sys.stderr.write("there is nothing to deliver\n")
-    return ExitCode.OK
-
-
-def _row(config: Json) -> tuple[str, ...]:
-    following = text_at(config, "nextAttempt")
-    return (
-        text_at(config, "taskId") or "",
-        text_at(config, "id") or "",
-        text_at(config, "state") or "",
-        str(config.get("nextEvent", "")),
-        str(config.get("attempts", "")),
-        "" if following is None else local_time(sys.stdout, following),
-        text_at(config, "url") or "",
-        text_at(config, "lastError") or "",
-    )
-
-
-def replay(there: Reach, task: str, config: str | None) -> int:
-    """Raises: Stop."""
-    count = asked(there, lambda http: replay_pushes(http, there.url, task, config), "push")
-    what = "configuration goes on where it was" if count == 1 else "configurations go on where they were"
-    sys.stdout.write(f"{visible(f'task {task}: {count} {what} stopped')}\n")
     return ExitCode.OK

@@ -1,5 +1,7 @@
-"""`keys`: the API keys in the database of a configuration, whether its gateway runs or not. Law: a key is printed once, when
-it is made."""
+"""`keys`: the API keys in the database of a configuration, whether its gateway runs or not.
+
+Law: a key is printed once, when it is made.
+"""
 
 import asyncio
 import re
@@ -12,8 +14,8 @@ from typing import Any, TypeVar
 
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.terminal import local_time, print_rows, program, visible
-from gateway.cli.manage.tasks import print_json
+from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.sources import invalid, read_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
@@ -28,12 +30,12 @@ Json = Any
 
 T = TypeVar("T")
 
-_FIT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
+_VALID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyOrder:
-    """What was typed behind `keys create`."""
+class NewKey:
+    """The options of `keys create`."""
 
     file: Path
     name: str
@@ -44,36 +46,36 @@ class KeyOrder:
     output: Output
 
 
-def create(order: KeyOrder) -> int:
+def create(new: NewKey) -> int:
     """Raises: Stop."""
     now = Clock().now()
     secret = new_key()
-    principal = order.name if order.principal is None else order.principal
-    for what, value in (("the name", order.name), ("--principal", principal), ("--tenant", order.tenant or "none")):
-        if not _FIT.fullmatch(value):
+    principal = new.name if new.principal is None else new.principal
+    for what, value in (("the name", new.name), ("--principal", principal), ("--tenant", new.tenant or "none")):
+        if not _VALID.fullmatch(value):
             raise Stop(ExitCode.USAGE, f"{what} must be 1 to 256 characters without control characters")
     key = ApiKey(
         digest=digest_of(secret),
-        name=order.name,
+        name=new.name,
         prefix=shown(secret),
         principal=principal,
-        tenant=order.tenant,
-        admin=order.admin,
+        tenant=new.tenant,
+        admin=new.admin,
         created_at=now,
-        expires_at=None if order.expires is None else now + _milliseconds(order.expires),
+        expires_at=None if new.expires is None else now + _milliseconds(new.expires),
     )
-    config = _config(order.file)
+    config = _config(new.file)
     try:
         _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
     except Conflict as error:
-        again = f"revoke it first, or choose another name: {program()} keys revoke {_again(order.file, order.name)}"
-        raise Stop(ExitCode.USAGE, f"there is a key {order.name!r} already; {again}") from error
-    if order.output is Output.text:
+        again = f"revoke it first, or choose another name: {program()} keys revoke {_revocation(new.file, new.name)}"
+        raise Stop(ExitCode.USAGE, f"there is a key {new.name!r} already; {again}") from error
+    if new.output is Output.text:
         sys.stdout.write(f"{secret}\n")
-        sys.stderr.write(visible(f"{_described(key)}; it is shown this once\n"))
+        sys.stderr.write(visible(f"{_summary(key)}; it is shown this once\n"))
     else:
-        told = {"key": secret, **_told(key, now)}
-        print_json([told], told, order.output)
+        document = {"key": secret, **_document(key, now)}
+        print_json([document], document, new.output)
     if config.auth.mode == "none":
         sys.stderr.write("auth.mode is none: nobody is asked for a key\n")
     return ExitCode.OK
@@ -94,8 +96,8 @@ def print_keys(file: Path, output: Output) -> int:
     keys = _in_ledger(_config(file), lambda ledger: ledger.api_keys())
     now = Clock().now()
     if output is not Output.text:
-        told = [_told(key, now) for key in keys]
-        print_json(told, {"keys": told}, output)
+        documents = [_document(key, now) for key in keys]
+        print_json(documents, {"keys": documents}, output)
         return ExitCode.OK
     rows = [
         (
@@ -123,8 +125,8 @@ def revoke(file: Path, name: str) -> int:
     try:
         _in_ledger(_config(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
     except Conflict as error:
-        there = f"{program()} keys list{_config_option(file)}"
-        raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {there}") from error
+        listing = f"{program()} keys list{_config_option(file)}"
+        raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
     return ExitCode.OK
 
@@ -136,28 +138,28 @@ def _config(file: Path) -> GatewayConfig:
         raise invalid(error.problems) from error
 
 
-def _in_ledger(config: GatewayConfig, what: Callable[[Ledger], Awaitable[T]]) -> T:
+def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:
     """Raises: Stop, Conflict."""
     storage = config.storage
 
-    async def ask() -> T:
+    async def run() -> T:
         async with Registry().ledger(storage.url).open(storage.url, storage.auto_migrate) as ledger:
-            return await what(ledger)
+            return await operation(ledger)
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(run())
     except LedgerUnavailable as error:
         raise Stop(ExitCode.UNREACHABLE, f"the database {storage.url} cannot be used: {error}") from error
 
 
-def _described(key: ApiKey) -> str:
+def _summary(key: ApiKey) -> str:
     tenant = f" of tenant {key.tenant}" if key.tenant else ""
     rights = ", admin" if key.admin else ""
     ends = f", until {_moment(key.expires_at)}" if key.expires_at is not None else ""
     return f"key {key.name}: principal {key.principal}{tenant}{rights}{ends}"
 
 
-def _told(key: ApiKey, now: int) -> Json:
+def _document(key: ApiKey, now: int) -> Json:
     return {
         "name": key.name,
         "prefix": key.prefix,
@@ -179,5 +181,5 @@ def _config_option(file: Path) -> str:
     return "" if str(file) == "gateway.yaml" else f" -c {shlex.quote(str(file))}"
 
 
-def _again(file: Path, name: str) -> str:
+def _revocation(file: Path, name: str) -> str:
     return f"{shlex.quote(name)}{_config_option(file)}"

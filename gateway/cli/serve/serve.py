@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.parameters import DEFAULT_FILE
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, check_free, compose, invalid, read_composed, read_file, save
@@ -24,11 +25,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The command line. `default_file` counts where it names neither a file nor a target."""
+    """The options of the command line."""
 
     targets: Sequence[str]
     file: Path | None
-    default_file: Path
     save: Path | None
     force: bool
     host: str | None
@@ -114,7 +114,7 @@ def reread(read: Callable[[], GatewayConfig], served: GatewayConfig, *, insecure
 
 
 def _of_file(options: ServeOptions) -> _Source:
-    file = options.file or options.default_file
+    file = options.file or DEFAULT_FILE
     return _Source(str(file), lambda: read_file(file, options.flags()))
 
 

@@ -1,88 +1,29 @@
-"""An event loop beside a main thread that waits for its user. Law: what is opened in it is closed in it.
+"""`chat`: one conversation, line by line.
 
-`chat`: one conversation, line by line. Law: the prompt waits in the main thread and the agent is talked to in another,
-so that neither holds up the other; what breaks ends a message, not the conversation.
+Law: the prompt waits in the main thread and the agent is served in another, so that neither blocks the other; a failure
+ends a message, not the conversation.
 """
 
-import asyncio
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
 
-from gateway.cli.console.connect import Reach, stop, told_plainly
+from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output
 from gateway.cli.console.terminal import Screen
-from gateway.cli.talk.approvals import Answering
-from gateway.cli.talk.conversation import Chat
-from gateway.cli.talk.line_input import Lines
-from gateway.cli.talk.render import described_file
-from gateway.cli.talk.send import file_part
+from gateway.cli.talk.answers import Responder
+from gateway.cli.talk.background import Background
+from gateway.cli.talk.conversation import ChatSession
+from gateway.cli.talk.line_input import LineInput
+from gateway.cli.talk.local_tools import Tools
+from gateway.cli.talk.message import file_part
+from gateway.cli.talk.render import file_line
 from gateway.client.client import WAITING
-from gateway.client.transport import ClientError
+from gateway.client.transport import ClientError, Json
 from gateway.foundation.text import did_you_mean
-
-T = TypeVar("T")
-
-
-class Background:
-    """A loop in a thread of its own, for as long as the block lasts. `opening` is open in it meanwhile."""
-
-    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[object]]) -> None:
-        self._opening = opening
-        self._opened: Future[None] = Future()
-        self._begun = threading.Event()
-        self._main: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._live, name="background")
-
-    def __enter__(self) -> Self:
-        """Raises: what opening raises; KeyboardInterrupt."""
-        self._thread.start()
-        self._begun.wait()
-        try:
-            self._opened.result()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def _end(self) -> None:
-        if self._main is not None:
-            with suppress(RuntimeError):  # the loop has ended by itself
-                self._loop.call_soon_threadsafe(self._main.cancel)
-        self._thread.join()
-
-    def _live(self) -> None:
-        with suppress(asyncio.CancelledError):
-            asyncio.run(self._stay_open())
-
-    async def _stay_open(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._main = asyncio.current_task()
-        self._begun.set()
-        try:
-            async with self._opening():
-                self._opened.set_result(None)
-                await asyncio.Event().wait()
-        except Exception as error:  # noqa: BLE001 - whoever opened it is told, in the other thread
-            if not self._opened.done():
-                self._opened.set_exception(error)
-
-
-Json = Any
 
 _PROMPT = "> "
 _HELP = """\
@@ -97,35 +38,39 @@ A line is a message. Lines that begin with / are for the chat itself:
 A message that begins with / is written with two: //etc/hosts is a file."""
 
 
-def talk_on(there: Reach, context: str | None, output: Output, tools: Mapping[str, Sequence[str]] | None = None) -> int:
-    """`tools` run on this machine, by their names. Raises: Stop."""
+def run_chat(address: AgentAddress, context: str | None, output: Output, tools: Tools) -> int:
+    """Raises: Stop."""
     screen = Screen(sys.stdout, sys.stderr)
-    chat = Chat(there, screen, context, output, tools or {})
-    # The lines outlast the loop, which wakes them.
-    with told_plainly(), Lines(sys.stdin, sys.stdout, sys.stderr) as lines, Background(chat.opened) as background:
-        prompter = _Prompter(chat, lines, background, screen, tools or {})
+    session = ChatSession(address, screen, context, output, tools)
+    # The input outlives the loop, which wakes it.
+    with (
+        client_errors_stop(),
+        LineInput(sys.stdin, sys.stdout, sys.stderr) as lines,
+        Background(session.open) as background,
+    ):
+        prompter = _Prompter(session, lines, background, screen, tools)
         try:
             prompter.run()
         except KeyboardInterrupt:
-            screen.tell("\n".join(["", *chat.left_behind()]))
+            screen.report("\n".join(["", *session.running_lines()]))
             code = ExitCode.INTERRUPTED
         else:
             code = ExitCode.OK
-    for line in chat.farewell():
-        screen.tell(line)
+    for line in session.next_lines():
+        screen.report(line)
     return code
 
 
 class _Prompter:
     def __init__(
         self,
-        chat: Chat,
-        lines: Lines,
+        session: ChatSession,
+        lines: LineInput,
         background: Background,
         screen: Screen,
-        tools: Mapping[str, Sequence[str]],
+        tools: Tools,
     ) -> None:
-        self._chat = chat
+        self._session = session
         self._tools = tools
         self._lines = lines
         self._background = background
@@ -133,32 +78,32 @@ class _Prompter:
         self._files: list[Json] = []
         self._commands: dict[str, Callable[[str], None]] = {
             "file": self._attach,
-            "new": lambda _: self._chat.begin_anew(),
-            "answer": lambda _: self._ask_again(),
+            "new": lambda _: self._session.start_new(),
+            "answer": lambda _: self._repeat_question(),
             "cancel": lambda _: self._cancel(),
             "raw": lambda _: self._toggle(),
-            "help": lambda _: self._screen.tell(_HELP),
+            "help": lambda _: self._screen.report(_HELP),
         }
 
     def run(self) -> None:
-        """Until the last line. Raises: KeyboardInterrupt, Stop where nobody is there who could try again."""
+        """Until the last line. Raises: KeyboardInterrupt; Stop for an error in lines from a pipe."""
         if self._lines.typed:
             self._screen.note("/help lists what is not a message; Ctrl-D ends")
-        if self._chat.standing.context is not None:
-            self._background.start(self._chat.come_back()).result()
+        if self._session.conversation.context is not None:
+            self._background.start(self._session.resume()).result()
             self._answer_all()
-        while (line := self._lines.next(_PROMPT)) is not None:
+        while (line := self._lines.read(_PROMPT)) is not None:
             if line.startswith("/") and not line.startswith("//"):
                 word, _, rest = line[1:].partition(" ")
                 if word == "quit":
                     return
-                self._obey(word, rest.strip())
+                self._run_command(word, rest.strip())
                 continue
             text = line.removeprefix("/") if line.startswith("//") else line
             if text.strip() or self._files:
-                self._say(text)
+                self._send_text(text)
 
-    def _obey(self, word: str, rest: str) -> None:
+    def _run_command(self, word: str, rest: str) -> None:
         command = self._commands.get(word)
         if command is None:
             meant = did_you_mean(word, [*self._commands, "quit"])
@@ -168,10 +113,10 @@ class _Prompter:
             command(rest)
 
     def _complain(self, problem: Stop) -> None:
-        """Raises: `problem` where nobody is there who could do better."""
+        """Shows the problem to a person. Raises: `problem` for lines from a pipe, which nobody corrects."""
         if not self._lines.typed:
             raise problem
-        self._screen.tell(problem.text)
+        self._screen.report(problem.text)
 
     def _attach(self, path: str) -> None:
         if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
@@ -185,22 +130,22 @@ class _Prompter:
             self._complain(problem)
             return
         self._files.append(part)
-        self._screen.note(f"({described_file(part)}, goes along with the next message)")
+        self._screen.note(f"({file_line(part)}, goes along with the next message)")
 
     def _toggle(self) -> None:
-        self._chat.output = Output.text if self._chat.output is Output.jsonl else Output.jsonl
-        self._screen.note("(each event as JSON)" if self._chat.output is Output.jsonl else "(text)")
+        self._session.output = Output.text if self._session.output is Output.jsonl else Output.jsonl
+        self._screen.note("(each event as JSON)" if self._session.output is Output.jsonl else "(text)")
 
     def _cancel(self) -> None:
-        self._background.start(self._chat.cancel()).result()
+        self._background.start(self._session.cancel()).result()
 
-    def _urgent(self, line: str) -> bool:
+    def _is_cancel(self, line: str) -> bool:
         if line.strip() != "/cancel":
             return False
-        self._background.start(self._chat.cancel())
+        self._background.start(self._session.cancel())
         return True
 
-    def _say(self, text: str) -> None:
+    def _send_text(self, text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -211,58 +156,60 @@ class _Prompter:
         self._send([*parts, *files], files)
         self._answer_all()
 
-    def _ask_again(self) -> None:
-        standing = self._chat.standing
-        if standing.task is None or standing.state not in WAITING:
+    def _repeat_question(self) -> None:
+        conversation = self._session.conversation
+        if conversation.task is None or conversation.state not in WAITING:
             self._screen.note("(nothing waits for an answer)")
             return
         try:
-            self._background.start(self._chat.look(standing.task)).result()
+            self._background.start(self._session.show_question(conversation.task)).result()
         except ClientError as error:
-            self._complain(stop(error))
+            self._complain(stop_for(error))
             return
-        if standing.state in WAITING:
+        if conversation.state in WAITING:
             self._answer_all()
         else:
-            self._screen.note(f"(nothing waits for an answer any more: {standing.word})")
+            self._screen.note(f"(nothing waits for an answer any more: {conversation.words})")
 
     def _answer_all(self) -> None:
-        """As long as the task waits for what can be answered here."""
-        answering = Answering(Approve.ask, self._tools, self._answer, self._screen)
-        while (answer := answering.parts(self._chat.asked)) is not None:
+        """Answers for as long as the task waits for what can be answered here."""
+        responder = Responder(Approve.ask, self._tools, self._read_answer, self._screen)
+        while (answer := responder.answer(self._session.question)) is not None:
             self._send(answer, [])
-        if self._chat.asked:
-            self._chat.tell_waiting()
+        if self._session.question:
+            self._session.show_waiting()
 
-    def _answer(self, prompt: str) -> str | None:
-        """A line that begins with / is for the chat, as is the end of a person's lines: what is asked is left open."""
-        line = self._lines.fresh(prompt)
+    def _read_answer(self, prompt: str) -> str | None:
+        """The line typed at a question; None, which leaves it open, at a line for the chat (/...) and at the end."""
+        line = self._lines.read_fresh(prompt)
         if line is not None and line.startswith("/"):
-            self._lines.again(line)
+            self._lines.put_back(line)
             return None
         return line
 
     def _send(self, parts: list[Json], files: list[Json]) -> None:
-        turn = self._background.start(self._chat.say(parts))
+        turn = self._background.start(self._session.send(parts))
         self._wait_for(turn)
         try:
             turn.result()
         except ClientError as error:
-            self._chat.asked = None
-            reason = stop(error)
-            dropped = ["The files did not arrive; attach them again: /file PATH"] if files else []
-            self._complain(Stop(reason.code, "\n".join([reason.text, *self._chat.ways_on(error), *dropped])))
+            self._session.question = None
+            stop = stop_for(error)
+            dropped_files = ["The files did not arrive; attach them again: /file PATH"] if files else []
+            self._complain(
+                Stop(stop.code, "\n".join([stop.text, *self._session.recovery_lines(error), *dropped_files]))
+            )
 
     def _wait_for(self, turn: Future[None]) -> None:
-        """Raises: KeyboardInterrupt where the user does not want to wait until the task is canceled, either."""
-        asked = False
+        """The first Ctrl-C cancels the task. Raises: KeyboardInterrupt at the second."""
+        canceling = False
         while not turn.done():
             try:
-                self._lines.until(turn, self._urgent)
+                self._lines.wait_for(turn, self._is_cancel)
             except KeyboardInterrupt:
-                if asked:
+                if canceling:
                     turn.cancel()
                     raise
-                asked = True
+                canceling = True
                 self._screen.note("(canceling; Ctrl-C again leaves)")
-                self._background.start(self._chat.cancel())
+                self._background.start(self._session.cancel())

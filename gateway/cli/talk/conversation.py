@@ -1,272 +1,192 @@
-"""The conversation of a chat, in the event loop: what is said to the agent, what it says, and where the two stand. Law: what
-breaks ends a message, not the conversation.
-
-Tasks of the wire as something to read. Law: the wire's JSON is a stranger's.
-"""
+"""The conversation of a chat, in the event loop. Law: a failure ends a message, not the conversation."""
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
-from gateway.cli.console.connect import Reach, connected, stop
+from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.connect import open_client, stop_for
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.terminal import Screen, json_text, visible
-from gateway.cli.talk.approvals import Question, declaring, is_said_twice, question, tool_call
-from gateway.cli.talk.render import Standing, TextView, described, described_file, is_text
-from gateway.cli.talk.send import compose, goes_on, in_the_way
+from gateway.cli.console.terminal import Screen
+from gateway.cli.talk.display import TaskDisplay
+from gateway.cli.talk.local_tools import Tools, with_tools
+from gateway.cli.talk.message import compose
+from gateway.cli.talk.next_commands import blocking_task_lines, running_task_lines
+from gateway.cli.talk.questions import Question
+from gateway.cli.talk.render import TextView
+from gateway.cli.talk.state import ConversationState
 from gateway.client.client import ENDED, WAITING, Client, Retry
-from gateway.client.transport import ClientError, Refused, at, objects, text_at
-
-Json = Any
+from gateway.client.transport import ClientError, Json, Refused, text_at
 
 PATIENCE = Retry(tries=10)
-"""About half a minute: a gateway that starts anew is back by then."""
+"""About half a minute: a gateway that restarts is back by then."""
 
 
-class Chat:
-    """The conversation with the agent."""
-
+class ChatSession(TaskDisplay):
     def __init__(
-        self,
-        there: Reach,
-        screen: Screen,
-        context: str | None,
-        output: Output,
-        tools: Mapping[str, Sequence[str]],
+        self, address: AgentAddress, screen: Screen, context: str | None, output: Output, tools: Tools
     ) -> None:
-        self.standing = Standing(context=context)
-        self.asked: Question | None = None
-        """What the task waits for, as far as it can be answered here."""
-        self.output = output
+        super().__init__(screen, output, ConversationState(context=context))
         self._tools = tools
-        self._there = there
-        self._screen = screen
-        self._view = TextView(screen)
-        self._lost = False
-        self._talks = False
+        self._address = address
+        self._disconnected = False
+        self._streams = False
+        """An answer is being received."""
         self._cancels = False
+        """The task is to be canceled as soon as the agent names it."""
         self._client: Client
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """Connected with the agent, for as long as the block lasts. Raises: ClientError."""
-        async with connected(self._there, PATIENCE, self._pause) as client:
+    async def open(self) -> AsyncIterator[None]:
+        """Connected with the agent while the block runs. Raises: ClientError."""
+        async with open_client(self._address, PATIENCE, self._pause_retry) as client:
             self._client = client
             yield
 
-    async def _pause(self, seconds: float) -> None:
-        if not self._lost:
-            self._screen.note("the connection is lost; waiting for the agent to come back")
-        self._lost = True
+    async def _pause_retry(self, seconds: float) -> None:
+        if not self._disconnected:
+            self.screen.note("the connection is lost; waiting for the agent to come back")
+        self._disconnected = True
         await asyncio.sleep(seconds)
 
-    async def say(self, parts: list[Json]) -> None:
-        """Sends a message, to the task that waits for one if any, and shows the answer. Raises: ClientError."""
-        before, self._lost, self._talks, self._cancels = self.standing, False, True, False
+    async def send(self, parts: list[Json]) -> None:
+        """Sends a message, to the task that waits if one does, and shows the answer. Raises: ClientError."""
+        before, self._disconnected, self._streams, self._cancels = self.conversation, False, True, False
         task = before.task if before.state in WAITING else None
         if task is None:
-            self._view = TextView(self._screen)
+            self.view = TextView(self.screen)
         else:
-            self._view.go_on()
-        message = declaring(compose(parts, context=before.context, task=task), self._tools)
-        self.asked = None
-        self.standing = Standing(context=before.context, task=task)
+            self.view.continue_task()
+        message = with_tools(compose(parts, context=before.context, task=task), self._tools)
+        self.question = None
+        self.conversation = ConversationState(context=before.context, task=task)
         event: Json = None
         try:
             async with aclosing(self._client.said(message)) as events:
                 async for event in events:
-                    self._receive(event)
-                    if self._cancels and self.standing.task is not None:
+                    self.receive(event)
+                    if self._cancels and self.conversation.task is not None:
                         await self.cancel()
         except ClientError:
             if event is None:
-                self.standing = before
+                self.conversation = before
             raise
         finally:
-            self._talks = False
-            self._screen.end_line()
+            self._streams = False
+            self.screen.end_line()
         await self._finish(event)
 
-    def _receive(self, event: Json) -> None:
-        if self._lost:
-            self._screen.note("connected again")
-        self._lost = False
-        self.standing.note(event)
-        asked = question(event)
-        self.asked = self.asked if asked is None else asked
-        match self.output:
-            case Output.text:
-                self._view.receive(event)
-            case Output.jsonl:
-                self._screen.line(json_text(event))
-            case Output.json:
-                pass
+    def receive(self, event: Json) -> None:
+        if self._disconnected:
+            self.screen.note("connected again")
+        self._disconnected = False
+        super().receive(event)
 
     async def _finish(self, last: Json) -> None:
-        standing = self.standing
+        conversation = self.conversation
         if self.output is Output.text:
-            self._view.finish()
+            self.view.finish()
         elif self.output is Output.json:
-            task = standing.task
-            result = last if standing.replied or task is None else {"task": await self._client.get_task(task)}
-            self._screen.line(json_text(result, indent=2))
-        if standing.state in WAITING and not self.asked:
-            self.tell_waiting()
-        elif standing.state == "TASK_STATE_CANCELED":
-            self._screen.note("(canceled)")
+            task = conversation.task
+            whole = conversation.replied or task is None
+            self.print(last if whole else {"task": await self._client.get_task(task or "")})
+        if conversation.state in WAITING and not self.question:
+            self.show_waiting()
+        elif conversation.state == "TASK_STATE_CANCELED":
+            self.screen.note("(canceled)")
 
-    def tell_waiting(self) -> None:
-        word, asked = self.standing.word, self.asked
-        if asked and asked.calls and not self._tools:
-            tools = " ".join(shlex.join(["--tool", f"{name}=COMMAND"]) for name in _names(asked))
-            self._screen.note(
-                f"({word}: with {tools} this chat can run what is asked for; a message withdraws the call)"
+    def show_waiting(self) -> None:
+        """Says how a task that waits continues."""
+        words, question = self.conversation.words, self.question
+        if question and question.calls and not self._tools:
+            tools = " ".join(shlex.join(["--tool", f"{name}=COMMAND"]) for name in _tool_names(question))
+            self.screen.note(
+                f"({words}: with {tools} this chat can run what is asked for; a message withdraws the call)"
             )
-        elif asked and not asked.elsewhere:
-            self._screen.note(f"({word}: /answer asks again; a message withdraws the call)")
+        elif question and not question.consent:
+            self.screen.note(f"({words}: /answer asks again; a message withdraws the call)")
         else:
-            self._screen.note(f"({word}: the next line goes to the same task)")
+            self.screen.note(f"({words}: the next line goes to the same task)")
 
-    async def come_back(self) -> None:
-        """Takes up the conversation where it stands. Raises: ClientError."""
-        where = {"contextId": self.standing.context}
+    async def resume(self) -> None:
+        """Continues a conversation of another time: shows what its last task waits for. Raises: ClientError."""
+        where = {"contextId": self.conversation.context}
         try:
             async with aclosing(self._client.tasks(where, 1)) as tasks:
                 last = text_at(await anext(tasks, None), "id")
             if last is None:
-                self._screen.note("(nothing was said yet in the conversation of this id)")
+                self.screen.note("(nothing was said yet in the conversation of this id)")
             else:
-                await self.look(last)
+                await self.show_question(last)
         except Refused as error:
-            # Not every agent lists its tasks. What was said is continued all the same.
+            # An agent that does not list its tasks still continues the conversation.
             if error.temporary or error.status in {401, 403}:
                 raise
 
-    async def look(self, name: str) -> None:
-        """What this task waits for, if it does. Raises: ClientError."""
+    async def show_question(self, name: str) -> None:
+        """Shows what this task waits for, if it does. Raises: ClientError."""
         task = await self._client.get_task(name)
         event = {"task": task}
-        self.standing.note(event)
-        self.asked = question(event)
-        if self.standing.state not in WAITING:
-            if self.standing.state not in ENDED:
-                follow = self._there.command("tasks", "watch", argument=name)
-                self._screen.tell(f"(at work on an earlier message; to follow it: {follow})")
+        self.note(event)
+        if self.conversation.state not in WAITING:
+            if self.conversation.state not in ENDED:
+                follow = self._address.command("tasks", "watch", argument=name)
+                self.screen.report(f"(at work on an earlier message; to follow it: {follow})")
             return
-        self._view = TextView(self._screen)
+        self.view = TextView(self.screen)
         if self.output is Output.text:
-            self._view.ask_again(task)
+            self.view.show_question(task)
         else:
-            self._screen.line(json_text(event, indent=2 if self.output is Output.json else None))
-        if not self.asked:
-            self.tell_waiting()
+            self.print(event)
+        if not self.question:
+            self.show_waiting()
 
     async def cancel(self) -> None:
-        """Cancels the task that runs or waits, as soon as the agent has named it. What goes wrong is told here."""
-        standing = self.standing
-        self._cancels = self._talks and standing.task is None
+        """Cancels the task that runs or waits, as soon as the agent has named it. Shows errors instead of raising them."""
+        conversation = self.conversation
+        self._cancels = self._streams and conversation.task is None
         if self._cancels:
-            self._screen.note("(it is canceled as soon as the agent names its task)")
+            self.screen.note("(it is canceled as soon as the agent names its task)")
             return
-        if standing.task is None or standing.state in ENDED:
-            self._screen.note("(there is no task to cancel)")
+        if conversation.task is None or conversation.state in ENDED:
+            self.screen.note("(there is no task to cancel)")
             return
-        unseen = not self._talks
+        streams = self._streams
         try:
-            found = await self._client.cancel_task(standing.task)
+            found = await self._client.cancel_task(conversation.task)
         except ClientError as error:
-            self._screen.tell(stop(error).text)
+            self.screen.report(stop_for(error).text)
             return
-        if unseen:
-            standing.state = text_at(found, "status", "state")
-            self._screen.note(f"({standing.word})")
+        if not streams:
+            conversation.state = text_at(found, "status", "state")
+            self.screen.note(f"({conversation.words})")
 
-    def begin_anew(self) -> None:
-        self.standing, self.asked = Standing(), None
-        self._screen.note("(a new conversation)")
+    def start_new(self) -> None:
+        self.conversation, self.question = ConversationState(), None
+        self.screen.note("(a new conversation)")
 
-    def farewell(self) -> Iterator[str]:
-        """How to come back."""
-        if self.standing.context is None:
+    def next_lines(self) -> Iterator[str]:
+        """How to continue the conversation another time."""
+        if self.conversation.context is None:
             return
-        there = self._there
-        target = [] if there.agent is None else [there.agent]
-        words = replace(there, agent=None).command("chat", *target, "--context", self.standing.context)
+        address = self._address
+        target = [] if address.agent is None else [address.agent]
+        words = replace(address, agent=None).command("chat", *target, "--context", self.conversation.context)
         yield f"next: {words}"
 
-    def left_behind(self) -> list[str]:
-        """How to find the task again that nobody watches any more."""
-        standing = self.standing
-        if standing.task is None or standing.state in ENDED | WAITING:
+    def running_lines(self) -> list[str]:
+        """How to find a task that still runs."""
+        conversation = self.conversation
+        if conversation.task is None or conversation.state in ENDED | WAITING:
             return []
-        return goes_on(self._there, standing.task)
+        return running_task_lines(self._address, conversation.task)
 
-    def ways_on(self, error: ClientError) -> list[str]:
-        """How to go on behind a message that did not arrive, or whose answer did not."""
-        return [*in_the_way(self._there, error), *self.left_behind()]
-
-
-def _names(asked: Question) -> list[str]:
-    """Of the tools that are to be run here."""
-    return list(dict.fromkeys(str(call["name"]) for call in asked.calls))
+    def recovery_lines(self, error: ClientError) -> list[str]:
+        """How to continue after a message or an answer that was lost."""
+        return [*blocking_task_lines(self._address, error), *self.running_lines()]
 
 
-_SPEAKERS = {"ROLE_USER": "you", "ROLE_AGENT": "agent"}
-
-
-def word(state: Json) -> str:
-    """A task's state as a person would write it."""
-    return str(state or "").removeprefix("TASK_STATE_").lower().replace("_", " ")
-
-
-def state_of(task: Json) -> str:
-    return word(text_at(task, "status", "state"))
-
-
-def moment_of(task: Json) -> str:
-    return text_at(task, "status", "timestamp") or ""
-
-
-def opening(task: Json) -> str:
-    """The text with which a task began, where the agent tells."""
-    messages = (message for message in objects(task, "history") if message.get("role") == "ROLE_USER")
-    return next((text for message in messages if (text := _text(objects(message, "parts")))), "")
-
-
-def transcript(task: Json) -> Iterator[str]:
-    """All that was said in a task, line by line: its messages, its artifacts, and what it ended with."""
-    for message in objects(task, "history"):
-        yield from _said(message)
-    for artifact in objects(task, "artifacts"):
-        name = text_at(artifact, "name")
-        yield from _lines("agent" if name is None else f"agent, {visible(name)}", objects(artifact, "parts"))
-    closing = at(task, "status", "message")
-    known = {text_at(message, "messageId") for message in objects(task, "history")}
-    if closing is not None and text_at(closing, "messageId") not in known:
-        yield from _said(closing)
-    if at(task, "metadata", "quarantined") is True:
-        yield "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
-
-
-def _said(message: Json) -> Iterator[str]:
-    speaker = _SPEAKERS.get(str(at(message, "role")), "somebody")
-    yield from _lines(speaker, [part for part in objects(message, "parts") if not is_said_twice(part, message)])
-
-
-def _lines(speaker: str, parts: list[dict[str, Json]]) -> Iterator[str]:
-    text = _text(parts)
-    if text:
-        yield f"{speaker}: {visible(text)}"
-    for part in parts:
-        if tool_call(part):
-            yield f"{speaker}: {visible(described(part))}"
-        elif not is_text(part):
-            content = json_text(part["data"]) if "data" in part else described_file(part)
-            yield f"{speaker}: {visible(content)}"
-
-
-def _text(parts: Iterable[Json]) -> str:
-    return "".join(part["text"] for part in parts if is_text(part))
+def _tool_names(question: Question) -> list[str]:
+    return list(dict.fromkeys(str(call["name"]) for call in question.calls))

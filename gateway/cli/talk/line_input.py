@@ -1,5 +1,7 @@
-"""Lines that a person types, or a program writes into a pipe. Law: while something else goes on they are read without
-holding it up, and a line that is not for now is not lost."""
+"""Lines of standard input, from a person or from a pipe.
+
+Law: reading lines while an answer comes does not block it, and a line that comes early is kept.
+"""
 
 import os
 import select
@@ -14,11 +16,11 @@ from typing import Any, Self, TextIO
 
 _CHUNK = 4096
 _AHEAD = 1000
-"""Lines that are read before they are asked for; a program that writes more has to wait."""
+"""Lines that are read ahead; a program that writes more has to wait."""
 
 
-class Lines:
-    """Reads one stream. `typed`: by a person, who sees prompts. Outlives the futures that it waits for."""
+class LineInput:
+    """Reads one stream. `typed`: from a person, who sees prompts. Outlives the futures that it waits for."""
 
     def __init__(self, stream: TextIO, out: TextIO, err: TextIO) -> None:
         self.typed = stream.isatty()
@@ -29,7 +31,7 @@ class Lines:
         self._part = b""
         self._ended = False
         self._woken, self._wakes = os.pipe()
-        os.set_blocking(self._wakes, False)  # as a signal's handler wants it
+        os.set_blocking(self._wakes, False)  # signal.set_wakeup_fd requires it
 
     def __enter__(self) -> Self:
         return self
@@ -37,12 +39,12 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _wake_no_more(self._wakes)
+        _stop_waking(self._wakes)
         os.close(self._wakes)
         os.close(self._woken)
 
-    def next(self, prompt: str) -> str | None:
-        """The next line without its end, None behind the last one. Raises: KeyboardInterrupt."""
+    def read(self, prompt: str) -> str | None:
+        """The next line without its end, None after the last one. Raises: KeyboardInterrupt."""
         if self._edited and not self._ahead and not self._ended:
             try:
                 return _edited_line(prompt)
@@ -59,14 +61,14 @@ class Lines:
             self._err.write("\n")
         return None
 
-    def fresh(self, prompt: str) -> str | None:
-        """As `next`, but what a person has typed before this prompt came is no answer to it. Raises: KeyboardInterrupt.
+    def read_fresh(self, prompt: str) -> str | None:
+        """As `read`, but nothing that a person typed before the prompt answers it. Raises: KeyboardInterrupt.
 
-        Lines that were read already stay for later; what the terminal still holds is dropped. An end that a person types
-        here ends this prompt and not the lines.
+        Lines that were read ahead are kept for later; what the terminal still holds is dropped. Ctrl-D ends this prompt
+        and not the input.
         """
         if not self.typed:
-            return self.next(prompt)
+            return self.read(prompt)
         before = list(self._ahead)
         self._ahead.clear()
         self._part = b""
@@ -75,19 +77,19 @@ class Lines:
 
             termios.tcflush(self._fd, termios.TCIFLUSH)
         try:
-            return self.next(prompt)
+            return self.read(prompt)
         finally:
             self._ended = False
             self._ahead.extendleft(reversed(before))
 
-    def again(self, line: str) -> None:
-        """The line that was just read is the next one once more."""
+    def put_back(self, line: str) -> None:
+        """Makes a line that was read the next one again."""
         self._ahead.appendleft(line)
 
-    def until(self, done: Future[Any], urgent: Callable[[str], bool]) -> None:
-        """Returns when `done` is. Lines that come meanwhile are kept, but for those that `urgent` takes at once.
+    def wait_for(self, done: Future[Any], urgent: Callable[[str], bool]) -> None:
+        """Returns when `done` is done. Lines that come meanwhile are kept, except those that `urgent` takes at once.
 
-        A person means what they type now; in a pipe a line means what is before it. Raises: KeyboardInterrupt.
+        A person's line is urgent whenever it comes; a line of a pipe waits for the lines before it. Raises: KeyboardInterrupt.
         """
         while self._ahead and urgent(self._ahead[0]):
             self._ahead.popleft()
@@ -104,7 +106,7 @@ class Lines:
                             self._ahead.append(line)
 
     def _read(self) -> list[str]:
-        """The lines that are there, waiting for a byte or the end."""
+        """The lines that can be read; blocks until the first byte or the end."""
         chunk = os.read(self._fd, _CHUNK)
         self._ended = not chunk
         *whole, self._part = (self._part + chunk).split(b"\n")
@@ -115,8 +117,8 @@ class Lines:
 
 @contextmanager
 def _signals_wake(fd: int) -> Iterator[None]:
-    """A Ctrl-C that comes just before the wait begins ends it as well: else it would be heard when something else happens."""
-    if threading.current_thread() is not threading.main_thread():  # which alone is told of signals
+    """Lets a Ctrl-C just before `select` end it as well; it would otherwise wait for the next input."""
+    if threading.current_thread() is not threading.main_thread():  # the only one that gets signals
         yield
         return
     before = signal.set_wakeup_fd(fd)
@@ -126,8 +128,8 @@ def _signals_wake(fd: int) -> Iterator[None]:
         signal.set_wakeup_fd(before)
 
 
-def _wake_no_more(fd: int) -> None:
-    """A Ctrl-C may have come just where what was before was to be put back."""
+def _stop_waking(fd: int) -> None:
+    """Also after a Ctrl-C that came while the former descriptor was being restored."""
     if threading.current_thread() is threading.main_thread():
         now = signal.set_wakeup_fd(-1)
         if now != fd:
@@ -135,7 +137,7 @@ def _wake_no_more(fd: int) -> None:
 
 
 def _edited_line(prompt: str) -> str:
-    """As a shell does it, Ctrl-C empties a line that is not empty. Raises: KeyboardInterrupt at an empty one, EOFError."""
+    """Ctrl-C empties a line, as in a shell. Raises: KeyboardInterrupt at an empty line, EOFError."""
     import readline
 
     while True:
@@ -148,7 +150,7 @@ def _edited_line(prompt: str) -> str:
 
 
 def _has_line_editor() -> bool:
-    """`input` edits lines, and remembers them, once this module is imported."""
+    """Importing readline makes `input` edit and remember lines."""
     try:
         import readline
     except ImportError:

@@ -1,54 +1,24 @@
-"""A task as it unfolds, on a terminal. Law: the wire's JSON is a stranger's; showing the same state twice shows it once."""
+"""The events of a task as text on a terminal.
+
+Law: nothing is assumed about the agent's JSON; a state that comes twice is shown once.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.exits import OF_STATE, ExitCode
+from gateway.cli.console.exits import OF_STATE
 from gateway.cli.console.terminal import Screen, json_text
-from gateway.cli.talk.approvals import about, call_line, is_said_twice, moment_line, tool_call
-from gateway.client.transport import at, objects, text_at
+from gateway.cli.talk.tool_lines import call_line, progress_line, repeats_approval, replaced_call, tool_call
+from gateway.client.transport import Json, at, objects, text_at
 
-Json = Any
-
-_SAID_BY_AGENT = {"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"}
-_BAD_END = {"TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
-
-
-@dataclass(slots=True)
-class Standing:
-    """Where the conversation stands, for exit codes and for what to type next."""
-
-    context: str | None = None
-    task: str | None = None
-    state: str | None = None
-    replied: bool = False
-
-    def note(self, event: Json) -> None:
-        """`event` is a StreamResponse or a SendMessageResponse."""
-        body = next((body for key in _KINDS if isinstance(body := at(event, key), dict)), None)
-        self.context = text_at(body, "contextId") or self.context
-        self.task = text_at(body, "taskId") or text_at(event, "task", "id") or self.task
-        self.state = text_at(body, "status", "state") or self.state
-        self.replied = self.replied or at(event, "message") is not None
-
-    @property
-    def word(self) -> str:
-        """The state as a person would write it."""
-        return (self.state or "").removeprefix("TASK_STATE_").lower().replace("_", " ")
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return ExitCode.OK if self.replied else OF_STATE.get(self.state or "", ExitCode.UNEXPECTED)
-
-
-_KINDS = ("task", "message", "statusUpdate", "artifactUpdate")
+_QUESTION_STATES = {"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"}
+_BAD_ENDS = {"TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
 
 
 @dataclass(slots=True)
 class _Shown:
-    """What is on the screen of one artifact: its text, and how many other parts."""
+    """What the screen shows of one artifact: its text, and the number of other parts."""
 
     text: str = ""
     others: int = 0
@@ -56,7 +26,7 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """A state in which nobody works, and what the agent said with it."""
+    """A state in which the agent does not work, and the text of its message."""
 
     state: str
     text: str
@@ -65,38 +35,38 @@ class _Final:
 
 @dataclass(slots=True)
 class TextView:
-    """Shows answers on standard output, tool calls and progress beside them."""
+    """Shows answers on standard output, tool calls and progress on standard error."""
 
     screen: Screen
     _artifacts: dict[str, _Shown] = field(default_factory=dict)
     _messages: set[str] = field(default_factory=set)
-    _answered: set[str] = field(default_factory=set)
+    _answered_messages: set[str] = field(default_factory=set)
     _last: str | None = None
-    _spoken: bool = False
+    _has_answer: bool = False
     _final: _Final | None = None
 
     def skip(self, task: Json) -> None:
-        """What a task holds already is not shown."""
+        """Marks everything that the task holds as shown."""
         self._messages.update(
             str(at(message, "messageId")) for message in (*_by_agent(task), at(task, "status", "message"))
         )
         self._note_status(at(task, "status"))
-        self.go_on()
+        self.continue_task()
         for artifact in objects(task, "artifacts"):
             self._artifacts[_id(artifact)] = _shown(objects(artifact, "parts"))
 
-    def ask_again(self, task: Json) -> None:
-        """What a task waits for, and nothing of what it holds beside."""
+    def show_question(self, task: Json) -> None:
+        """Shows what the task waits for, and nothing else of it."""
         self.skip({name: value for name, value in task.items() if name != "status"})
         self._messages.discard(str(at(task, "status", "message", "messageId")))
         self._note_status(at(task, "status"))
         self.finish()
 
-    def go_on(self) -> None:
-        """Another message goes to the same task: what is on the screen stays, and its question is answered."""
+    def continue_task(self) -> None:
+        """Another message goes to the same task, whose question it answers."""
         if self._final is not None and self._final.message is not None:
-            self._answered.add(self._final.message)
-        self._last, self._spoken, self._final = None, False, None
+            self._answered_messages.add(self._final.message)
+        self._last, self._has_answer, self._final = None, False, None
 
     def receive(self, event: Json) -> None:
         for key, show in (
@@ -110,32 +80,32 @@ class TextView:
                 show(body)
 
     def finish(self) -> None:
-        """The end: what the agent said with the final state, where that is not shown yet."""
+        """Shows the message of the final state, unless an answer was shown."""
         state, text = (self._final.state, self._final.text) if self._final is not None else ("", "")
-        if text and (state in _SAID_BY_AGENT or (state not in _BAD_END and not self._spoken)):
+        if text and (state in _QUESTION_STATES or (state not in _BAD_ENDS and not self._has_answer)):
             self.screen.end_line()
             self.screen.answer(text)
         self.screen.end_line()
-        if text and state in _BAD_END:
-            self.screen.tell(f"{state.removeprefix('TASK_STATE_').lower()}: {text}")
+        if text and state in _BAD_ENDS:
+            self.screen.report(f"{state.removeprefix('TASK_STATE_').lower()}: {text}")
 
     # --- events
 
     def _task(self, task: Json) -> None:
-        """The task as it stands: much of it may have been done before it is first shown, or while nobody listened."""
+        """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
         self._note_status(at(task, "status"))
         for message in _by_agent(task):
-            self._said_beside(message)
+            self._show_progress(message)
         for artifact in objects(task, "artifacts"):
-            self._whole(artifact)
+            self._show_artifact(artifact)
 
-    def _said_beside(self, message: Json) -> None:
-        """Progress, once: it comes as an update and stands in the task's history, too."""
+    def _show_progress(self, message: Json) -> None:
+        """Shows a message once: it comes as an update, and stands in the task's history as well."""
         name = text_at(message, "messageId")
         if name is None or name not in self._messages:
             for part in objects(message, "parts"):
-                if not is_said_twice(part, message):
-                    self._beside(part)
+                if not repeats_approval(part, message):
+                    self._note_part(part)
         if name is not None:
             self._messages.add(name)
 
@@ -146,7 +116,7 @@ class TextView:
         artifact = at(update, "artifact")
         parts = objects(artifact, "parts")
         if not at(update, "append") and _id(artifact) in self._artifacts:
-            self._whole(artifact)
+            self._show_artifact(artifact)
             return
         self._switch(_id(artifact))
         shown = self._artifacts.setdefault(_id(artifact), _Shown())
@@ -155,13 +125,13 @@ class TextView:
         shown.others += new.others
         self._show(parts)
 
-    def _whole(self, artifact: Json) -> None:
-        """An artifact from its beginning, of which some may be on the screen."""
+    def _show_artifact(self, artifact: Json) -> None:
+        """Shows what the screen lacks of a whole artifact."""
         parts = objects(artifact, "parts")
         shown, now = self._artifacts.get(_id(artifact), _Shown()), _shown(parts)
         known = shown if now.text.startswith(shown.text) else _Shown()
         self._artifacts[_id(artifact)] = now
-        missing = _without(parts, len(known.text), known.others)
+        missing = _unshown(parts, len(known.text), known.others)
         if missing:
             self._switch(_id(artifact) if known is shown else None)
             self._show(missing)
@@ -173,60 +143,60 @@ class TextView:
 
     def _status_update(self, update: Json) -> None:
         status = at(update, "status")
-        moment = moment_line(at(update, "metadata", URI))
-        if moment is not None:
-            self.screen.note(moment, about=text_at(update, "metadata", URI, "callId"))
+        line = progress_line(at(update, "metadata", URI))
+        if line is not None:
+            self.screen.note(line, about=text_at(update, "metadata", URI, "callId"))
         if text_at(status, "state") not in OF_STATE:
             if self._final is not None and self._final.text:
                 self.screen.note(f"... {self._final.text}")
-                self.go_on()
-            self._said_beside(at(status, "message"))
+                self.continue_task()
+            self._show_progress(at(status, "message"))
         self._note_status(status)
 
     def _note_status(self, status: Json) -> None:
         state, message = text_at(status, "state"), at(status, "message")
         name = text_at(message, "messageId")
-        if state in OF_STATE and (name is None or name not in self._answered):
+        if state in OF_STATE and (name is None or name not in self._answered_messages):
             parts = objects(message, "parts")
             self._final = _Final(state or "", "\n".join(part["text"] for part in parts if is_text(part)), name)
             if name is None or name not in self._messages:
-                self._called(part for part in parts if not is_said_twice(part, message))
+                self._show_calls(part for part in parts if not repeats_approval(part, message))
             if name is not None:
                 self._messages.add(name)
 
-    def _called(self, parts: Iterable[Json]) -> None:
-        """The calls that somebody else is to carry out: the agent tells them nowhere but in its question."""
+    def _show_calls(self, parts: Iterable[Json]) -> None:
+        """Shows calls that the client is to run: they come only with the question."""
         for part in parts:
             if tool_call(part):
-                self._beside(part)
+                self._note_part(part)
 
     # --- parts
 
-    def _beside(self, part: Json) -> None:
-        self.screen.note(described(part), about=about(part))
+    def _note_part(self, part: Json) -> None:
+        self.screen.note(part_line(part), about=replaced_call(part))
 
     def _show(self, parts: Iterable[Json]) -> None:
         for part in parts:
             if tool_call(part):
-                self._beside(part)
+                self._note_part(part)
             elif is_text(part):
-                self._spoken = True
+                self._has_answer = True
                 self.screen.answer(part["text"])
             elif "data" in part:
-                self._spoken = True
+                self._has_answer = True
                 self.screen.line(json_text(part["data"]))
             else:
-                self._spoken = True
-                self.screen.note(described_file(part))
+                self._has_answer = True
+                self.screen.note(file_line(part))
 
 
-def described(part: Json) -> str:
-    """A part that is no text of the answer, as a line."""
+def part_line(part: Json) -> str:
+    """The line of a part that is not text of the answer."""
     if tool_call(part):
         return call_line(part)
     if is_text(part):
         return f"... {part['text']}"
-    return f"... {json_text(part['data'])}" if "data" in part else f"... {described_file(part)}"
+    return f"... {json_text(part['data'])}" if "data" in part else f"... {file_line(part)}"
 
 
 def _id(artifact: Json) -> str:
@@ -234,7 +204,7 @@ def _id(artifact: Json) -> str:
 
 
 def _by_agent(task: Json) -> list[dict[str, Json]]:
-    """What the agent has said beside its answers."""
+    """The messages of the agent: progress, not its answers."""
     return [message for message in objects(task, "history") if message.get("role") == "ROLE_AGENT"]
 
 
@@ -247,8 +217,8 @@ def _shown(parts: list[dict[str, Json]]) -> _Shown:
     return _Shown("".join(texts), len(parts) - len(texts))
 
 
-def _without(parts: Iterable[dict[str, Json]], characters: int, others: int) -> list[dict[str, Json]]:
-    """The parts without so much text and so many other parts at their beginning."""
+def _unshown(parts: Iterable[dict[str, Json]], characters: int, others: int) -> list[dict[str, Json]]:
+    """The parts after the first `characters` of text and the first `others` other parts."""
     missing = []
     for part in parts:
         if not is_text(part):
@@ -263,7 +233,7 @@ def _without(parts: Iterable[dict[str, Json]], characters: int, others: int) -> 
     return missing
 
 
-def described_file(part: Json) -> str:
+def file_line(part: Json) -> str:
     name, kind, url, raw = (at(part, key) for key in ("filename", "mediaType", "url", "raw"))
     size = f"{len(raw) * 3 // 4} bytes" if isinstance(raw, str) else None
     return f"file: {' '.join(str(word) for word in (name, kind, size, url) if word) or 'without a name'}"

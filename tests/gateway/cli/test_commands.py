@@ -5,7 +5,7 @@ import re
 import pytest
 import typer
 
-from gateway.cli.commands import build
+from gateway.cli.commands import app
 from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
@@ -15,7 +15,7 @@ COMMANDS = (
 
 
 def test_these_are_the_commands() -> None:
-    group = typer.main.get_command(build())
+    group = typer.main.get_command(app)
     assert tuple(group.list_commands(typer.Context(group))) == COMMANDS  # type: ignore[attr-defined]  # it is a group
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what Tab makes of them."""
+"""Completion of commands, options and names of agents by the shell."""
 
 import asyncio
 import shutil
@@ -8,7 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
+from gateway.cli.console.parameters import agent_names
+from gateway.testing.serving import serve
 from tests.gateway.cli.conftest import Call
 from tests.running import local_gateway
 
@@ -88,3 +94,28 @@ def test_bash_completes_with_the_script_that_it_is_shown(tmp_path: Path) -> None
     """
     completed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert completed.stdout.split() == ["health"]
+
+
+async def names(answer: Response) -> list[str]:
+    async def listing(_: Request) -> Response:
+        return answer
+
+    async with serve(Starlette(routes=[Route("/base/a2a", listing)])) as url:
+        return await asyncio.to_thread(agent_names, f"{url}/base/")
+
+
+async def test_the_names_are_those_of_the_listing() -> None:
+    assert await names(JSONResponse({"agents": [{"agent": "notes"}, {"agent": "news"}]})) == ["notes", "news"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [PlainTextResponse("hello"), JSONResponse({"agents": 1}), JSONResponse([]), JSONResponse({"agents": [{}]})],
+)
+async def test_an_answer_of_another_shape_gives_none(answer: Response) -> None:
+    assert await names(answer) == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "http://[", "http://127.0.0.1:x"])
+def test_an_address_where_nobody_answers_gives_none(url: str) -> None:
+    assert agent_names(url) == []

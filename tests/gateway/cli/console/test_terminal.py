@@ -48,7 +48,7 @@ def test_in_pipes_the_answer_and_what_is_beside_it_go_their_own_ways() -> None:
     screen.answer("Hel")
     screen.note("tool: x")
     screen.answer("lo\x1b")
-    screen.tell("context c")
+    screen.report("context c")
     screen.line("{}")
     assert (out.getvalue(), err.getvalue()) == ("Hello\\x1b\n{}\n", "tool: x\ncontext c\n")
 

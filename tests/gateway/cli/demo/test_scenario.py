@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from gateway.cli.commands import build
+from gateway.cli.commands import app
 from gateway.cli.demo.scenario import configuration, introduction
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
@@ -36,7 +36,7 @@ def test_the_introduction_names_every_card_and_prints_commands_that_exist() -> N
     for name in AGENTS:
         assert f"{URL}/a2a/{name}/.well-known/agent-card.json" in text
     commands = [shlex.split(line) for line in text.splitlines() if line.startswith(("  bin/", "  curl "))]
-    known = {info.callback.__name__ for info in build().registered_commands if info.callback}
+    known = {info.callback.__name__ for info in app.registered_commands if info.callback}
     ours = [words for words in commands if words[0] == "bin/a2a-gateway"]
     assert {words[1] for words in ours} == {"stream", "send"} <= known
     assert all(words[2:4] == ["-u", URL] for words in ours)

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gateway.cli.console.exits import Stop
-from gateway.cli.manage.inspect import print_health
+from gateway.cli.manage.health import print_health
 from gateway.testing.serving import DROP, serve
 from tests.gateway.cli.conftest import CommandLine
 
@@ -65,7 +65,7 @@ async def test_a_connection_that_breaks_is_told(command_line: CommandLine) -> No
 
 
 async def test_silence_is_told(monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
-    monkeypatch.setattr("gateway.cli.manage.inspect._TIMEOUT", 0.05)
+    monkeypatch.setattr("gateway.cli.manage.health._TIMEOUT", 0.05)
     forever = asyncio.Event()
 
     async def wait(_: Request) -> Response:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.cli.talk.chat import Background
+from gateway.cli.talk.background import Background
 
 
 async def thread() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.console.exits import Stop
-from gateway.cli.talk.send import build_message
+from gateway.cli.talk.message import build_message
 
 
 def built(text: str = "Hi", **options: Any) -> dict[str, Any]:

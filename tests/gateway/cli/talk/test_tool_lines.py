@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.talk.approvals import about, call_line, moment_line, tool_call
+from gateway.cli.talk.tool_lines import call_line, progress_line, replaced_call, tool_call
 
 TIMES = {"startedAt": "2026-11-20T10:00:00.000Z", "endedAt": "2026-11-20T10:00:01.250Z"}
 
@@ -59,12 +59,12 @@ def test_a_part_is_a_line(shown: Any, line: str) -> None:
     ],
 )
 def test_only_what_a_person_waits_for_is_a_line_between(facts: Any, line: str | None) -> None:
-    assert moment_line(facts) == line
+    assert progress_line(facts) == line
 
 
 def test_the_outcome_may_stand_in_the_place_of_progress_and_never_of_the_call() -> None:
-    assert about(part("function_response", response={})) == "call_1"
-    assert about(part("function_call", args={})) is None
+    assert replaced_call(part("function_response", response={})) == "call_1"
+    assert replaced_call(part("function_call", args={})) is None
 
 
 @pytest.mark.parametrize("other", [None, {}, {"text": "x"}, {"metadata": {"type": "other"}}, {"metadata": "odd"}])

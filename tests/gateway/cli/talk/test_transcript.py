@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.cli.talk.conversation import opening, state_of, transcript
+from gateway.cli.talk.transcript import first_text, state_of, transcript
 
 CALL = {"data": {"name": "lookup", "args": {"q": 1}}, "metadata": {"adk_type": "function_call"}}
 
@@ -48,13 +48,13 @@ def test_what_it_ended_with_is_told_once() -> None:
 
 
 def test_a_task_is_known_by_the_first_words_of_its_user_and_a_word_for_its_state() -> None:
-    assert (opening(TASK), state_of(TASK)) == ("What is it?", "input required")
+    assert (first_text(TASK), state_of(TASK)) == ("What is it?", "input required")
 
 
 def test_json_of_another_shape_says_nothing() -> None:
     for task in (None, {}, {"history": [1, {"parts": 2}], "artifacts": "x", "status": {"message": 3}}):
         assert list(transcript(task)) == []
-        assert (opening(task), state_of(task)) == ("", "")
+        assert (first_text(task), state_of(task)) == ("", "")
 
 
 def test_a_task_that_was_put_aside_says_what_can_be_done() -> None:

@@ -1,4 +1,4 @@
-"""Lines out of a pipe and out of a terminal, also while something else goes on."""
+"""LineInput out of a pipe and out of a terminal, also while something else goes on."""
 
 import io
 import os
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.talk.line_input import Lines
+from gateway.cli.talk.line_input import LineInput
 from tests.support.core import BOUND
 
 
@@ -24,7 +24,7 @@ class Pipe:
         read, self._write = os.pipe()
         self.unread = read
         self.err = io.StringIO()
-        self.lines = stack.enter_context(Lines(stack.enter_context(os.fdopen(read)), io.StringIO(), self.err))
+        self.lines = stack.enter_context(LineInput(stack.enter_context(os.fdopen(read)), io.StringIO(), self.err))
 
     def write(self, text: bytes) -> None:
         os.write(self._write, text)
@@ -46,21 +46,21 @@ def nothing_is_urgent(_: str) -> bool:
 def test_a_pipe_gives_its_lines_and_then_nothing(pipe: Pipe) -> None:
     pipe.write("one\r\n\ntw\u00f6".encode())
     pipe.end()
-    assert [pipe.lines.next("> ") for _ in range(5)] == ["one", "", "twö", None, None]
+    assert [pipe.lines.read("> ") for _ in range(5)] == ["one", "", "twö", None, None]
     assert pipe.err.getvalue() == ""
     assert not pipe.lines.typed
 
 
 def test_what_is_not_utf8_arrives_as_what_it_is(pipe: Pipe) -> None:
     pipe.write(b"a\xff\n")
-    assert pipe.lines.next("> ") == "a\udcff"
+    assert pipe.lines.read("> ") == "a\udcff"
 
 
 def test_a_line_that_arrives_in_pieces_is_one(pipe: Pipe) -> None:
     pipe.write(b"on")
     later = threading.Timer(0, lambda: pipe.write(b"e\n"))
     later.start()
-    assert pipe.lines.next("> ") == "one"
+    assert pipe.lines.read("> ") == "one"
     later.join()
 
 
@@ -76,9 +76,9 @@ def test_while_something_goes_on_lines_are_kept_and_urgent_ones_taken(pipe: Pipe
         return True
 
     pipe.write(b"/cancel\none\n")
-    pipe.lines.until(done, urgent)
+    pipe.lines.wait_for(done, urgent)
     assert taken == ["/cancel"]
-    assert pipe.lines.next("> ") == "one"
+    assert pipe.lines.read("> ") == "one"
 
 
 def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, m
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            pipe.lines.until(done, nothing_is_urgent)
+            pipe.lines.wait_for(done, nothing_is_urgent)
         assert not done.done()
     finally:
         heard.set()
@@ -126,7 +126,7 @@ def test_a_ctrl_c_where_the_wait_is_just_over_leaves_signals_no_closed_descripto
     before = set_(-1)
     try:
         with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
-            Pipe(stack).lines.until(done, nothing_is_urgent)
+            Pipe(stack).lines.wait_for(done, nothing_is_urgent)
         assert set_(-1) == -1
     finally:
         set_(before)
@@ -143,12 +143,12 @@ def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:
         return line == "/cancel"
 
     threading.Timer(0, lambda: first.set_result(None)).start()
-    pipe.lines.until(first, urgent)
+    pipe.lines.wait_for(first, urgent)
     assert taken == []
-    assert pipe.lines.next("> ") == "one"
+    assert pipe.lines.read("> ") == "one"
     second: Future[None] = Future()
     second.set_result(None)
-    pipe.lines.until(second, urgent)
+    pipe.lines.wait_for(second, urgent)
     assert taken == ["/cancel"]
 
 
@@ -158,9 +158,9 @@ def test_a_pipe_that_ends_meanwhile_does_not_spin_and_loses_nothing(pipe: Pipe) 
     pipe.end()
     timer = threading.Timer(0, lambda: done.set_result(None))
     timer.start()
-    pipe.lines.until(done, nothing_is_urgent)
+    pipe.lines.wait_for(done, nothing_is_urgent)
     timer.join()
-    assert [pipe.lines.next("> "), pipe.lines.next("> ")] == ["last", None]
+    assert [pipe.lines.read("> "), pipe.lines.read("> ")] == ["last", None]
 
 
 def test_a_program_that_writes_without_end_is_made_to_wait(pipe: Pipe) -> None:
@@ -171,29 +171,29 @@ def test_a_program_that_writes_without_end_is_made_to_wait(pipe: Pipe) -> None:
         first.set_result(None)
         return False
 
-    pipe.lines.until(first, once)
+    pipe.lines.wait_for(first, once)
     second: Future[None] = Future()
     later = threading.Timer(0, lambda: second.set_result(None))
     later.start()
-    pipe.lines.until(second, nothing_is_urgent)
+    pipe.lines.wait_for(second, nothing_is_urgent)
     later.join()
     assert len(os.read(pipe.unread, 60_000)) > 50_000
 
 
 @pytest.fixture
-def person() -> Iterator[tuple[int, Lines, io.StringIO]]:
+def person() -> Iterator[tuple[int, LineInput, io.StringIO]]:
     """Somebody at a terminal whose output goes elsewhere: without an editor for lines."""
     screen, inside = pty.openpty()
     err = io.StringIO()
-    with os.fdopen(inside) as stream, Lines(stream, io.StringIO(), err) as lines:
+    with os.fdopen(inside) as stream, LineInput(stream, io.StringIO(), err) as lines:
         yield screen, lines, err
     os.close(screen)
 
 
-def test_a_person_sees_a_prompt_and_what_was_typed_ahead(person: tuple[int, Lines, io.StringIO]) -> None:
+def test_a_person_sees_a_prompt_and_what_was_typed_ahead(person: tuple[int, LineInput, io.StringIO]) -> None:
     screen, lines, err = person
     os.write(screen, b"one\n")
-    assert (lines.typed, lines.next("> "), err.getvalue()) == (True, "one", "> ")
+    assert (lines.typed, lines.read("> "), err.getvalue()) == (True, "one", "> ")
     done: Future[None] = Future()
 
     def ahead(line: str) -> bool:
@@ -201,12 +201,12 @@ def test_a_person_sees_a_prompt_and_what_was_typed_ahead(person: tuple[int, Line
         return False
 
     os.write(screen, b"two\n")
-    lines.until(done, ahead)
-    assert lines.next("> ") == "two"
+    lines.wait_for(done, ahead)
+    assert lines.read("> ") == "two"
     assert err.getvalue() == "> > two\n"
 
 
-def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[int, Lines, io.StringIO]) -> None:
+def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[int, LineInput, io.StringIO]) -> None:
     screen, lines, _ = person
     done: Future[None] = Future()
 
@@ -216,8 +216,8 @@ def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[i
         return line == "/cancel"
 
     os.write(screen, b"two\n/cancel\n")
-    lines.until(done, urgent)
-    assert lines.next("> ") == "two"
+    lines.wait_for(done, urgent)
+    assert lines.read("> ") == "two"
 
 
 class Typist(io.StringIO):
@@ -240,23 +240,23 @@ def test_what_was_typed_before_a_question_came_is_no_answer_to_it() -> None:
         done.set_result(None)
         return False
 
-    with os.fdopen(inside) as stream, Lines(stream, io.StringIO(), Typist(screen)) as lines:
+    with os.fdopen(inside) as stream, LineInput(stream, io.StringIO(), Typist(screen)) as lines:
         os.write(screen, b"yes\n")
-        lines.until(done, ahead)
+        lines.wait_for(done, ahead)
         os.write(screen, b"yes, unread\n")
-        assert lines.fresh("allow? ") == "no"
-        lines.again("no")
-        assert [lines.next("> ") for _ in range(2)] == ["no", "yes"]
+        assert lines.read_fresh("allow? ") == "no"
+        lines.put_back("no")
+        assert [lines.read("> ") for _ in range(2)] == ["no", "yes"]
     os.close(screen)
 
 
 def test_in_a_pipe_the_next_line_is_the_answer(pipe: Pipe) -> None:
     pipe.write(b"yes\n")
-    assert pipe.lines.fresh("allow? ") == "yes"
+    assert pipe.lines.read_fresh("allow? ") == "yes"
 
 
-def test_a_person_ends_with_ctrl_d(person: tuple[int, Lines, io.StringIO]) -> None:
+def test_a_person_ends_with_ctrl_d(person: tuple[int, LineInput, io.StringIO]) -> None:
     screen, lines, err = person
     os.write(screen, b"\x04")
-    assert lines.next("> ") is None
+    assert lines.read("> ") is None
     assert err.getvalue() == "> \n"

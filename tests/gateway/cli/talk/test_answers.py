@@ -12,7 +12,9 @@ from gateway.a2a.tool_calls import URI
 from gateway.cli.console.exits import Stop
 from gateway.cli.console.parameters import Approve
 from gateway.cli.console.terminal import Screen
-from gateway.cli.talk.approvals import Answering, Question, approving, declaring, question, read_tools
+from gateway.cli.talk.answers import Responder, decisions_on
+from gateway.cli.talk.local_tools import read_tools, with_tools
+from gateway.cli.talk.questions import Question, question_of
 from tests.gateway.cli.scripted_agent import COMPLETED, INPUT_REQUIRED, WORKING, status, task
 from tests.tool_call_vectors import valid
 
@@ -47,40 +49,40 @@ class Person:
         return self._lines.pop(0) if self._lines else None
 
 
-def answering(
+def responder(
     approve: Approve | None, person: Person | None = None, **tools: Sequence[str]
-) -> tuple[Answering, io.StringIO]:
+) -> tuple[Responder, io.StringIO]:
     told = io.StringIO()
-    return Answering(approve, tools, person or Person(), Screen(io.StringIO(), told)), told
+    return Responder(approve, tools, person or Person(), Screen(io.StringIO(), told)), told
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
 def test_a_question_names_the_calls_that_need_a_yes_and_those_to_be_run_here() -> None:
-    assert question(asks(SEARCH, DELETE, calls=[ECHO])) == Question((SEARCH, DELETE), (ECHO,))
+    assert question_of(asks(SEARCH, DELETE, calls=[ECHO])) == Question((SEARCH, DELETE), (ECHO,))
 
 
 def test_a_task_that_waits_already_asks_the_same() -> None:
     waiting = {**task(), "status": asks(SEARCH)["statusUpdate"]["status"]}
-    assert question({"task": waiting}) == Question((SEARCH,), ())
+    assert question_of({"task": waiting}) == Question((SEARCH,), ())
 
 
 @pytest.mark.parametrize(
     "event", [status(WORKING), status(COMPLETED), status(INPUT_REQUIRED, "Which city?"), {"task": task()}]
 )
 def test_a_task_that_goes_on_or_waits_for_words_asks_nothing_of_the_kind(event: Json) -> None:
-    assert question(event) == Question((), ())
+    assert question_of(event) == Question((), ())
 
 
 @pytest.mark.parametrize("event", [{"artifactUpdate": {}}, {"message": {}}, {}, None, {"statusUpdate": "odd"}])
 def test_other_events_say_nothing_about_it(event: Json) -> None:
-    assert question(event) is None
+    assert question_of(event) is None
 
 
 def test_a_call_that_the_agent_runs_itself_is_not_ours() -> None:
-    assert question(asks(calls=[ECHO], origin="gateway")) == Question((), ())
-    assert question(asks(calls=[{"id": 1}, {}])) == Question((), ())
+    assert question_of(asks(calls=[ECHO], origin="gateway")) == Question((), ())
+    assert question_of(asks(calls=[{"id": 1}, {}])) == Question((), ())
 
 
 # --- approvals --------------------------------------------------------------------------------------------------------
@@ -88,8 +90,8 @@ def test_a_call_that_the_agent_runs_itself_is_not_ours() -> None:
 
 @pytest.mark.parametrize(("approve", "approved"), [(Approve.yes, True), (Approve.no, False)])
 def test_a_flag_decides_all_alike(approve: Approve, approved: bool) -> None:
-    answers, _ = answering(approve)
-    [part] = answers.parts(question(asks(SEARCH, DELETE))) or []
+    answering, _ = responder(approve)
+    [part] = answering.answer(question_of(asks(SEARCH, DELETE))) or []
     assert part == {
         "data": {"approvals": [{"id": "call_1", "approved": approved}, {"id": "call_2", "approved": approved}]}
     }
@@ -98,9 +100,9 @@ def test_a_flag_decides_all_alike(approve: Approve, approved: bool) -> None:
 
 def test_a_person_decides_one_by_one_and_may_say_why_not() -> None:
     person = Person("Y ", "", "no thanks ", "n")
-    answers, _ = answering(Approve.ask, person)
+    answering, _ = responder(Approve.ask, person)
     third = {**DELETE, "id": "call_9"}
-    [part] = answers.parts(Question((SEARCH, DELETE, third), ())) or []
+    [part] = answering.answer(Question((SEARCH, DELETE, third), ())) or []
     assert part["data"]["approvals"] == [
         {"id": "call_1", "approved": True},
         {"id": "call_2", "approved": False, "reason": "no thanks"},
@@ -116,46 +118,46 @@ def test_a_person_decides_one_by_one_and_may_say_why_not() -> None:
 
 @pytest.mark.parametrize("line", ["", "n", "sure", "yes please", "Yess", "1", "true"])
 def test_only_y_and_yes_are_a_yes(line: str) -> None:
-    answers, _ = answering(Approve.ask, Person(line, ""))
-    [part] = answers.parts(Question((SEARCH,), ())) or []
+    answering, _ = responder(Approve.ask, Person(line, ""))
+    [part] = answering.answer(Question((SEARCH,), ())) or []
     assert part["data"]["approvals"] == [{"id": "call_1", "approved": False}]
 
 
 def test_nobody_there_is_no_decision_at_all() -> None:
-    answers, _ = answering(Approve.ask, Person("y"))
-    assert answers.parts(Question((SEARCH, DELETE), ())) is None
-    assert answering(None)[0].parts(Question((SEARCH,), ())) is None
+    answering, _ = responder(Approve.ask, Person("y"))
+    assert answering.answer(Question((SEARCH, DELETE), ())) is None
+    assert responder(None)[0].answer(Question((SEARCH,), ())) is None
 
 
 def test_a_prompt_shows_nothing_that_a_terminal_would_obey() -> None:
     person = Person("n", "")
-    answers, _ = answering(Approve.ask, person)
-    answers.parts(Question(({"id": "c", "name": "a\x1b[2J\nb", "args": {"x": "\x1b[1A"}},), ()))
+    answering, _ = responder(Approve.ask, person)
+    answering.answer(Question(({"id": "c", "name": "a\x1b[2J\nb", "args": {"x": "\x1b[1A"}},), ()))
     assert person.prompts[0] == 'allow a\\x1b[2J b {"x":"\\u001b[1A"}? [y/N] '
 
 
 def test_the_same_question_again_is_not_answered_again() -> None:
-    answers, _ = answering(Approve.yes)
-    assert answers.parts(Question((SEARCH,), ())) is not None
-    assert answers.parts(Question((SEARCH,), ())) is None
-    assert answers.parts(Question((SEARCH, DELETE), ())) is not None
+    answering, _ = responder(Approve.yes)
+    assert answering.answer(Question((SEARCH,), ())) is not None
+    assert answering.answer(Question((SEARCH,), ())) is None
+    assert answering.answer(Question((SEARCH, DELETE), ())) is not None
 
 
 @pytest.mark.parametrize("asked", [None, Question((), ())])
 def test_nothing_asked_is_nothing_answered(asked: Question | None) -> None:
-    assert answering(Approve.yes)[0].parts(asked) is None
+    assert responder(Approve.yes)[0].answer(asked) is None
 
 
 def test_the_answer_can_be_made_for_another_time() -> None:
-    assert approving([SEARCH], approved=True) == {"approvals": [{"id": "call_1", "approved": True}]}
+    assert decisions_on([SEARCH], approved=True) == {"approvals": [{"id": "call_1", "approved": True}]}
 
 
 # --- tools of this machine --------------------------------------------------------------------------------------------
 
 
 def result(code: str, **call: Json) -> tuple[Json, str]:
-    answers, told = answering(None, None, echo=[sys.executable, "-c", code])
-    [part] = answers.parts(Question((), ({**ECHO, **call},))) or []
+    answering, told = responder(None, None, echo=[sys.executable, "-c", code])
+    [part] = answering.answer(Question((), ({**ECHO, **call},))) or []
     assert part["metadata"] == {"adk_type": "function_response", "type": "function_response"}
     assert (part["data"]["id"], part["data"]["name"]) == ("call_3", call.get("name", "echo"))
     assert valid("clientResult", part)
@@ -180,8 +182,8 @@ def test_a_command_gets_its_arguments_and_what_it_prints_is_the_result(code: str
 
 
 def test_a_command_that_is_not_there_is_an_error_for_the_agent_and_a_line_for_the_user() -> None:
-    answers, told = answering(None, None, echo=["/no/such/program"])
-    [part] = answers.parts(Question((), (ECHO,))) or []
+    answering, told = responder(None, None, echo=["/no/such/program"])
+    [part] = answering.answer(Question((), (ECHO,))) or []
     assert part["data"]["response"] == {"error": {"code": "failed", "message": "The tool could not be run."}}
     assert told.getvalue().splitlines()[-1] == "tool: echo cannot be run: No such file or directory"
 
@@ -204,12 +206,12 @@ def test_nothing_runs_that_was_not_named() -> None:
 
 
 def test_calls_are_left_to_others_where_no_tool_is_named() -> None:
-    assert answering(Approve.yes)[0].parts(Question((), (ECHO,))) is None
+    assert responder(Approve.yes)[0].answer(Question((), (ECHO,))) is None
 
 
 def test_decisions_and_results_go_together() -> None:
-    answers, _ = answering(Approve.yes, None, echo=CAT)
-    decisions, output = answers.parts(Question((SEARCH,), (ECHO,))) or []
+    answering, _ = responder(Approve.yes, None, echo=CAT)
+    decisions, output = answering.answer(Question((SEARCH,), (ECHO,))) or []
     assert decisions["data"]["approvals"] == [{"id": "call_1", "approved": True}]
     assert output["data"]["response"] == {"result": {"a": 1}}
 
@@ -236,35 +238,35 @@ def test_a_tool_is_named_once() -> None:
 
 
 def test_a_message_declares_the_tools_and_not_the_command_lines() -> None:
-    message = declaring({"parts": [], "metadata": {"k": 1}}, {"clock": ["/usr/bin/date", "--secret"]})
+    message = with_tools({"parts": [], "metadata": {"k": 1}}, {"clock": ["/usr/bin/date", "--secret"]})
     assert message["metadata"] == {
         "k": 1,
         URI: {"tools": [{"name": "clock", "description": "Runs date on the user's machine."}]},
     }
     assert valid("tools", message["metadata"][URI])
     assert "secret" not in json.dumps(message)
-    assert declaring({"parts": []}, {}) == {"parts": []}
+    assert with_tools({"parts": []}, {}) == {"parts": []}
 
 
 # --- what is done elsewhere
 
 
-ELSEWHERE = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
+CONSENT = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
 
 
 def test_a_task_that_needs_something_done_elsewhere_asks_whether_it_is() -> None:
-    asked = question(ELSEWHERE)
-    assert asked == Question((), (), elsewhere=True)
-    answers, _ = answering(Approve.ask, person := Person("", "I could not", "\ud800"))
-    assert answers.parts(asked) == [{"text": "That is done. Please go on."}]
-    assert answers.parts(asked) == [{"text": "I could not"}]
-    assert answers.parts(asked) == [{"text": "\ufffd"}]
-    assert answers.parts(asked) is None
+    asked = question_of(CONSENT)
+    assert asked == Question((), (), consent=True)
+    answering, _ = responder(Approve.ask, person := Person("", "I could not", "\ud800"))
+    assert answering.answer(asked) == [{"text": "That is done. Please go on."}]
+    assert answering.answer(asked) == [{"text": "I could not"}]
+    assert answering.answer(asked) == [{"text": "\ufffd"}]
+    assert answering.answer(asked) is None
     assert person.prompts == ["press Enter when that is done, or type a message: "] * 4
 
 
 @pytest.mark.parametrize("approve", [None, Approve.yes, Approve.no])
 def test_no_flag_says_that_something_was_done_elsewhere(approve: Approve | None) -> None:
-    answers, _ = answering(approve, person := Person("y"))
-    assert answers.parts(question(ELSEWHERE)) is None
+    answering, _ = responder(approve, person := Person("y"))
+    assert answering.answer(question_of(CONSENT)) is None
     assert person.prompts == []

@@ -1,16 +1,16 @@
-"""What a start leaves out."""
+"""Packages that a start does not import."""
 
 import subprocess
 import sys
 
 import pytest
 
-from gateway.cli.commands import without
+from gateway.cli.console.imports import hidden
 
 _START = """
 import sys
-from gateway.cli.commands import without
-with without("rich"):
+from gateway.cli.console.imports import hidden
+with hidden("rich"):
     import gateway.cli.serve.serve
 assert "structlog" in sys.modules
 assert not [name for name in sys.modules if name.partition(".")[0] == "rich"]
@@ -31,12 +31,12 @@ def test_a_server_starts_without_what_checks_the_arguments_of_tools() -> None:
 
 def test_what_is_left_out_counts_as_not_installed_for_that_moment() -> None:
     sys.modules.pop("this", None)
-    with without("this"), pytest.raises(ImportError):
+    with hidden("this"), pytest.raises(ImportError):
         __import__("this")
     assert "this" not in sys.modules
 
 
 def test_what_is_loaded_already_stays() -> None:
-    with without("json"):
+    with hidden("json"):
         import json
     assert json is sys.modules["json"]

@@ -20,7 +20,7 @@ from tests.gateway.cli.scripted_agent import (
     status,
     task,
 )
-from tests.gateway.cli.talk.test_answering import DELETE, ECHO, SEARCH, asks
+from tests.gateway.cli.talk.test_answers import DELETE, ECHO, SEARCH, asks
 
 Json = Any
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.main import run
-from gateway.cli.talk.send import Order
+from gateway.cli.talk.send import SendOptions
 from tests.gateway.cli.conftest import CommandLine
 
 UNREACHABLE = "Is it running? Another address is given with -u URL."
@@ -188,7 +188,7 @@ async def test_what_nobody_expected_is_one_line_and_a_traceback_only_with_debug(
     def surprise(_: object) -> int:
         raise ZeroDivisionError("a \x1b[31m\nsurprise")
 
-    monkeypatch.setattr("gateway.cli.talk.send.talk", surprise)
+    monkeypatch.setattr("gateway.cli.talk.send.run_send", surprise)
     plain = await command_line("send", "hi")
     told = "unexpected error: ZeroDivisionError: a \\x1b[31m surprise\nRun it again with --debug for the details.\n"
     assert (plain.code, plain.err) == (1, told)
@@ -208,11 +208,11 @@ async def test_behind_two_dashes_debug_is_a_text_like_any_other(
 ) -> None:
     orders: list[str] = []
 
-    def note(order: Order) -> int:
+    def note(order: SendOptions) -> int:
         orders.append(order.text)
         return 0
 
-    monkeypatch.setattr("gateway.cli.talk.send.talk", note)
+    monkeypatch.setattr("gateway.cli.talk.send.run_send", note)
     assert (await command_line("send", "--", "--debug")).code == 0
     assert orders == ["--debug"]
 
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch, capsys: 
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gateway.cli.talk.send.talk", interrupted)
+    monkeypatch.setattr("gateway.cli.talk.send.run_send", interrupted)
     assert run(["send", "hi"]) == 130
     assert capsys.readouterr().err in ("", "interrupted\n")
 

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.terminal import Screen
-from gateway.cli.talk.render import Standing, TextView
+from gateway.cli.talk.render import TextView
+from gateway.cli.talk.state import ConversationState
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
     FAILED,
@@ -130,7 +131,7 @@ def test_a_view_goes_on_with_the_next_message_to_its_task() -> None:
     for event in ({"task": task()}, says("Hm. "), status(INPUT_REQUIRED, "Which city?")):
         view.receive(event)
     view.finish()
-    view.go_on()
+    view.continue_task()
     for event in (
         {"task": task(INPUT_REQUIRED, "Hm. ", said="Which city?")},
         status(WORKING),
@@ -177,18 +178,23 @@ def test_what_is_said_at_the_end_is_shown_once_where_it_belongs(
     ],
 )
 def test_nonsense_is_shown_as_far_as_it_goes(event: Json) -> None:
-    standing = Standing()
-    standing.note(event)
+    conversation = ConversationState()
+    conversation.note(event)
     seen(event)
-    assert standing.exit_code == 1
+    assert conversation.exit_code == 1
 
 
-def test_the_standing_knows_the_ids_the_state_and_the_exit_code() -> None:
-    standing = Standing(context="typed")
-    standing.note({"task": task()})
-    assert (standing.context, standing.task, standing.word, standing.exit_code) == ("c-1", "t-1", "working", 1)
-    standing.note(status(INPUT_REQUIRED))
-    assert (standing.word, standing.exit_code) == ("input required", 13)
-    reply = Standing()
+def test_the_conversation_knows_the_ids_the_state_and_the_exit_code() -> None:
+    conversation = ConversationState(context="typed")
+    conversation.note({"task": task()})
+    assert (conversation.context, conversation.task, conversation.words, conversation.exit_code) == (
+        "c-1",
+        "t-1",
+        "working",
+        1,
+    )
+    conversation.note(status(INPUT_REQUIRED))
+    assert (conversation.words, conversation.exit_code) == ("input required", 13)
+    reply = ConversationState()
     reply.note({"message": {"messageId": "m", "contextId": "c-2"}})
-    assert (reply.context, reply.task, reply.word, reply.exit_code) == ("c-2", None, "", 0)
+    assert (reply.context, reply.task, reply.words, reply.exit_code) == ("c-2", None, "", 0)

@@ -1,8 +1,8 @@
-"""Errors of the client: which exit code, which words."""
+"""Errors of the client: exit codes and texts."""
 
 import pytest
 
-from gateway.cli.console.connect import stop, told_plainly
+from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import Stop
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable
 
@@ -45,7 +45,7 @@ from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, U
     ],
 )
 def test_an_error_has_an_exit_code_and_words(error: ClientError, code: int, text: str) -> None:
-    with pytest.raises(Stop) as caught, told_plainly():
+    with pytest.raises(Stop) as caught, client_errors_stop():
         raise error
     assert (caught.value.code, caught.value.text) == (code, text)
-    assert stop(error).text == text
+    assert stop_for(error).text == text

@@ -1,16 +1,16 @@
-"""The commands below `tasks`, `contexts` and `push`: each explains itself, with examples."""
+"""The commands in groups: each explains itself, with examples."""
 
 import re
 
 import pytest
 
-from gateway.cli.task_commands import GROUPS
+from gateway.cli.group_commands import GROUPS
 from tests.gateway.cli.conftest import Call
 
-BELOW = [(group.name, name) for group in GROUPS for name, _, _ in group.commands]
+BELOW = [(group.name, name) for group in GROUPS for name in group.commands]
 
 
-def test_these_are_the_commands_below() -> None:
+def test_these_are_the_commands_in_groups() -> None:
     assert [" ".join(words) for words in BELOW] == [
         "tasks list",
         "tasks get",
@@ -24,6 +24,9 @@ def test_these_are_the_commands_below() -> None:
         "contexts delete",
         "push list",
         "push replay",
+        "keys create",
+        "keys list",
+        "keys revoke",
     ]
 
 

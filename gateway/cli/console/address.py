@@ -1,0 +1,117 @@
+"""The agent that a command line names, and the command line that names it again.
+
+Law: a wrong value stops the command before anything is sent; imports nothing but typer.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.terminal import program
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+KEY_VARIABLE = "A2A_GATEWAY_KEY"
+
+
+class BindingChoice(StrEnum):
+    jsonrpc = "jsonrpc"
+    rest = "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    """An agent as it was typed; the headers and the API key go with every request."""
+
+    url: str
+    agent: str | None
+    binding: BindingChoice | None
+    headers: dict[str, str]
+    key: str | None = None
+
+    @property
+    def request_headers(self) -> dict[str, str]:
+        return with_key(self.headers, self.key)
+
+    @property
+    def options(self) -> list[str]:
+        """The options that name the agent again, without the values of headers and key, which may be secret."""
+        words: list[str] = []
+        if self.url != DEFAULT_URL:
+            words += ["-u", self.url]
+        if self.agent is not None:
+            words += ["-a", self.agent]
+        if self.binding is not None:
+            words += ["--binding", self.binding.value]
+        for name in self.headers:
+            words += ["--header", f"{name}: ..."]
+        if self.key is not None and self.key != os.environ.get(KEY_VARIABLE):
+            words += ["--key", "..."]
+        return words
+
+    @property
+    def text(self) -> str:
+        """For the middle of a sentence."""
+        return self.url if self.agent is None else f"{self.url}, agent {self.agent!r}"
+
+    def command(self, *words: str, argument: str | None = None) -> str:
+        """A command line to copy; `argument` stands last and may look like an option."""
+        last = [] if argument is None else [*(["--"] if argument.startswith("-") else []), argument]
+        return f"{program()} {shlex.join([*words, *self.options, *last])}"
+
+
+def read_address(
+    agent: str | None,
+    url: str,
+    binding: BindingChoice | None,
+    headers: Sequence[str] | None,
+    key: str | None = None,
+) -> AgentAddress:
+    """`agent` may be a URL, too. Raises: Stop (2)."""
+    if agent is not None and "://" in agent:
+        url, agent = agent, None
+    return AgentAddress(read_url(url), agent, binding, read_headers(headers or ()), read_key(key))
+
+
+def read_url(url: str) -> str:
+    """The same URL. Raises: Stop (2) unless it is one of a host over HTTP."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() for character in url):
+        raise Stop(ExitCode.USAGE, f"{url!r} is no address; write one such as http://127.0.0.1:8080")
+    return url
+
+
+def read_headers(given: Sequence[str]) -> dict[str, str]:
+    """Headers from `NAME: VALUE`. Raises: Stop (2)."""
+    headers = {}
+    for header in given:
+        name, colon, value = header.partition(":")
+        name, value = name.strip(), value.strip()
+        if not colon or not name.replace("-", "").replace("_", "").isalnum() or not f"{name}{value}".isascii():
+            raise Stop(ExitCode.USAGE, f"--header must look like 'Name: value', not {name!r}")
+        if not value.isprintable():
+            raise Stop(ExitCode.USAGE, f"--header {name!r} holds a control character")
+        headers[name] = value
+    return headers
+
+
+def read_key(key: str | None) -> str | None:
+    """The API key; None for a missing or an empty one. Raises: Stop (2)."""
+    text = (key or "").strip()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Stop(ExitCode.USAGE, "the API key holds what no key can hold: is it whole, and nothing else?")
+    return text or None
+
+
+def with_key(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
+    """The headers of a request. An Authorization header that was typed wins over the key."""
+    if key is None or any(name.lower() == "authorization" for name in headers):
+        return dict(headers)
+    return {**headers, "Authorization": f"Bearer {key}"}

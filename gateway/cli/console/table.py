@@ -1,0 +1,43 @@
+"""Results on standard output: aligned columns on a terminal, values between tabs in a pipe, or JSON."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+from gateway.cli.console.parameters import Output
+from gateway.cli.console.terminal import json_text, visible
+
+_GAP = "  "
+
+
+def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A pipe gets whole values without heads; on a terminal the last column is cut at the end of the line."""
+    cells = [[" ".join(visible(cell).split()) for cell in row] for row in rows]
+    if not out.isatty():
+        out.writelines("\t".join(row) + "\n" for row in cells)
+        return
+    table = [list(heads), *cells]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
+    columns = shutil.get_terminal_size().columns
+    for row in table:
+        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        line = _GAP.join([*aligned, row[-1]]).rstrip()
+        out.write(f"{line if len(line) <= columns else line[: columns - 1] + '…'}\n")
+
+
+def local_time(out: TextIO, timestamp: str) -> str:
+    """A timestamp of the wire as local time on a terminal, unchanged in a pipe."""
+    if not out.isatty():
+        return timestamp
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return timestamp
+
+
+def print_json(values: Sequence[Any], document: Any, output: Output) -> None:
+    """One line for each value (jsonl), or all of them in one document (json)."""
+    lines = [json_text(value) for value in values] if output is Output.jsonl else [json_text(document, indent=2)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,409 @@
+"""The commands in groups: `tasks`, `contexts`, `push` and `keys`. Law: imports nothing but typer, as `commands`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console.address import DEFAULT_URL, read_address
+from gateway.cli.console.parameters import (
+    DEFAULT_FILE,
+    Agent,
+    ApiKey,
+    Approval,
+    Binding,
+    CommandGroup,
+    ConfigFile,
+    Format,
+    Headers,
+    Output,
+    StateChoice,
+    Tools,
+    Url,
+)
+
+tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
+contexts = CommandGroup("contexts", "See, move and delete conversations.")
+push = CommandGroup("push", "See push notifications, and post them again.")
+keys = CommandGroup("keys", "Make, list and revoke API keys.")
+GROUPS = (tasks, contexts, push, keys)
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the task.")]
+ContextId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the context.")]
+OfContext = Annotated[str | None, typer.Option("--context", metavar="ID", help="Only those of this conversation.")]
+InState = Annotated[
+    StateChoice | None,
+    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(StateChoice)}."),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="The latest N; all of them if not given.")
+]
+From = Annotated[
+    int | None, typer.Option("--from", metavar="N", min=1, help="Begin with event N; with the first if not given.")
+]
+Listing = Annotated[
+    Output,
+    typer.Option(
+        "-o", "--output", metavar="text|json|jsonl", help="text: columns; json: all in one; jsonl: a line each."
+    ),
+]
+Whole = Annotated[
+    Output,
+    typer.Option(
+        "-o", "--output", metavar="text|json|jsonl", help="text; json: as the agent tells it; jsonl: on a line."
+    ),
+]
+KeyName = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the key, for people.")]
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@tasks.command(
+    "list",
+    "a2a-gateway tasks list -a support",
+    "a2a-gateway tasks list --state failed --limit 10 -o jsonl",
+)
+def list_tasks(
+    context: OfContext = None,
+    state: InState = None,
+    limit: Limit = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Listing = Output.text,
+) -> int:
+    """List tasks, the latest first.
+
+    The columns are task, state, time of the state, context, and what was said first.
+    """
+    from gateway.cli.manage.tasks import Filters, print_tasks
+
+    return print_tasks(read_address(agent, url, binding, headers, key), Filters(context, state, limit), output)
+
+
+@tasks.command(
+    "get",
+    "a2a-gateway tasks get ID -a support",
+    "a2a-gateway tasks get ID -o json | jq .artifacts",
+)
+def get_task(
+    task: TaskId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Whole = Output.text,
+) -> int:
+    """Show a task: its state, what was said, and its artifacts."""
+    from gateway.cli.manage.tasks import print_task
+
+    return print_task(read_address(agent, url, binding, headers, key), task, output)
+
+
+@tasks.command(
+    "cancel",
+    "a2a-gateway tasks cancel ID -a support",
+)
+def cancel_task(
+    task: TaskId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Whole = Output.text,
+) -> int:
+    """Cancel a task that has not ended."""
+    from gateway.cli.manage.tasks import cancel
+
+    return cancel(read_address(agent, url, binding, headers, key), task, output)
+
+
+@tasks.command(
+    "watch",
+    "a2a-gateway tasks watch ID -a support",
+    "a2a-gateway tasks watch ID --from 7 -o jsonl",
+    "a2a-gateway tasks watch ID --approve ask --tool 'clock=date -u'",
+)
+def watch_task(
+    task: TaskId,
+    first: From = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Format = Output.text,
+    approve: Approval = None,
+    tools: Tools = None,
+) -> int:
+    """Watch a task until it ends or waits for somebody.
+
+    It begins with what is past already. An agent that keeps no log of events shows the task as it stands and what
+    follows. A tool call that needs a yes is asked about, and the task watched on. Exit codes: as for send.
+    """
+    from gateway.cli.manage.watch import watch
+    from gateway.cli.talk.local_tools import read_tools
+
+    address = read_address(agent, url, binding, headers, key)
+    return watch(address, task, first, output, approve, read_tools(tools or ()))
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------------
+
+
+@contexts.command(
+    "list",
+    "a2a-gateway contexts list -a support",
+    "a2a-gateway contexts list --limit 10 -o json",
+)
+def list_contexts(
+    limit: Limit = None,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Listing = Output.text,
+) -> int:
+    """List conversations, the latest first.
+
+    The columns are context, number of tasks, state of the last task, its time, and what was said first.
+    """
+    from gateway.cli.manage.contexts import print_contexts
+
+    return print_contexts(read_address(agent, url, binding, headers, key), limit, output)
+
+
+@contexts.command(
+    "show",
+    "a2a-gateway contexts show ID -a support",
+)
+def show_context(
+    context: ContextId,
+    url: Url = DEFAULT_URL,
+    agent: Agent = None,
+    binding: Binding = None,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Whole = Output.text,
+) -> int:
+    """Show a conversation: all that was said, the oldest first."""
+    from gateway.cli.manage.contexts import print_context
+
+    return print_context(read_address(agent, url, binding, headers, key), context, output)
+
+
+@contexts.command(
+    "export",
+    "a2a-gateway contexts export ID -f talk.json",
+    "a2a-gateway contexts export ID | jq .threads",
+)
+def export_context(
+    context: ContextId,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Write it here, not to standard output.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    key: ApiKey = None,
+) -> int:
+    """Write a conversation as a JSON document.
+
+    Another gateway of this kind takes it up with `contexts import`. It holds all that is stored, the ids of the backend's
+    conversation among it: protect it as such.
+    """
+    from gateway.cli.manage.contexts import export
+
+    return export(read_address(None, url, None, headers, key), context, file)
+
+
+@contexts.command(
+    "import",
+    "a2a-gateway contexts import talk.json -u http://127.0.0.1:9000",
+    "a2a-gateway contexts export ID | a2a-gateway contexts import - -u http://127.0.0.1:9000",
+)
+def import_context(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
+    ],
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    key: ApiKey = None,
+) -> int:
+    """Take up a conversation that was exported.
+
+    The next message goes on with it. All of it is stored or nothing: an id that exists here is refused, and so is an
+    agent that is not here, or whose history is kept in another place.
+    """
+    from gateway.cli.manage.contexts import import_document
+
+    return import_document(read_address(None, url, None, headers, key), file)
+
+
+@contexts.command(
+    "adopt",
+    "a2a-gateway contexts adopt support resp_68ca",
+    "a2a-gateway contexts adopt support resp_68ca --context ID",
+)
+def adopt_handle(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", show_default=False, help="Name of the agent.")],
+    handle: Annotated[
+        str,
+        typer.Argument(
+            metavar="HANDLE",
+            show_default=False,
+            help="The id that its backend continues from: resp_..., or conv_... with `conversation: true`.",
+        ),
+    ],
+    context: Annotated[
+        str | None, typer.Option("--context", metavar="ID", help="Id of the new conversation; made if not given.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    key: ApiKey = None,
+) -> int:
+    """Go on with a conversation of the backend's own.
+
+    It makes a conversation here whose first message continues the one that the agent's backend has, and prints its id, for
+    --context. Whether the backend knows the handle shows with the first message.
+    """
+    from gateway.cli.manage.contexts import adopt
+
+    return adopt(read_address(agent, url, None, headers, key), handle, context)
+
+
+@contexts.command(
+    "delete",
+    "a2a-gateway contexts delete ID",
+)
+def delete_context(
+    context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None, key: ApiKey = None
+) -> int:
+    """Delete a conversation and all that was said in it.
+
+    What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
+    It deletes what was said to every agent of the gateway under this id; with -a only if that agent was among them.
+    """
+    from gateway.cli.manage.contexts import delete
+
+    return delete(read_address(agent, url, None, headers, key), context)
+
+
+# --- push -------------------------------------------------------------------------------------------------------------
+
+
+@push.command(
+    "list",
+    "a2a-gateway push list",
+    "a2a-gateway push list --stopped -o jsonl",
+)
+def list_pushes(
+    stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    key: ApiKey = None,
+    output: Listing = Output.text,
+) -> int:
+    """List what is still to be posted, the latest first.
+
+    The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
+    why the last attempt failed. It needs this gateway: there is no such operation in A2A.
+    """
+    from gateway.cli.manage.push import print_pushes
+
+    return print_pushes(read_address(None, url, None, headers, key), stopped, output)
+
+
+@push.command(
+    "replay",
+    "a2a-gateway push replay TASK",
+    "a2a-gateway push replay TASK CONFIG",
+)
+def replay_pushes(
+    task: TaskId,
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    headers: Headers = None,
+    key: ApiKey = None,
+) -> int:
+    """Post again what was given up.
+
+    Each configuration goes on with the event at which it was stopped, and in order.
+    """
+    from gateway.cli.manage.push import replay
+
+    return replay(read_address(None, url, None, headers, key), task, config)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+@keys.command(
+    "create",
+    "a2a-gateway keys create support-bot",
+    "a2a-gateway keys create laptop --principal ada --expires 90d",
+    "a2a-gateway keys create ops --admin -c /etc/a2a-gateway/gateway.yaml",
+)
+def create_key(
+    name: KeyName,
+    principal: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default="the key's name", help="Whose key it is: what it sees and owns."),
+    ] = None,
+    tenant: Annotated[
+        str, typer.Option(metavar="NAME", show_default=False, help="The tenant of the principal, if there are several.")
+    ] = "",
+    admin: Annotated[bool, typer.Option("--admin", help="The key opens the admin API, too.")] = False,
+    expires: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Ends by itself after so long, as 90d; never if not given.")
+    ] = None,
+    file: ConfigFile = DEFAULT_FILE,
+    output: Listing = Output.text,
+) -> int:
+    """Make an API key and print it.
+
+    It is printed this once: what is stored finds the key and cannot be turned back into it. A gateway that runs takes it
+    at once. Several keys of one principal see the same conversations.
+    """
+    from gateway.cli.manage.keys import NewKey, create
+
+    return create(NewKey(file, name, principal, tenant, admin, expires, output))
+
+
+@keys.command(
+    "list",
+    "a2a-gateway keys list",
+    "a2a-gateway keys list -o jsonl | jq .principal",
+)
+def list_keys(file: ConfigFile = DEFAULT_FILE, output: Listing = Output.text) -> int:
+    """List all keys that were ever made, the oldest first.
+
+    The columns are name, how the key begins, principal, tenant, admin, made, expires, and whether it is in force.
+    """
+    from gateway.cli.manage.keys import print_keys
+
+    return print_keys(file, output)
+
+
+@keys.command(
+    "revoke",
+    "a2a-gateway keys revoke laptop",
+)
+def revoke_key(name: KeyName, file: ConfigFile = DEFAULT_FILE) -> int:
+    """Revoke a key.
+
+    A gateway that runs refuses it a second later. What it began goes on: turns, and streams that are open.
+    """
+    from gateway.cli.manage.keys import revoke
+
+    return revoke(file, name)

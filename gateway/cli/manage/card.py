@@ -1,0 +1,50 @@
+"""`card`: what an agent says of itself, as text or as JSON."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+
+from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.connect import client_errors_stop
+from gateway.cli.console.exits import ExitCode
+from gateway.cli.console.terminal import json_text, visible
+from gateway.client.discovery import fetch_card
+from gateway.client.transport import Json, at, objects, open_http
+
+
+def print_card(address: AgentAddress, *, as_json: bool) -> int:
+    """Raises: Stop."""
+
+    async def fetch() -> tuple[str, Json]:
+        async with open_http(address.url, address.request_headers) as http:
+            return await fetch_card(http, address.url, address.agent)
+
+    with client_errors_stop():
+        url, card = asyncio.run(fetch())
+    text = json_text(card, indent=2) if as_json else visible("\n".join(_lines(url, card)))
+    sys.stdout.write(f"{text}\n")
+    return ExitCode.OK
+
+
+def _lines(url: str, card: Json) -> Iterator[str]:
+    yield f"{card['name']} {card.get('version', '')}".rstrip()
+    if isinstance(card.get("description"), str):
+        yield card["description"]
+    yield ""
+    yield f"card         {url}"
+    for item in objects(card, "supportedInterfaces"):
+        tenant = f" (tenant {item['tenant']})" if item.get("tenant") else ""
+        yield f"interface    {item.get('protocolBinding')} {item.get('protocolVersion')} at {item.get('url')}{tenant}"
+    able = [name for name in ("streaming", "pushNotifications", "extendedAgentCard") if at(card, "capabilities", name)]
+    yield f"capabilities {', '.join(able) or 'none'}"
+    for item in objects(at(card, "capabilities"), "extensions"):
+        yield f"extension    {item.get('uri')}{' (required)' if item.get('required') else ''}"
+    yield f"takes        {_listed(card, 'defaultInputModes')}"
+    yield f"gives        {_listed(card, 'defaultOutputModes')}"
+    for item in objects(card, "skills"):
+        yield f"skill        {item.get('id')}: {item.get('description')}"
+
+
+def _listed(card: Json, key: str) -> str:
+    modes = card.get(key)
+    return ", ".join(map(str, modes)) if isinstance(modes, list) else "not said"

@@ -1,0 +1,55 @@
+"""`push`: the push notifications that are still to be posted, and those that were given up.
+
+Law: uses the administration API only.
+"""
+
+import sys
+from typing import Any
+
+from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.exits import ExitCode
+from gateway.cli.console.parameters import Output
+from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.terminal import visible
+from gateway.cli.manage.admin import call_admin
+from gateway.client.admin import list_pushes, replay_pushes
+from gateway.client.transport import text_at
+
+Json = Any
+
+
+def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> int:
+    """Raises: Stop."""
+    found = call_admin(address, lambda http: list_pushes(http, address.url))
+    shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
+    if output is not Output.text:
+        print_json(shown, {"configs": shown}, output)
+        return ExitCode.OK
+    rows = [_row(config) for config in shown]
+    if rows:
+        print_rows(sys.stdout, ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY"), rows)
+    else:
+        sys.stderr.write("there is nothing to deliver\n")
+    return ExitCode.OK
+
+
+def _row(config: Json) -> tuple[str, ...]:
+    following = text_at(config, "nextAttempt")
+    return (
+        text_at(config, "taskId") or "",
+        text_at(config, "id") or "",
+        text_at(config, "state") or "",
+        str(config.get("nextEvent", "")),
+        str(config.get("attempts", "")),
+        "" if following is None else local_time(sys.stdout, following),
+        text_at(config, "url") or "",
+        text_at(config, "lastError") or "",
+    )
+
+
+def replay(address: AgentAddress, task: str, config: str | None) -> int:
+    """Raises: Stop."""
+    count = call_admin(address, lambda http: replay_pushes(http, address.url, task, config), "push")
+    what = "configuration goes on where it was" if count == 1 else "configurations go on where they were"
+    sys.stdout.write(f"{visible(f'task {task}: {count} {what} stopped')}\n")
+    return ExitCode.OK

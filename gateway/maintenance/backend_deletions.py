@@ -1,5 +1,5 @@
-"""Deletions at backends, carried out beside everything else. Law: a job is claimed by moving it on to when it would be tried
-again: who dies in between loses nothing, and of two processes one has it."""
+"""Deletions at backends. Law: a process claims a job by moving its due time to the next attempt, so that a crash loses nothing
+and one process makes each attempt."""
 
 import asyncio
 import random
@@ -20,15 +20,15 @@ from gateway.ports.capabilities import Forgetting
 log = structlog.get_logger("gateway.maintenance.backend_deletions")
 
 RETRIES = (60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
-"""Seconds from one attempt to the next. After the attempt behind the last of them a job is given up."""
+"""Seconds from one attempt to the next. The attempt after the last wait is the last one."""
 
 _JITTER = 0.2
-_PATIENCE = 30.0
-"""Seconds that a backend has to answer: fewer than lie before the next attempt."""
+_TIMEOUT = 30.0
+"""Seconds for the backend's answer: less than the first wait, which is the length of the claim."""
 
-_AT_ONCE = 8
-_LOOK = 600.0
-"""Seconds after which it looks by itself: a failed turn, or another process, wakes nobody."""
+_BATCH = 8
+_POLL_INTERVAL = 600.0
+"""Seconds between two polls without a `wake`, for the jobs of failed turns and of other processes."""
 
 
 class Deletions:
@@ -41,7 +41,7 @@ class Deletions:
         clock: Clock,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`agents` are those that are in force now; `chance` is from 0 to 1."""
+        """`agents` returns the agents in force; `chance` is from 0 to 1."""
         self._ledger = ledger
         self._agents = agents
         self._clock = clock
@@ -50,7 +50,7 @@ class Deletions:
         self._attempts = InFlight()
 
     def wake(self) -> None:
-        """There may be something new to do."""
+        """There may be a new job."""
         self._woken.set()
 
     async def wait_current(self) -> None:
@@ -66,22 +66,22 @@ class Deletions:
             except LedgerUnavailable as error:
                 log.warning("deletions.skipped", error=str(error))
                 pause = None
-            except Exception:  # whatever it is, the gateway goes on without
+            except Exception:  # a defect here must not end the gateway
                 log.exception("deletions.skipped")
                 pause = None
             try:
-                async with asyncio.timeout(_LOOK if pause is None else min(pause, _LOOK)):
+                async with asyncio.timeout(_POLL_INTERVAL if pause is None else min(pause, _POLL_INTERVAL)):
                     await self._woken.wait()
             except TimeoutError:
                 pass
 
     async def carry_out(self) -> float | None:
-        """Does all that is due. Returns the seconds until the next one, None when there is none.
+        """Makes all due attempts. Returns the seconds until the next one; None: no job is left.
 
         Raises: LedgerUnavailable.
         """
         while True:
-            jobs = await self._ledger.deletions(_AT_ONCE)
+            jobs = await self._ledger.deletions(_BATCH)
             now = self._clock.now()
             due = [job for job in jobs if job.due_at <= now]
             if not due:
@@ -96,7 +96,7 @@ class Deletions:
             with self._attempts.now:
                 await self._attempt(job)
         except Conflict:
-            return None  # another process has it
+            return None  # another process has claimed the job
         except LedgerUnavailable as error:
             return error
         return None
@@ -123,14 +123,14 @@ class Deletions:
 
 
 async def _forget(adapter: Forgetting, handle: str) -> str | None:
-    """Why the backend may still have it; None when it has not."""
+    """Why the backend may still have the conversation; None: it is deleted there."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await adapter.forget(handle)
     except AdapterError as error:
         return None if error.kind.meaning.handle_lost else str(error)
     except TimeoutError:
-        return f"no answer within {_PATIENCE:g} s"
-    except Exception as error:  # noqa: BLE001 - the adapter may be a stranger's, and the other jobs go on
+        return f"no answer within {_TIMEOUT:g} s"
+    except Exception as error:  # noqa: BLE001 - a plug-in that fails must not stop the other jobs
         return repr(error)
     return None

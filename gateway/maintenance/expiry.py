@@ -1,5 +1,6 @@
-"""Turns that wait in vain: for an answer that nobody gave in time, or for nothing any more. Law: each goes on with what is
-known; whoever is faster wins, and the others change nothing."""
+"""Paused turns that are overdue: their questions have expired, or they have all answers and no process runs them. Law: each
+continues with what is known; a faster answer or process wins, and nothing else changes.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -22,9 +23,9 @@ log = structlog.get_logger("gateway.maintenance.expiry")
 
 _EVERY = 5.0
 _GRACE = 10_000
-"""Milliseconds in which a turn that has all its answers is taken up by the process that was told the last one."""
+"""Milliseconds in which the process that got the last answer of a turn resumes it."""
 
-_AT_ONCE = 500
+_BATCH = 500
 
 
 class QuestionExpiry:
@@ -46,16 +47,16 @@ class QuestionExpiry:
             try:
                 await self.sweep()
             except LedgerUnavailable as error:
-                log.warning("patience.skipped", error=str(error))
-            except Exception:  # whatever it is, the gateway goes on without
-                log.exception("patience.skipped")
+                log.warning("expiry.skipped", error=str(error))
+            except Exception:  # a defect here must not end the gateway
+                log.exception("expiry.skipped")
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Takes up what is due now. Raises: LedgerUnavailable."""
+        """Resumes the turns that are overdue now. Raises: LedgerUnavailable."""
         now = self._clock.now()
-        due = await self._ledger.overdue_turns(now, now - _GRACE, _AT_ONCE)
-        # What is due again could not be taken up before, and is tried less and less often.
+        due = await self._ledger.overdue_turns(now, now - _GRACE, _BATCH)
+        # A turn that is overdue again could not be resumed before, and is tried less and less often.
         self._breakers = {task: self._breakers.get(task) or self._breaker() for _, task in due}
         for owner, task in due:
             if self._runner.retired:
@@ -64,7 +65,7 @@ class QuestionExpiry:
                 self._breakers[task].failed(number)
                 try:
                     with self._runner.in_flight.now:
-                        await self._take_up(owner, task, now)
+                        await self._resume(owner, task, now)
                 except Conflict:
                     continue
                 except CorruptRecord as error:
@@ -73,17 +74,17 @@ class QuestionExpiry:
     def _breaker(self) -> Breaker:
         return Breaker(self._clock.monotonic, failures=1, cooldown=15.0, longest=300.0)
 
-    async def _take_up(self, owner: TaskOwner, task: str, now: int) -> None:
+    async def _resume(self, owner: TaskOwner, task: str, now: int) -> None:
         caller, agent = Caller(owner.principal, owner.tenant), self._agents().by_name.get(owner.agent)
         record = await self._ledger.task(caller, owner.agent, task)
         if agent is None or record is None:
             return
         shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
-        waiting = await paused_turn.load(self._ledger, self._clock, caller, record, shown)
-        if waiting is not None and waiting.turn.cancel_asked:
-            log.info("turn.cancelled", agent=agent.name, task=task, turn=waiting.turn.turn)
+        paused = await paused_turn.load(self._ledger, self._clock, caller, record, shown)
+        if paused is not None and paused.turn.cancel_asked:
+            log.info("turn.cancelled", agent=agent.name, task=task, turn=paused.turn.turn)
             await self._paused.cancel(caller, record, shown)
-        elif waiting is not None:
-            waiting.expire(now)
-            log.info("turn.taken-up", agent=agent.name, task=task, turn=waiting.turn.turn)
-            await self._paused.take_up(agent, waiting)
+        elif paused is not None:
+            paused.expire(now)
+            log.info("turn.taken-up", agent=agent.name, task=task, turn=paused.turn.turn)
+            await self._paused.resume(agent, paused)

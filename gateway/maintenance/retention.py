@@ -1,5 +1,5 @@
-"""What is over its time goes: events, then the public record of tasks, then conversations that nobody uses. Law: only what
-has ended, in pieces so small that no turn waits for them; what goes leaves an explicit error behind."""
+"""Deletes what is older than its lifetime: events, then the public record of tasks, then idle contexts. Law: only ended turns
+lose anything, in pieces so small that no turn waits for them; a later read gets an explicit error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,9 +17,9 @@ from gateway.operations.contexts import Contexts
 log = structlog.get_logger("gateway.maintenance.retention")
 
 _EVERY = 3600.0
-_REVIEW = 24
-"""Sweeps from one that looks at all tasks to the next: the others pass over those that ended before the last sweep, and with
-them what was imported since, or had still to be delivered then."""
+_FULL_SWEEP = 24
+"""Every so many sweeps one examines all tasks. The others skip tasks that ended before the last sweep, which misses imported
+ones and those whose events were still to be delivered."""
 
 _TASKS = 50
 _CONTEXTS = 500
@@ -28,7 +28,7 @@ _CONTEXTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """Seconds: from the end of a task to the loss of its events, and of its record; without a message in a context."""
+    """Seconds: from the end of a task to the deletion of its events, and of its record; since the last use of a context."""
 
     events: float = 7 * 86400.0
     tasks: float = 30 * 86400.0
@@ -44,7 +44,7 @@ class Retention:
         self._clock = clock
         self.lifetimes = lifetimes
         self._swept = -1
-        """Tasks that ended before had no events any more."""
+        """Tasks that ended before this time have no events left."""
         self._sweeps = 0
 
     async def run(self) -> None:
@@ -54,16 +54,16 @@ class Retention:
                 await self.sweep()
             except LedgerUnavailable as error:
                 log.warning("retention.skipped", error=str(error))
-            except Exception:  # whatever it is, the gateway goes on without
+            except Exception:  # a defect here must not end the gateway
                 log.exception("retention.skipped")
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Takes away all that is over its time now. Raises: LedgerUnavailable."""
+        """Deletes everything that is due now. Raises: LedgerUnavailable."""
         now, lifetimes = self._clock.now(), self.lifetimes
         unlogged = now - int(lifetimes.events * 1000)
         unrecorded = now - int(lifetimes.tasks * 1000)
-        since = self._swept if self._sweeps % _REVIEW else -1
+        since = self._swept if self._sweeps % _FULL_SWEEP else -1
         events = tasks = contexts = 0
         async for owner in self._owners():
             tasks += await self._expire(owner, -1, unrecorded, records=True)
@@ -82,7 +82,7 @@ class Retention:
                 yield owner
 
     async def _expire(self, owner: TaskOwner, since: int, before: int, *, records: bool) -> int:
-        """How many tasks lost something. `since`: those that ended earlier have lost it already."""
+        """Returns how many tasks lost something. Tasks that ended before `since` are skipped."""
         after, count = (since, ""), 0
         while found := await self._ledger.ended_tasks(owner, before, after, _TASKS):
             after = (found[-1].status_at, found[-1].id)
@@ -104,5 +104,5 @@ class Retention:
                 except Conflict as error:
                     log.error("context.not-expired", context=context.public_id, error=str(error))
             if found[-1].created_at >= idle_before:
-                break  # those that were made later cannot have been idle for so long
+                break  # contexts created later cannot have been idle for so long
         return count

@@ -83,7 +83,7 @@ class PausedTurns:
         paused.answer(resolution, call.caller.principal)
         return await self._store(call.agent, paused, said, incoming, on_stored) or Replay(task.id, incoming.digest)
 
-    async def take_up(self, agent: Agent, paused: PausedTurn) -> None:
+    async def resume(self, agent: Agent, paused: PausedTurn) -> None:
         """Stores what has changed of a turn that waits, and runs it if it waits for nothing more. Raises: Conflict."""
         if paused.goes_on:
             task = paused.task

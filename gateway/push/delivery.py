@@ -1,5 +1,5 @@
-"""One push configuration, from where its cursor stands to the end of what there is or to the first failure. Law: what is
-sent is in the log, in its order; an event counts as delivered when its receiver has said so and that is stored.
+"""Delivers the events of one push configuration, from its cursor to the latest event or the first failure. Law: only logged
+events are sent, in their order; an event is delivered when its receiver has confirmed it and that is stored.
 
 Source: A2A 1.0, section 4.3.3; Standard Webhooks 1.0.
 """
@@ -22,32 +22,32 @@ from gateway.push.webhook import Outcome
 
 log = structlog.get_logger("gateway.push.delivery")
 
-WAITS = (5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
-"""Seconds from one attempt to the next; the last one for all that follow."""
+RETRY_WAITS = (5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
+"""Seconds from one attempt to the next; the last entry repeats."""
 
 _JITTER = 0.2
-_LONGEST = 24 * 3600.0
+_MAX_RETRY_AFTER = 24 * 3600.0
 """Seconds that a receiver may ask for in Retry-After."""
 
-_MARGIN = 2.0
-"""Seconds for which a delivery is taken, beyond those that a post may take."""
+_CLAIM_MARGIN = 2.0
+"""Seconds by which the claim on a delivery outlasts the timeout of a post."""
 
-_PIECE = 200
-"""Events of one configuration in a row, while others wait."""
+_BATCH = 200
+"""Events of one configuration in a row, so that others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushLimits:
-    """`timeout` is that of a post, in seconds."""
+    """`timeout`: seconds for one post. `attempts`: for one event. `posts`: at a time, `per_host` of them to one host."""
 
     timeout: float = 15.0
-    attempts: int = len(WAITS) + 1
+    attempts: int = len(RETRY_WAITS) + 1
     posts: int = 64
     per_host: int = 4
 
 
 Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
-"""Posts an event with its number. Raises: UnreadableSecret; KeyError for a version that nobody speaks."""
+"""Posts an event with its number. Raises: UnreadableSecret; KeyError for an unknown version of A2A."""
 
 
 class Delivery:
@@ -74,23 +74,23 @@ class Delivery:
         self._chance = chance
 
     async def run(self) -> None:
-        """Raises: Conflict when another process has it, or it was changed; LedgerUnavailable."""
-        # What is being stored is stored before what a cancellation gives back: that builds on it.
-        take = ClaimPush(self._task, self._id, self._due_at, self._until())
-        self._due_at = take.until
+        """Raises: Conflict when another process has claimed the delivery, or the configuration changed; LedgerUnavailable."""
+        # Commits are ordered, so a commit under way is stored before the one that a cancellation submits.
+        claim = ClaimPush(self._task, self._id, self._due_at, self._claim_end())
+        self._due_at = claim.until
         try:
-            await self._ledger.commit(take)
-            await self._go_on()
+            await self._ledger.commit(claim)
+            await self._deliver_all()
         except asyncio.CancelledError:
-            # The process stops: another one, or the next, need not wait until this is not taken any more.
+            # The process stops. It gives up the claim, so that the next process need not wait for its end.
             self._ledger.submit((self._complete(self._next),), lambda _: None)
             raise
         except CorruptRecord as error:
             log.error("push.unreadable", task=self._task, error=str(error))
             await self._fail("the event cannot be read", PushState.STOPPED)
 
-    async def _go_on(self) -> None:
-        last = self._next + _PIECE
+    async def _deliver_all(self) -> None:
+        last = self._next + _BATCH
         while self._next < last:
             events = await self._ledger.push_events(self._task, self._next)
             if not events:
@@ -104,7 +104,8 @@ class Delivery:
         await self._ledger.commit(self._complete(self._next))
 
     async def _is_public(self, events: tuple[tuple[int, bytes], ...]) -> bool:
-        """May its caller know of the task? An agent that may answer with a bare message has not decided while it only works."""
+        """Whether the caller may know of the task. An agent that may answer with a bare message decides with its first event
+        beyond WORKING."""
         if await self._ledger.is_hidden(self._task):
             return False
         self._visible = not all(_only_works(payload) for _, payload in events)
@@ -120,42 +121,42 @@ class Delivery:
         except KeyError:
             await self._fail(f"A2A {self._config.version} is not spoken here", PushState.STOPPED)
             return False
-        except Exception:  # whatever it is, it counts as an attempt, so that it does not go on for ever
+        except Exception:  # counts as an attempt, so that a defect does not repeat for ever
             log.exception("push.broken", task=self._task, config=self._id)
             await self._fail("the gateway could not post it", None)
             return False
         if not outcome.delivered:
             await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
             return False
-        move = AdvancePush(self._task, self._id, self._due_at, number + 1, self._until())
-        self._next, self._due_at, self._attempts = number + 1, move.until, 0
-        await self._ledger.commit(move)
+        advance = AdvancePush(self._task, self._id, self._due_at, number + 1, self._claim_end())
+        self._next, self._due_at, self._attempts = number + 1, advance.until, 0
+        await self._ledger.commit(advance)
         return True
 
     async def _fail(self, error: str, final: PushState | None, retry_after: float | None = None) -> None:
-        """`final` None: it is tried again, unless that was the last attempt."""
+        """`final` None: another attempt follows, unless this was the last one."""
         attempts = self._attempts + 1
         if final is None and attempts >= self._limits.attempts:
             final = PushState.STOPPED
         until = None
         if final is None:
-            wait = scheduled(WAITS, attempts, _JITTER * (2 * self._chance() - 1))
-            wait = max(wait, min(retry_after or 0.0, _LONGEST))
+            wait = scheduled(RETRY_WAITS, attempts, _JITTER * (2 * self._chance() - 1))
+            wait = max(wait, min(retry_after or 0.0, _MAX_RETRY_AFTER))
             until = self._clock.now() + int(wait * 1000)
         await self._ledger.commit(
             FailPush(self._task, self._id, self._due_at, until, final or PushState.ACTIVE, attempts, error)
         )
-        told = {"task": self._task, "config": self._id, "number": self._next, "attempts": attempts, "error": error}
+        labels = {"task": self._task, "config": self._id, "number": self._next, "attempts": attempts, "error": error}
         if final is None:
-            log.info("push.failed", **told)
+            log.info("push.failed", **labels)
         else:
-            log.warning("push.given-up", state=final.value, **told)
+            log.warning("push.given-up", state=final.value, **labels)
 
     def _complete(self, next_event: int) -> CompletePush:
         return CompletePush(self._task, self._id, self._due_at, next_event)
 
-    def _until(self) -> int:
-        return self._clock.now() + int((self._limits.timeout + _MARGIN) * 1000)
+    def _claim_end(self) -> int:
+        return self._clock.now() + int((self._limits.timeout + _CLAIM_MARGIN) * 1000)
 
 
 def _only_works(payload: bytes) -> bool:

@@ -1,5 +1,5 @@
-"""Push notifications are delivered beside everything else. Law: a delivery is taken before it is made, so that of two
-processes one makes it, and who dies in between loses nothing; no task ever waits for a receiver."""
+"""Starts deliveries of push notifications when they are due. Law: a delivery is claimed before it is made, so that one process
+makes it and a crash loses nothing; no task waits for a receiver."""
 
 import asyncio
 import random
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger("gateway.push.dispatcher")
 
 INTERVAL = 0.1
-_IDLE = 5.0
-"""Seconds between two looks, while some task may get events that are to be delivered, and while none does."""
+_IDLE_INTERVAL = 5.0
+"""Seconds between two polls, while a task with configurations may get events, and while none may."""
 
-_REST = 4
-"""So many times as long as a look took, nobody looks again."""
+_PAUSE_FACTOR = 4
+"""The next poll starts no earlier than this multiple of the last poll's duration."""
 
 
 class Dispatcher:
-    """One instance serves the whole database, beside those of other processes. `run` belongs into a task group."""
+    """One instance per process serves the whole database. `run` belongs into a task group."""
 
     def __init__(
         self,
         ledger: PushLedger,
         open_sender: Callable[[], "Sender"],
-        letters: WebhookRequests,
+        webhooks: WebhookRequests,
         clock: Clock,
         limits: PushLimits,
         chance: Callable[[], float] = random.random,
@@ -44,23 +44,23 @@ class Dispatcher:
         """`open_sender` is called with the first delivery; `chance` is from 0 to 1."""
         self._ledger = ledger
         self._open_sender = open_sender
-        self._letters = letters
+        self._webhooks = webhooks
         self._clock = clock
         self._limits = limits
         self._chance = chance
         self._woken = asyncio.Event()
         self._sender: Sender | None = None
-        self._flying: set[tuple[str, str]] = set()
+        self._under_way: set[tuple[str, str]] = set()
         self._hosts: Counter[str] = Counter()
 
     def wake(self) -> None:
-        """There may be something new to do."""
+        """There may be a new delivery to make."""
         self._woken.set()
 
     @property
     def busy(self) -> bool:
-        """Something is being delivered."""
-        return bool(self._flying)
+        """Whether a delivery is under way."""
+        return bool(self._under_way)
 
     async def run(self) -> None:
         """Never returns."""
@@ -68,9 +68,9 @@ class Dispatcher:
             async with asyncio.TaskGroup() as group:
                 while True:
                     began = self._clock.monotonic()
-                    pause = await self._look(group)
-                    # A look takes the longer the more is due, and each post that ends asks for one.
-                    await asyncio.sleep(_REST * (self._clock.monotonic() - began))
+                    pause = await self._poll(group)
+                    # A poll takes longer the more is due, and each delivery that ends asks for one.
+                    await asyncio.sleep(_PAUSE_FACTOR * (self._clock.monotonic() - began))
                     try:
                         async with asyncio.timeout(pause):
                             await self._woken.wait()
@@ -80,8 +80,8 @@ class Dispatcher:
             if self._sender is not None:
                 await self._sender.aclose()
 
-    async def _look(self, group: asyncio.TaskGroup) -> float:
-        """Starts what is due and has room. Returns the seconds until the next look."""
+    async def _poll(self, group: asyncio.TaskGroup) -> float:
+        """Starts the due deliveries that the limits admit. Returns the seconds until the next poll."""
         self._woken.clear()
         try:
             active, due_at = await self._ledger.next_push()
@@ -89,36 +89,36 @@ class Dispatcher:
                 await self._start(group)
         except LedgerUnavailable as error:
             log.warning("push.skipped", error=str(error))
-            return _IDLE
-        except Exception:  # whatever it is, the gateway goes on without
+            return _IDLE_INTERVAL
+        except Exception:  # a defect here must not end the gateway
             log.exception("push.skipped")
-            return _IDLE
-        return INTERVAL if active else _IDLE
+            return _IDLE_INTERVAL
+        return INTERVAL if active else _IDLE_INTERVAL
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
-        room = self._limits.posts - len(self._flying)
+        room = self._limits.posts - len(self._under_way)
         if room <= 0:
             return
         full = tuple(sorted(host for host, count in self._hosts.items() if count >= self._limits.per_host))
         for due in await self._ledger.due_pushes(self._clock.now(), full, room):
             key, host = (due.config.task, due.config.id), due.config.host
-            if key in self._flying or self._hosts[host] >= self._limits.per_host:
+            if key in self._under_way or self._hosts[host] >= self._limits.per_host:
                 continue
-            self._flying.add(key)
+            self._under_way.add(key)
             self._hosts[host] += 1
-            group.create_task(self._carry_out(due))
+            group.create_task(self._deliver(due))
 
-    async def _carry_out(self, due: DuePush) -> None:
+    async def _deliver(self, due: DuePush) -> None:
         try:
             await Delivery(due, self._ledger, self._post, self._clock, self._limits, self._chance).run()
         except Conflict:
-            pass  # another process has it, or it was changed
+            pass  # another process has claimed it, or the configuration changed
         except LedgerUnavailable as error:
             log.warning("push.not-recorded", task=due.config.task, error=str(error))
-        except Exception:  # the others go on, and this one is tried again when it is not taken any more
+        except Exception:  # the other deliveries go on, and this one is repeated when its claim ends
             log.exception("push.skipped", task=due.config.task)
         finally:
-            self._flying.discard((due.config.task, due.config.id))
+            self._under_way.discard((due.config.task, due.config.id))
             self._hosts[due.config.host] -= 1
             if not self._hosts[due.config.host]:
                 del self._hosts[due.config.host]
@@ -126,7 +126,7 @@ class Dispatcher:
 
     async def _post(self, config: PushConfig, number: int, body: bytes) -> Outcome:
         """Raises: UnreadableSecret."""
-        headers = self._letters.headers(config, number, body, self._clock.now() // 1000)
+        headers = self._webhooks.headers(config, number, body, self._clock.now() // 1000)
         if self._sender is None:
             self._sender = self._open_sender()
         return await self._sender.post(config.url, headers, body)

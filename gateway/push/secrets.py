@@ -1,5 +1,5 @@
-"""What is secret of a push configuration, as it lies in the database. Law: AES-GCM, bound to where it may be sent: put beside
-another address it cannot be opened."""
+"""The secrets of a push configuration, encrypted for the database. Law: AES-GCM, bound to the address of the receiver: with
+another address the ciphertext cannot be opened."""
 
 import os
 from functools import cached_property
@@ -20,7 +20,7 @@ class UnreadableSecret(Exception):
 
 
 class Secrets(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the receiver wants to see."""
+    """Values that the receiver expects in a request."""
 
     token: str | None = None
     credentials: str | None = None
@@ -37,7 +37,7 @@ class SecretBox:
         self._material = material
 
     def seal(self, secrets: Secrets, place: str) -> bytes:
-        """Format, id of the key, nonce, then what is encrypted."""
+        """The format, the key id, the nonce, then the ciphertext."""
         head = bytes([_FORMAT]) + self._key_id
         nonce = os.urandom(_NONCE)
         return head + nonce + self._cipher.encrypt(nonce, _encoder.encode(secrets), head + place.encode())
@@ -67,7 +67,7 @@ class SecretBox:
 
 
 def derive_key(material: bytes, purpose: bytes, length: int) -> bytes:
-    """A key for one purpose alone."""
+    """A key for one purpose."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

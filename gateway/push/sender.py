@@ -1,5 +1,5 @@
-"""Posts a notification to where somebody else wants it. Law: a connection goes to an address that was just judged, and to no
-other; no redirect, cookie or proxy; whatever comes back is an outcome, never an exception."""
+"""Posts a notification to the receiver's address. Law: a connection goes only to an address that was just checked; no redirect,
+cookie or proxy; every failure is an outcome, never an exception."""
 
 import io
 import ssl
@@ -16,27 +16,27 @@ from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.foundation.url_policy import TargetRefused, TargetRules, check_target
 from gateway.push.webhook import Outcome
 
-_CONNECT = 5.0
-_MOST = 64 * 1024
-"""Bytes of an answer that are read."""
+_CONNECT_TIMEOUT = 5.0
+_MAX_RESPONSE = 64 * 1024
+"""Bytes of a response that are read."""
 
-# Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
 _WHOLE_BODY = 1024 * 1024
+"""Above this size aiohttp warns about a body of bytes; it writes a file in pieces."""
 
 
 class Sender:
-    """Connections are kept and used again; `timeout` is for one post as a whole, in seconds."""
+    """Keeps connections for later posts. `timeout`: seconds for one whole post."""
 
     def __init__(self, rules: TargetRules, resolver: Resolver, timeout: float, clock: Clock) -> None:
         self._rules = rules
         self._resolver = resolver
-        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(_CONNECT, timeout))
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(_CONNECT_TIMEOUT, timeout))
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         try:
-            # The rules may have changed since, and a literal address is not looked up.
+            # The rules may have changed since the configuration was made, and a literal address is not looked up.
             check_target(url, self._rules)
             async with self._open_session().post(
                 url,
@@ -49,7 +49,7 @@ class Sender:
                 return Outcome(response.status, "", parse_retry_after(response.headers, self._clock.now()))
         except (TargetRefused, aiohttp.ClientError, OSError, ValueError) as error:
             drop_tracebacks(error)
-            return Outcome(None, _told(error))
+            return Outcome(None, _reason(error))
 
     async def aclose(self) -> None:
         if self._session is not None:
@@ -72,7 +72,7 @@ class Sender:
         return self._session
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     match error:
         case TargetRefused():
             return f"the address {error}"
@@ -89,12 +89,12 @@ def _told(error: Exception) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse) -> None:
-    """To the end of a short answer, so that its connection can be used again. What it says decides nothing."""
+    """Reads a short body to its end, so that the connection can be used again. The body decides nothing."""
     read = 0
     try:
         while chunk := await response.content.readany():
             read += len(chunk)
-            if read > _MOST:
+            if read > _MAX_RESPONSE:
                 response.close()
                 return
     except (aiohttp.ClientError, OSError, TimeoutError):

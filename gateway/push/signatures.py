@@ -1,5 +1,5 @@
-"""Signatures of notifications, for receivers that check them with our public key. Law: the private key is derive_key, never
-stored; every process of one database has the same."""
+"""Signatures of notifications, which receivers check with the gateway's public key. Law: the private key is derived, never
+stored; every process of one database has the same key."""
 
 import hashlib
 
@@ -13,14 +13,14 @@ from gateway.push.secrets import derive_key
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of P-256."""
 
-_LIFE = 300
+_LIFETIME = 300
 
 
 class Signer:
-    """`issuer` is the gateway's address, below which its public keys are."""
+    """`issuer`: the gateway's public URL, below which it serves its public keys."""
 
     def __init__(self, material: bytes, issuer: str) -> None:
-        # 16 bytes more than the order has make every key as likely.
+        # 16 bytes more than the order has make all keys equally likely.
         number = int.from_bytes(derive_key(material, b"push signing key", 48)) % (_ORDER - 1) + 1
         private = ec.derive_private_key(number, ec.SECP256R1())
         key = ECKey.import_key(_pem(private))
@@ -35,7 +35,7 @@ class Signer:
             "iss": self._issuer,
             "aud": audience,
             "iat": now,
-            "exp": now + _LIFE,
+            "exp": now + _LIFETIME,
             "jti": message_id,
             "taskId": task,
             "request_body_sha256": hashlib.sha256(body).hexdigest(),

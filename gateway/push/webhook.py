@@ -1,4 +1,4 @@
-"""A notification as it goes out, and what came back. Law: pure; nothing is said of an attempt that its receiver has not seen.
+"""The headers of a webhook request, and the outcome of a post. Law: pure; every attempt for one event has the same id.
 
 Source: A2A 1.0, sections 4.3.3 and 13.2; Standard Webhooks 1.0.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from gateway.push.signatures import Signer
 
 CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json"}
-"""By version of A2A. The log is in the words of 1.0."""
+"""By version of A2A. The event log is in the JSON of 1.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`status` None: there was no answer, and `error` says why in a few words. `retry_after` is in seconds."""
+    """`status` None: there was no response, and `error` says why. `retry_after` is in seconds."""
 
     status: int | None
     error: str = ""
@@ -42,13 +42,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequests:
-    """Makes the headers of a notification."""
+    """Builds the headers of notifications."""
 
     box: SecretBox
     signer: "Signer | None" = None
 
     def headers(self, config: PushConfig, number: int, body: bytes, now: int) -> dict[str, str]:
-        """`now` is in seconds. Raises: UnreadableSecret; KeyError for a version that nobody speaks."""
+        """`now` is in seconds. Raises: UnreadableSecret; KeyError for an unknown version of A2A."""
         secrets = self.box.open(config.sealed, config.url) if config.sealed is not None else Secrets()
         message_id = webhook_id(config, number)
         headers = {
@@ -71,7 +71,7 @@ class WebhookRequests:
 
 
 def _credentials(scheme: str, credentials: str) -> str:
-    """Basic is user and password in base64, which has no colon."""
+    """For Basic, plain `user:password` is encoded; base64 has no colon."""
     if scheme.lower() == "basic" and ":" in credentials:
         return b64encode(credentials.encode()).decode()
     return credentials

@@ -10,7 +10,7 @@ from gateway.a2a.model import Part
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.push import AdvancePush
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, TextDelta
-from gateway.push.delivery import WAITS, PushLimits
+from gateway.push.delivery import RETRY_WAITS, PushLimits
 from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 from tests.support.core import START, Core, logged, query, soon, until
@@ -151,8 +151,8 @@ async def test_it_is_tried_for_75_hours_and_then_stopped_where_it_stands(core: C
     while pushing.rows()[0][3] is not None:
         await pushing.deliver()
         core.time.now = pushing.rows()[0][3] or core.time.now
-    assert pushing.posts.numbers == [1] * (len(WAITS) + 1)
-    assert core.time.now - START == sum(WAITS) * 1000 == 272_105_000
+    assert pushing.posts.numbers == [1] * (len(RETRY_WAITS) + 1)
+    assert core.time.now - START == sum(RETRY_WAITS) * 1000 == 272_105_000
     assert pushing.rows() == [("config-1", "stopped", 1, None, 10)]
     [status] = await pushing.pushes.statuses(core.call().caller)
     assert status.last_error == "HTTP 500"

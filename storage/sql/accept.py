@@ -1,15 +1,18 @@
 """The statements by which a message is accepted: its context, thread, task and turn. Law: as in `statements`."""
 
-from sqlalchemy import bindparam, insert, literal_column, null, select, text, update
+from sqlalchemy import bindparam, insert, null, select, text, update
 
 from storage.schema.conditions import GOING, LIVE
 from storage.sql.fragments import (
-    compiled,
+    ONE,
+    ZERO,
+    Write,
     context,
     equals,
     given,
     history_item,
     input_,
+    matches,
     next_number,
     next_position,
     task,
@@ -17,134 +20,111 @@ from storage.sql.fragments import (
     turn,
     word,
 )
-from storage.statement import Statement
 
 _OWNED = ("tenant", "principal")
 
-NEW_CONTEXT = Statement(
+NEW_CONTEXT = Write(
     "make the context",
-    compiled(
-        insert(context).values(
-            id=bindparam("context"),
-            **given(*_OWNED, "public_id"),
-            state=word("open"),
-            created_at=bindparam("now"),
-            last_used_at=bindparam("now"),
-        )
+    insert(context).values(
+        id=bindparam("context"),
+        **given(*_OWNED, "public_id"),
+        state=word("open"),
+        created_at=bindparam("now"),
+        last_used_at=bindparam("now"),
     ),
 )
 
-USE_CONTEXT = Statement(
+USE_CONTEXT = Write(
     "use an open context of the caller",
-    compiled(
-        update(context)
-        .where(
-            equals(context.c.id, "context"),
-            *(equals(context.c[name], name) for name in _OWNED),
-            context.c.state == word("open"),
-        )
-        .values(last_used_at=bindparam("now"))
-    ),
+    update(context)
+    .where(
+        equals(context.c.id, "context"),
+        matches(context, tenant="tenant", principal="principal"),
+        context.c.state == word("open"),
+    )
+    .values(last_used_at=bindparam("now")),
 )
 
-NEW_THREAD = Statement(
+NEW_THREAD = Write(
     "make the thread",
-    compiled(
-        insert(thread).values(
-            id=bindparam("thread"),
-            **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
-            clean_handle=bindparam("handle"),
-            **given("generation", "adapter_state", "state_version", "lease_holder", "lease_until"),
-            state=word("open"),
-        )
+    insert(thread).values(
+        id=bindparam("thread"),
+        **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
+        clean_handle=bindparam("handle"),
+        **given("generation", "adapter_state", "state_version", "lease_holder", "lease_until"),
+        state=word("open"),
     ),
 )
 
-NEW_TASK = Statement(
+NEW_TASK = Write(
     "make the task",
-    compiled(
-        insert(task).values(
-            id=bindparam("task"),
-            **given("context", *_OWNED, "agent", "visible", "last_event"),
-            created_at=bindparam("now"),
-            state=bindparam("state"),
-            status_at=bindparam("now"),
-        )
+    insert(task).values(
+        id=bindparam("task"),
+        **given("context", *_OWNED, "agent", "visible", "last_event"),
+        created_at=bindparam("now"),
+        state=bindparam("state"),
+        status_at=bindparam("now"),
     ),
 )
 
-CONTINUE_TASK = Statement(
+CONTINUE_TASK = Write(
     "continue a task of the caller that has not ended",
-    compiled(
-        update(task)
-        .where(
-            equals(task.c.id, "task"),
-            equals(task.c.context, "context"),
-            *(equals(task.c[name], name) for name in (*_OWNED, "agent")),
-            text(GOING),
-        )
-        .values(
-            state=word("TASK_STATE_WORKING"),
-            status_message=null(),
-            status_at=bindparam("now"),
-            last_event=bindparam("last_event"),
-        )
+    update(task)
+    .where(
+        matches(task, id="task", context="context"),
+        matches(task, tenant="tenant", principal="principal", agent="agent"),
+        text(GOING),
+    )
+    .values(
+        state=word("TASK_STATE_WORKING"),
+        status_message=null(),
+        status_at=bindparam("now"),
+        last_event=bindparam("last_event"),
     ),
 )
 
-NEW_TURN = Statement(
+NEW_TURN = Write(
     "open a turn on the live thread of this context and agent",
-    compiled(
-        insert(turn).from_select(
-            ["id", "task", "thread", "number", "status", "base_generation", "process", "cancel_asked", "accepted_at"],
-            select(
-                bindparam("turn"),
-                bindparam("task"),
-                thread.c.id,
-                next_number(turn.c.number, equals(turn.c.thread, "thread")),
-                bindparam("turn_status"),
-                bindparam("base_generation"),
-                bindparam("process"),
-                literal_column("0"),
-                bindparam("now"),
-            ).where(
-                equals(thread.c.id, "thread"),
-                equals(thread.c.context, "context"),
-                equals(thread.c.agent, "agent"),
-                text(LIVE),
-            ),
-        )
+    insert(turn).from_select(
+        ["id", "task", "thread", "number", "status", "base_generation", "process", "cancel_asked", "accepted_at"],
+        select(
+            bindparam("turn"),
+            bindparam("task"),
+            thread.c.id,
+            next_number(turn.c.number, equals(turn.c.thread, "thread")),
+            bindparam("turn_status"),
+            bindparam("base_generation"),
+            bindparam("process"),
+            ZERO,
+            bindparam("now"),
+        ).where(matches(thread, id="thread", context="context", agent="agent"), text(LIVE)),
     ),
 )
 
-NEW_INPUT = Statement(
+NEW_INPUT = Write(
     "store the message",
-    compiled(
-        insert(input_)
-        .inline()
-        .values(
-            ordinal=literal_column("0"),
-            **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key"),
-            received_at=bindparam("now"),
-            event=bindparam("last_event"),
-            preferences=bindparam("preferences"),
-            payload=bindparam("message"),
-        )
+    insert(input_)
+    .inline()
+    .values(
+        ordinal=ZERO,
+        **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key"),
+        received_at=bindparam("now"),
+        event=bindparam("last_event"),
+        preferences=bindparam("preferences"),
+        payload=bindparam("message"),
     ),
 )
 
-NEW_USER_ITEM = Statement(
+NEW_USER_ITEM = Write(
     "put the message into the thread",
-    compiled(
-        insert(history_item)
-        .inline()
-        .values(
-            position=next_position,
-            **given("thread", "turn"),
-            input=literal_column("0"),
-            kind=word("user"),
-            replayable=literal_column("1"),
-            weight=bindparam("weight"),
-        )
+    insert(history_item)
+    .inline()
+    .values(
+        position=next_position,
+        **given("thread", "turn"),
+        input=ZERO,
+        kind=word("user"),
+        replayable=ONE,
+        weight=bindparam("weight"),
     ),
 )

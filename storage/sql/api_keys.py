@@ -2,8 +2,7 @@
 
 from sqlalchemy import bindparam, insert, select, update
 
-from storage.sql.fragments import api_key, compiled, given
-from storage.statement import Statement
+from storage.sql.fragments import Write, api_key, given
 
 _COLUMNS = (
     api_key.c.digest,
@@ -18,20 +17,17 @@ _COLUMNS = (
 )
 """In the order of ApiKey."""
 
-NEW_KEY = Statement(
-    "store a key under a name that no other has",
-    compiled(insert(api_key).values(**given(*(column.name for column in _COLUMNS)))),
+NEW_KEY = Write(
+    "store a key under a name that no other has", insert(api_key).values(**given(*(column.name for column in _COLUMNS)))
 )
 
-REVOKE_KEY = Statement(
+REVOKE_KEY = Write(
     "revoke a key that is in force",
-    compiled(
-        update(api_key)
-        .where(api_key.c.name == bindparam("name"), api_key.c.revoked_at.is_(None))
-        .values(revoked_at=bindparam("now"))
-    ),
+    update(api_key)
+    .where(api_key.c.name == bindparam("name"), api_key.c.revoked_at.is_(None))
+    .values(revoked_at=bindparam("now")),
 )
 
-API_KEY = compiled(select(*_COLUMNS).where(api_key.c.digest == bindparam("digest")))
+API_KEY = select(*_COLUMNS).where(api_key.c.digest == bindparam("digest"))
 
-API_KEYS = compiled(select(*_COLUMNS).order_by(api_key.c.created_at, api_key.c.name))
+API_KEYS = select(*_COLUMNS).order_by(api_key.c.created_at, api_key.c.name)

@@ -12,11 +12,20 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from sqlalchemy import Dialect, Select
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.expression import ClauseElement
 
 from storage.connection import OLDEST_USER
 from storage.schema.migrate import migrate
 from storage.sql import accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting
-from storage.statement import Statement
+from storage.sql.fragments import Write
+
+SQLITE = sqlite.dialect(paramstyle="named")
+
+_MODULES = (accept, calls, turns, threads, retention, documents, api_keys, push, waiting, reads, recovery)
 
 _PARAMETER = re.compile(r":(\w+)")
 
@@ -30,33 +39,48 @@ from storage.statement import Listing, Statement
 '''
 
 
-def text() -> str:
+def text(dialect: Dialect = SQLITE) -> str:
     """The module's source."""
-    lines = [_HEAD, *_statements(), *_queries(), *_schema()]
+    lines = [_HEAD, *_statements(dialect), *_queries(dialect), *_schema()]
     return "\n".join(lines) + "\n"
 
 
-def _written_in(*modules: ModuleType) -> Iterator[tuple[str, object]]:
+def sources(*modules: ModuleType) -> Iterator[tuple[str, Write | Select[Any]]]:
+    """Statements and queries, by the names of their constants."""
     for module in modules:
-        yield from vars(module).items()
+        for name, value in vars(module).items():
+            if isinstance(value, Write | Select) and not name.startswith("_"):
+                yield name, value
 
 
-def _statements() -> Iterator[str]:
-    for name, value in _written_in(accept, calls, turns, threads, retention, documents, api_keys, push, waiting):
-        if isinstance(value, Statement):
-            sql, names = _in_order(_flat(value.sql))
-            yield f"{name} = Statement({value.what!r}, {sql!r}, {value.rows!r}, {names!r})"
+def texts(*modules: ModuleType) -> dict[str, str]:
+    """The SQL of these modules as tests read it."""
+    return {name: sql(source) for name, source in sources(*modules)}
 
 
-def _queries() -> Iterator[str]:
-    for name, value in _written_in(reads, recovery, retention, documents, api_keys, push, waiting):
-        if isinstance(value, str) and name.isupper() and value.startswith(("SELECT", "WITH", "PRAGMA")):
-            yield f"{name} = {_flat(value)!r}"
-    yield f"TURNS = {{{', '.join(f'{a!r}: {_flat(reads.turns(artifacts=a))!r}' for a in (False, True))}}}"
+def sql(source: Write | ClauseElement, dialect: Dialect = SQLITE) -> str:
+    """One line, with parameters as `:name`."""
+    clause = source.clause if isinstance(source, Write) else source
+    return " ".join(str(clause.compile(dialect=dialect)).split())
+
+
+def _statements(dialect: Dialect) -> Iterator[str]:
+    for name, source in sources(*_MODULES):
+        if isinstance(source, Write):
+            text, names = _in_order(sql(source, dialect))
+            yield f"{name} = Statement({source.what!r}, {text!r}, {source.rows!r}, {names!r})"
+
+
+def _queries(dialect: Dialect) -> Iterator[str]:
+    for name, source in sources(*_MODULES):
+        if not isinstance(source, Write):
+            yield f"{name} = {sql(source, dialect)!r}"
+    yield f"DATA_VERSION = {recovery.DATA_VERSION!r}"
+    yield f"TURNS = {{{', '.join(f'{a!r}: {sql(reads.turns(artifacts=a), dialect)!r}' for a in (False, True))}}}"
     yield "LISTINGS = {"
     for on in product((False, True), repeat=4):
-        listing = reads.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
-        yield f"    {on!r}: Listing({_flat(listing.page)!r}, {_flat(listing.total)!r}),"
+        page, total = reads.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
+        yield f"    {on!r}: Listing({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"
     yield '"""By (in_context, in_state, since, after)."""'
 
@@ -70,7 +94,7 @@ def _schema() -> Iterator[str]:
         made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         connection.close()
     yield "SCHEMA = ("
-    yield from (f"    {_flat(sql)!r}," for (sql,) in made)
+    yield from (f"    {' '.join(table.split())!r}," for (table,) in made)
     yield ")"
     yield f"VERSION = {head!r}"
     yield f"OLDEST = {oldest!r}"
@@ -79,10 +103,6 @@ def _schema() -> Iterator[str]:
 def _in_order(sql: str) -> tuple[str, tuple[str, ...]]:
     """The same with a question mark for each parameter, and their names."""
     return _PARAMETER.sub("?", sql), tuple(_PARAMETER.findall(sql))
-
-
-def _flat(sql: str) -> str:
-    return " ".join(sql.split())
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
 """What a context consists of, as rows that can be taken to another database. Law: an export reads all of it but leases and
 the caller; an import writes what an export read."""
 
-from sqlalchemy import Column, Table, bindparam, insert, literal_column, select
+from sqlalchemy import Column, Table, bindparam, insert, select
 
 from storage.sql.fragments import (
-    compiled,
+    ZERO,
+    Write,
     context,
     event,
     given,
@@ -16,7 +17,6 @@ from storage.sql.fragments import (
     tool_call,
     turn,
 )
-from storage.statement import Statement
 
 LEFT_BEHIND = {
     "context": {"tenant", "principal", "expires_at"},
@@ -41,48 +41,42 @@ _TURNS = thread.join(turn, turn.c.thread == thread.c.id)
 _CALLS = _TURNS.join(service_call, service_call.c.turn == turn.c.id)
 _TASK_IDS = select(turn.c.task).select_from(_TURNS).where(_IN_CONTEXT)
 
-EXPORTED_CONTEXT = compiled(
-    select(*columns(context)).where(
-        *(context.c[name] == bindparam(name) for name in ("tenant", "principal", "public_id"))
-    )
+EXPORTED_CONTEXT = select(*columns(context)).where(
+    *(context.c[name] == bindparam(name) for name in ("tenant", "principal", "public_id"))
 )
-EXPORTED_THREADS = compiled(select(*columns(thread)).where(_IN_CONTEXT).order_by(thread.c.agent, thread.c.epoch))
-EXPORTED_TASKS = compiled(select(*columns(task)).where(task.c.id.in_(_TASK_IDS)).order_by(task.c.created_at, task.c.id))
-EXPORTED_TURNS = compiled(
-    select(*columns(turn)).select_from(_TURNS).where(_IN_CONTEXT).order_by(turn.c.thread, turn.c.number)
-)
-EXPORTED_INPUTS = compiled(
+EXPORTED_THREADS = select(*columns(thread)).where(_IN_CONTEXT).order_by(thread.c.agent, thread.c.epoch)
+EXPORTED_TASKS = select(*columns(task)).where(task.c.id.in_(_TASK_IDS)).order_by(task.c.created_at, task.c.id)
+EXPORTED_TURNS = select(*columns(turn)).select_from(_TURNS).where(_IN_CONTEXT).order_by(turn.c.thread, turn.c.number)
+EXPORTED_INPUTS = (
     select(*columns(input_))
     .select_from(_TURNS.join(input_, input_.c.turn == turn.c.id))
     .where(_IN_CONTEXT)
     .order_by(input_.c.turn, input_.c.ordinal)
 )
-EXPORTED_CALLS = compiled(
+EXPORTED_CALLS = (
     select(*columns(service_call))
     .select_from(_CALLS)
     .where(_IN_CONTEXT)
     .order_by(service_call.c.turn, service_call.c.round, service_call.c.attempt)
 )
-EXPORTED_TOOL_CALLS = compiled(
+EXPORTED_TOOL_CALLS = (
     select(*columns(tool_call))
     .select_from(_CALLS.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(_IN_CONTEXT)
     .order_by(tool_call.c.service_call, tool_call.c.sequence)
 )
-EXPORTED_ITEMS = compiled(
+EXPORTED_ITEMS = (
     select(*columns(history_item))
     .select_from(thread.join(history_item, history_item.c.thread == thread.c.id))
     .where(_IN_CONTEXT)
     .order_by(history_item.c.thread, history_item.c.position)
 )
-EXPORTED_EVENTS = compiled(
-    select(*columns(event)).where(event.c.task.in_(_TASK_IDS)).order_by(event.c.task, event.c.last)
-)
+EXPORTED_EVENTS = select(*columns(event)).where(event.c.task.in_(_TASK_IDS)).order_by(event.c.task, event.c.last)
 
 
-def _import(table: Table, **fixed: object) -> Statement:
+def _import(table: Table, **fixed: object) -> Write:
     values = {**given(*(column.name for column in columns(table))), **fixed}
-    return Statement(f"import the row of {table.name}", compiled(insert(table).inline().values(values)))
+    return Write(f"import the row of {table.name}", insert(table).inline().values(values))
 
 
 _OWNED = given("tenant", "principal")
@@ -93,6 +87,6 @@ IMPORT_TASK = _import(task, **_OWNED)
 IMPORT_TURN = _import(turn)
 IMPORT_INPUT = _import(input_, **_OWNED, agent=bindparam("agent"))
 IMPORT_CALL = _import(service_call)
-IMPORT_TOOL_CALL = _import(tool_call, runs_left=literal_column("0"))
+IMPORT_TOOL_CALL = _import(tool_call, runs_left=ZERO)
 IMPORT_ITEM = _import(history_item, weight=bindparam("weight"))
 IMPORT_EVENTS = _import(event)

@@ -1,9 +1,15 @@
 """What statements and queries are made of. Law: only `storage.sql.compile`, migrations and tests come here; who runs them
 reads the text in `storage.compiled`."""
 
-from sqlalchemy import Column, and_, bindparam, exists, func, literal_column, or_, select
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.sql.expression import ClauseElement, ColumnElement
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Alias, Column, Select, Table, and_, bindparam, exists, func, literal_column, or_, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import ClauseElement, ColumnElement, FromClause, TextClause
+from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.ledger.leases import LONGEST_LEASE
 from storage.schema.tables import (
@@ -30,12 +36,69 @@ history_item, event, secret, delete_job = table(HistoryItem), table(Event), tabl
 process, push_config = table(Process), table(PushConfig)
 api_key = table(ApiKey)
 
-_DIALECT = sqlite.dialect(paramstyle="named")
+ONE: ColumnElement[int] = literal_column("1")
+ZERO: ColumnElement[int] = literal_column("0")
 
 
-def compiled(clause: ClauseElement) -> str:
-    """SQL whose parameters are `:name`."""
-    return str(clause.compile(dialect=_DIALECT))
+upsert = postgresql.insert
+"""An INSERT with ON CONFLICT. That of this dialect compiles for SQLite as well, but not the reverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """`what` it does, for error texts. `rows`: how many rows it must change; None: any number."""
+
+    what: str
+    clause: ClauseElement
+    rows: int | None = 1
+
+
+def limited(query: Select[Any], count: ColumnElement[int] = ONE) -> Select[Any]:
+    """The first `count` rows. The offset is written out, as SQLite's dialect would add it as a parameter."""
+    return query.limit(count).offset(ZERO)
+
+
+def there_is(source: FromClause, *where: ColumnElement[bool] | TextClause) -> ColumnElement[bool]:
+    return exists(select(ONE).select_from(source).where(*where))
+
+
+class lesser(GenericFunction[int]):  # noqa: N801  # named as in SQL
+    """The lesser of two values."""
+
+    inherit_cache = True
+
+
+class json_each(GenericFunction[Any]):  # noqa: N801
+    """The values of a JSON array as rows."""
+
+    inherit_cache = True
+
+
+class random_bytes(GenericFunction[bytes]):  # noqa: N801
+    inherit_cache = True
+
+
+_WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
+    "sqlite": {lesser: "min({})", json_each: "json_each({})", random_bytes: "randomblob({})"},
+    "postgresql": {
+        lesser: "least({})",
+        json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
+        random_bytes: "gen_random_bytes({})",
+    },
+}
+
+
+@compiles(lesser)
+@compiles(json_each)
+@compiles(random_bytes)
+def _in_dialect(element: GenericFunction[Any], compiler: SQLCompiler, **options: Any) -> str:
+    arguments = compiler.process(element.clauses, **options)
+    return _WORDS[compiler.dialect.name][type(element)].format(arguments)
+
+
+def json_values(parameter: str, alias: str) -> Select[Any]:
+    """The values of a JSON array that is a parameter."""
+    return select(json_each(bindparam(parameter)).table_valued("value", name=alias).c.value)
 
 
 def given(*names: str) -> dict[str, ColumnElement[object]]:
@@ -82,6 +145,11 @@ def equals(column: Column[object], parameter: str) -> ColumnElement[bool]:
     return column == bindparam(parameter)
 
 
+def matches(table: Table | Alias, **parameters: str) -> ColumnElement[bool]:
+    """Columns, by name, equal their parameters."""
+    return and_(*(table.c[column] == bindparam(parameter) for column, parameter in parameters.items()))
+
+
 def lapsed(column: Column[int | None] | Column[int]) -> ColumnElement[bool]:
     """It ran out before `now`, or cannot have been written by this clock."""
     now: ColumnElement[int] = bindparam("now")
@@ -90,19 +158,17 @@ def lapsed(column: Column[int | None] | Column[int]) -> ColumnElement[bool]:
 
 def next_number(column: Column[object], of: ColumnElement[bool]) -> ColumnElement[object]:
     """The number behind the largest one that is there."""
-    largest = func.coalesce(func.max(column), literal_column("0"))
-    return select(largest + literal_column("1")).where(of).scalar_subquery()
+    largest = func.coalesce(func.max(column), ZERO)
+    return select(largest + ONE).where(of).scalar_subquery()
 
 
 next_position = next_number(history_item.c.position, equals(history_item.c.thread, "thread"))
 """Of an item that is appended to its thread."""
 
-is_displaced = and_(turn.c.displaced == literal_column("1"), turn.c.ended_at.is_not(None))
+is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 """Of a turn: it has ended and is no part of the conversation, because a later message took its place."""
 
 thread_in_generation = exists(
-    select(literal_column("1"))
-    .select_from(thread)
-    .where(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
+    select(ONE).select_from(thread).where(matches(thread, id="thread", generation="generation"))
 )
 """Nobody has moved the thread on since it was read."""

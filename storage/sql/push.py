@@ -1,36 +1,32 @@
 """The SQL of push notifications. Law: as in `statements`; whoever delivers names the `due_at` that it saw."""
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    bindparam,
-    case,
-    delete,
-    exists,
-    func,
-    literal_column,
-    null,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Select, bindparam, case, delete, func, literal_column, null, select, text, update
 
 from storage.schema.conditions import ENDED
-from storage.sql.fragments import compiled, event, given, push_config, task, word
-from storage.statement import Statement
+from storage.sql.fragments import (
+    ONE,
+    ZERO,
+    Write,
+    event,
+    given,
+    json_values,
+    limited,
+    matches,
+    push_config,
+    task,
+    there_is,
+    upsert,
+    word,
+)
 
-_ONE: ColumnElement[int] = literal_column("1")
-_NONE: ColumnElement[int] = literal_column("0")
-
-_THIS = (push_config.c.task == bindparam("task"), push_config.c.id == bindparam("id"))
+_THIS = matches(push_config, task="task", id="id")
 _TAKEN = (*_THIS, push_config.c.due_at == bindparam("due_at"))
 
 # --- statements -------------------------------------------------------------------------------------------------------
 
 _others = push_config.alias("others")
 _CONFIG = ("task", "id", "version", "url", "host", "scheme", "sealed")
-_LAST = select(func.coalesce(func.max(event.c.last), _NONE)).where(event.c.task == bindparam("task")).scalar_subquery()
+_LAST = select(func.coalesce(func.max(event.c.last), ZERO)).where(event.c.task == bindparam("task")).scalar_subquery()
 _OTHERS = (
     select(func.count())
     .select_from(_others)
@@ -39,92 +35,76 @@ _OTHERS = (
 )
 _ENDED = task.c.id.in_(select(task.c.id).where(task.c.id == bindparam("task"), text(ENDED)))
 
-_put = sqlite.insert(push_config).from_select(
+_put = upsert(push_config).from_select(
     [*_CONFIG, "state", "next_event", "attempts", "created_at"],
     select(
         *(bindparam(name) for name in _CONFIG),
         case((_ENDED, word("done")), else_=word("active")),
-        _LAST + _ONE,
-        _NONE,
+        _LAST + ONE,
+        ZERO,
         bindparam("now"),
     ).where(
         task.c.id == bindparam("task"),
-        *(task.c[name] == bindparam(name) for name in ("tenant", "principal", "agent")),
+        matches(task, tenant="tenant", principal="principal", agent="agent"),
         bindparam("most") > _OTHERS,
     ),
 )
 
-PUT_PUSH = Statement(
+PUT_PUSH = Write(
     "put a push configuration on a task of the caller that has room for it",
-    compiled(
-        _put.on_conflict_do_update(
-            index_elements=["task", "id"],
-            set_={
-                **{name: _put.excluded[name] for name in _CONFIG[2:]},
-                "state": word("active"),
-                "due_at": _NONE,
-                "attempts": _NONE,
-                "last_error": null(),
-            },
-        )
+    _put.on_conflict_do_update(
+        index_elements=["task", "id"],
+        set_={
+            **{name: _put.excluded[name] for name in _CONFIG[2:]},
+            "state": word("active"),
+            "due_at": ZERO,
+            "attempts": ZERO,
+            "last_error": null(),
+        },
     ),
 )
 
-DELETE_PUSH = Statement("drop a push configuration", compiled(delete(push_config).where(*_THIS)), rows=None)
+DELETE_PUSH = Write("drop a push configuration", delete(push_config).where(*_THIS), rows=None)
 
-CLAIM_PUSH = Statement(
-    "take a delivery that is due", compiled(update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
-)
+CLAIM_PUSH = Write("take a delivery that is due", update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
 
-ADVANCE_PUSH = Statement(
+ADVANCE_PUSH = Write(
     "move a delivery on behind what was delivered",
-    compiled(
-        update(push_config)
-        .where(*_TAKEN)
-        .values(**given("next_event"), attempts=_NONE, last_error=null(), due_at=bindparam("until"))
-    ),
+    update(push_config)
+    .where(*_TAKEN)
+    .values(**given("next_event"), attempts=ZERO, last_error=null(), due_at=bindparam("until")),
 )
 
-_MORE = exists(
-    select(_ONE).select_from(event).where(event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
-)
-_OVER = exists(
-    select(_ONE).select_from(task).where(task.c.id == push_config.c.task, text(ENDED.replace("state", "task.state", 1)))
-)
+_MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
+_OVER = there_is(task, task.c.id == push_config.c.task, text(ENDED.replace("state", "task.state", 1)))
 
-COMPLETE_PUSH = Statement(
+COMPLETE_PUSH = Write(
     "leave a delivery until there is more",
-    compiled(
-        update(push_config)
-        .where(*_TAKEN)
-        .values(
-            due_at=case((_MORE, _NONE), else_=null()),
-            state=case((_MORE, word("active")), (_OVER, word("done")), else_=word("active")),
-        )
+    update(push_config)
+    .where(*_TAKEN)
+    .values(
+        due_at=case((_MORE, ZERO), else_=null()),
+        state=case((_MORE, word("active")), (_OVER, word("done")), else_=word("active")),
     ),
 )
 
-FAIL_PUSH = Statement(
+FAIL_PUSH = Write(
     "note a delivery that failed",
-    compiled(
-        update(push_config)
-        .where(*_TAKEN)
-        .values(**given("state", "attempts"), due_at=bindparam("until"), last_error=bindparam("error"))
-    ),
+    update(push_config)
+    .where(*_TAKEN)
+    .values(**given("state", "attempts"), due_at=bindparam("until"), last_error=bindparam("error")),
 )
 
-REPLAY_PUSH = Statement(
+REPLAY_PUSH = Write(
     "let a delivery go on that was stopped",
-    compiled(
-        update(push_config)
-        .where(*_THIS, push_config.c.state.in_([word("stopped"), word("gone")]))
-        .values(state=word("active"), due_at=_NONE, attempts=_NONE)
-    ),
+    update(push_config)
+    .where(*_THIS, push_config.c.state.in_([word("stopped"), word("gone")]))
+    .values(state=word("active"), due_at=ZERO, attempts=ZERO),
 )
 
-DELETE_PUSHES = Statement(
+DELETE_PUSHES = Write(
     "forget the push configurations of a task",
-    compiled(delete(push_config).where(push_config.c.task == bindparam("task"))),
+    delete(push_config).where(push_config.c.task == bindparam("task")),
     rows=None,
 )
 
@@ -133,42 +113,33 @@ DELETE_PUSHES = Statement(
 _COLUMNS = tuple(push_config.c[name] for name in _CONFIG)
 """In the order of PushConfig."""
 
-PUSH_CONFIGS = compiled(
+PUSH_CONFIGS = (
     select(*_COLUMNS)
     .where(push_config.c.task == bindparam("task"))
     .order_by(push_config.c.created_at, push_config.c.id)
 )
 
-DUE_PUSHES = compiled(
+DUE_PUSHES = limited(
     select(*_COLUMNS, push_config.c.next_event, push_config.c.due_at, push_config.c.attempts, task.c.visible)
     .select_from(push_config.join(task, task.c.id == push_config.c.task))
-    .where(
-        push_config.c.due_at <= bindparam("now"),
-        push_config.c.host.not_in(select(func.json_each(bindparam("but")).table_valued("value", name="busy").c.value)),
-    )
-    .order_by(push_config.c.due_at)
-    .limit(bindparam("limit"))
-    .offset(_NONE)
+    .where(push_config.c.due_at <= bindparam("now"), push_config.c.host.not_in(json_values("but", "busy")))
+    .order_by(push_config.c.due_at),
+    bindparam("limit"),
 )
 
-NEXT_PUSH = compiled(
-    select(
-        exists(select(_ONE).select_from(push_config).where(push_config.c.state == word("active"))),
-        select(func.min(push_config.c.due_at)).where(push_config.c.due_at.is_not(None)).scalar_subquery(),
-    )
+NEXT_PUSH = select(
+    there_is(push_config, push_config.c.state == word("active")),
+    select(func.min(push_config.c.due_at)).where(push_config.c.due_at.is_not(None)).scalar_subquery(),
 )
 
-PUSH_EVENTS = compiled(
+PUSH_EVENTS = limited(
     select(event.c.first, event.c.last, event.c.payload)
     .where(event.c.task == bindparam("task"), event.c.last >= bindparam("first"))
-    .order_by(event.c.last)
-    .limit(literal_column("16"))
-    .offset(_NONE)
+    .order_by(event.c.last),
+    literal_column("16"),
 )
 
-HIDDEN_TASK = compiled(
-    select(_ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == _NONE, text(ENDED))
-)
+HIDDEN_TASK = select(ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == ZERO, text(ENDED))
 
 
 def _statuses() -> Select[tuple[object, ...]]:
@@ -176,14 +147,13 @@ def _statuses() -> Select[tuple[object, ...]]:
     return select(*_COLUMNS, task.c.agent, *(push_config.c[name] for name in columns))
 
 
-PUSHES = compiled(
+PUSHES = limited(
     _statuses()
     .select_from(push_config.join(task, task.c.id == push_config.c.task))
     .where(
-        *(task.c[name] == bindparam(name) for name in ("tenant", "principal")),
+        matches(task, tenant="tenant", principal="principal"),
         push_config.c.state.in_([word("active"), word("stopped"), word("gone")]),
     )
-    .order_by(push_config.c.created_at.desc(), push_config.c.task, push_config.c.id)
-    .limit(literal_column("1000"))
-    .offset(_NONE)
+    .order_by(push_config.c.created_at.desc(), push_config.c.task, push_config.c.id),
+    literal_column("1000"),
 )

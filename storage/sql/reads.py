@@ -11,12 +11,16 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, liter
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import LIVE, UNSENT, WAITING
 from storage.sql.fragments import (
-    compiled,
+    ONE,
+    ZERO,
     context,
     event,
     history_item,
     input_,
     is_displaced,
+    lesser,
+    limited,
+    matches,
     service_call,
     task,
     task_columns,
@@ -25,7 +29,6 @@ from storage.sql.fragments import (
     turn,
     word,
 )
-from storage.statement import Listing
 
 _ITEMS = (
     select(
@@ -51,9 +54,9 @@ _ITEMS = (
     .order_by(turn.c.number, history_item.c.position)
 )
 
-HISTORY = compiled(_ITEMS)
+HISTORY = _ITEMS
 
-UNSENT_ITEMS = compiled(_ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")])))
+UNSENT_ITEMS = _ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")]))
 
 _OLDER = history_item.alias("older")
 _OF = turn.alias("of")
@@ -61,11 +64,11 @@ _TURN_NOW = select(turn.c.number).where(turn.c.id == bindparam("turn")).scalar_s
 
 _END = (
     select(
-        (func.coalesce(func.max(history_item.c.position), literal_column("0")) + literal_column("1")).label("position"),
-        literal_column("0").label("messages"),
-        literal_column("0").label("weight"),
+        (func.coalesce(func.max(history_item.c.position), ZERO) + ONE).label("position"),
+        ZERO.label("messages"),
+        ZERO.label("weight"),
         _TURN_NOW.label("oldest"),
-        literal_column("0").label("whole"),
+        ZERO.label("whole"),
     )
     .where(history_item.c.thread == bindparam("thread"))
     .cte("tail", recursive=True)
@@ -73,15 +76,15 @@ _END = (
 
 
 def _if(condition: ColumnElement[bool], value: ColumnElement[int]) -> ColumnElement[int]:
-    return case((condition, value), else_=literal_column("0"))
+    return case((condition, value), else_=ZERO)
 
 
 _COUNTS = and_(
-    _OLDER.c.replayable == literal_column("1"),
-    _OLDER.c.weight > literal_column("0"),
+    _OLDER.c.replayable == ONE,
+    _OLDER.c.weight > ZERO,
     _OF.c.number <= _TURN_NOW,
-    or_(_OF.c.displaced == literal_column("0"), _OF.c.ended_at.is_(None)),
-    or_(bindparam("opaque") == literal_column("1"), _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
+    or_(_OF.c.displaced == ZERO, _OF.c.ended_at.is_(None)),
+    or_(bindparam("opaque") == ONE, _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
 )
 
 # One step back from the end: positions have no gaps. Whole are the turns at a message of the oldest turn met so far:
@@ -89,36 +92,31 @@ _COUNTS = and_(
 _BACK = (
     select(
         _OLDER.c.position,
-        _END.c.messages + _if(and_(_COUNTS, _OLDER.c.kind.in_([word("user"), word("assistant")])), literal_column("1")),
+        _END.c.messages + _if(and_(_COUNTS, _OLDER.c.kind.in_([word("user"), word("assistant")])), ONE),
         _END.c.weight + _if(_COUNTS, _OLDER.c.weight),
-        func.min(_END.c.oldest, _OF.c.number),
-        _if(and_(_OLDER.c.input == literal_column("0"), _OF.c.number <= _END.c.oldest), literal_column("1")),
+        lesser(_END.c.oldest, _OF.c.number),
+        _if(and_(_OLDER.c.input == ZERO, _OF.c.number <= _END.c.oldest), ONE),
     )
     .select_from(
         _END.join(
-            _OLDER,
-            and_(_OLDER.c.thread == bindparam("thread"), _OLDER.c.position == _END.c.position - literal_column("1")),
+            _OLDER, and_(_OLDER.c.thread == bindparam("thread"), _OLDER.c.position == _END.c.position - ONE)
         ).join(_OF, _OF.c.id == _OLDER.c.turn)
     )
     .where(
-        or_(
-            _END.c.whole == literal_column("0"),
-            and_(_END.c.messages < bindparam("messages"), _END.c.weight < bindparam("weight")),
-        )
+        or_(_END.c.whole == ZERO, and_(_END.c.messages < bindparam("messages"), _END.c.weight < bindparam("weight")))
     )
 )
 
 _TAIL = _END.union_all(_BACK)
 
-RECENT_HISTORY = compiled(_ITEMS.where(history_item.c.position >= select(func.min(_TAIL.c.position)).scalar_subquery()))
+RECENT_HISTORY = _ITEMS.where(history_item.c.position >= select(func.min(_TAIL.c.position)).scalar_subquery())
 
-MEASURED_CALLS = compiled(
+MEASURED_CALLS = limited(
     select(service_call.c.weight, service_call.c.usage)
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("completed"))
-    .order_by(turn.c.number.desc(), service_call.c.round.desc())
-    .limit(literal_column("8"))
-    .offset(literal_column("0"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc()),
+    literal_column("8"),
 )
 
 
@@ -141,11 +139,11 @@ _THREAD = (
 _LIVING = context.c.state.in_([word("open"), word("closed")])
 """What is left of other contexts is about to be purged."""
 
-_BELONGS = and_(task.c.tenant == bindparam("tenant"), task.c.principal == bindparam("principal"))
+_BELONGS = and_(matches(task, tenant="tenant", principal="principal"))
 
 _OF_AGENT = task.c.agent == bindparam("agent")
 
-_CONTEXT_BELONGS = and_(context.c.tenant == bindparam("tenant"), context.c.principal == bindparam("principal"))
+_CONTEXT_BELONGS = and_(matches(context, tenant="tenant", principal="principal"))
 
 _TASK_IN_CONTEXT = task.join(context, context.c.id == task.c.context)
 
@@ -157,49 +155,38 @@ _WAITS = (
 
 _ASIDE = turn.c.tries >= literal_column(str(TRIES))
 
-_STUCK = (
-    select(turn.c.task)
-    .where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE)
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
-    .scalar_subquery()
-)
+_STUCK = limited(
+    select(turn.c.task).where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE), ONE
+).scalar_subquery()
 
-CONTEXT = compiled(
+CONTEXT = (
     select(context.c.id, context.c.public_id, context.c.state, _WAITS, _STUCK, *_THREAD)
     .select_from(
         context.outerjoin(
-            thread,
-            and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{LIVE}")),
+            thread, and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{LIVE}"))
         )
     )
     .where(_CONTEXT_BELONGS, context.c.public_id == bindparam("public_id"))
 )
 
-THREAD = compiled(select(*_THREAD).where(thread.c.id == bindparam("thread")))
+THREAD = select(*_THREAD).where(thread.c.id == bindparam("thread"))
 
-TASK = compiled(
+TASK = (
     select(*task_columns)
     .select_from(_TASK_IN_CONTEXT)
     .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
 )
 
-WAITING_TASKS = compiled(
+WAITING_TASKS = (
     select(*task_columns)
     .select_from(_TASK_IN_CONTEXT)
     .where(task.c.context == bindparam("context"), text(f"visible = 1 AND task.{WAITING}"))
 )
 
-REPLAY = compiled(
+REPLAY = (
     select(turn.c.task, input_.c.digest)
     .select_from(input_.join(turn, turn.c.id == input_.c.turn))
-    .where(
-        input_.c.tenant == bindparam("tenant"),
-        input_.c.principal == bindparam("principal"),
-        input_.c.agent == bindparam("agent"),
-        input_.c.key_kind == bindparam("key_kind"),
-        input_.c.key == bindparam("key"),
-    )
+    .where(matches(input_, tenant="tenant", principal="principal", agent="agent", key_kind="key_kind", key="key"))
 )
 
 
@@ -209,10 +196,10 @@ _IN_ORDER = input_.c.event
 """Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
 
 
-def turns(*, artifacts: bool) -> str:
+def turns(*, artifacts: bool) -> Select[Any]:
     """Of one task, `task_0`; who wants several puts their parameters beside it: JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
-    return compiled(
+    return (
         select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
         .select_from(turn.join(input_, input_.c.turn == turn.c.id))
         .where(turn.c.task.in_(asked))
@@ -220,36 +207,31 @@ def turns(*, artifacts: bool) -> str:
     )
 
 
-WHOLE_TASK = compiled(
+WHOLE_TASK = (
     select(*task_columns, *_TURN, turn.c.artifacts)
     .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id))
     .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
     .order_by(_IN_ORDER, input_.c.ordinal)
 )
 
-_FIRST_TURN = (
+_FIRST_TURN = limited(
     select(turn.c.id)
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
     .where(turn.c.task == bindparam("task"))
-    .order_by(thread.c.epoch, turn.c.number)
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
+    .order_by(thread.c.epoch, turn.c.number),
+    ONE,
 )
 
-FIRST_MESSAGE = compiled(
-    select(input_.c.payload).where(
-        input_.c.turn == _FIRST_TURN.scalar_subquery(), input_.c.ordinal == literal_column("0")
-    )
-)
+FIRST_MESSAGE = select(input_.c.payload).where(input_.c.turn == _FIRST_TURN.scalar_subquery(), input_.c.ordinal == ZERO)
 
-EVENTS = compiled(
+EVENTS = (
     select(event.c.first, event.c.last, event.c.payload)
     .where(event.c.task == bindparam("task"), event.c.last > bindparam("after"))
     .order_by(event.c.last)
 )
 
 
-def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Listing:
+def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> tuple[Select[Any], Select[Any]]:
     """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
 
     def matching(columns: Select[Any]) -> Select[Any]:
@@ -266,9 +248,9 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> Li
 
     page = matching(select(*task_columns).select_from(_TASK_IN_CONTEXT).where(_LIVING))
     page = page.order_by(task.c.status_at.desc(), task.c.id.desc())
-    page = page.limit(bindparam("limit")).offset(literal_column("0"))
+    page = limited(page, bindparam("limit"))
     if after:
         behind = tuple_(bindparam("after_at"), bindparam("after_id"))
         page = page.where(tuple_(task.c.status_at, task.c.id) < behind)
     counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task)
-    return Listing(compiled(page), compiled(matching(counted)))
+    return page, matching(counted)

@@ -1,23 +1,29 @@
 """The queries of those who run turns: what has not ended, the calls of a turn, what other processes did; and of the database
 itself. Law: as in `queries`."""
 
-from sqlalchemy import and_, bindparam, column, exists, func, literal_column, not_, or_, select, text
+from typing import Any
+
+from sqlalchemy import Select, and_, bindparam, column, exists, func, not_, or_, select, text
 from sqlalchemy import table as from_table
 
 from gateway.ledger.calls import RESTARTED
 from storage.schema.conditions import UNFINISHED
 from storage.sql.fragments import (
-    compiled,
+    ONE,
+    ZERO,
     context,
     event,
     input_,
     is_displaced,
+    json_values,
     lapsed,
+    limited,
     process,
     secret,
     service_call,
     task,
     task_columns,
+    there_is,
     thread,
     tool_call,
     tool_call_columns,
@@ -27,11 +33,7 @@ from storage.sql.fragments import (
 
 _FREE = or_(thread.c.lease_holder.is_(None), lapsed(thread.c.lease_until))
 
-_ALIVE = exists(
-    select(literal_column("1"))
-    .select_from(process)
-    .where(process.c.id == turn.c.process, ~lapsed(process.c.alive_until))
-)
+_ALIVE = there_is(process, process.c.id == turn.c.process, ~lapsed(process.c.alive_until))
 
 _LEFT = or_(
     turn.c.process == bindparam("process"),
@@ -41,7 +43,7 @@ _LEFT = or_(
 """One that runs belongs to who holds the lease, one that waits to the process that has accepted it."""
 
 # Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
-UNFINISHED_TURNS = compiled(
+UNFINISHED_TURNS = (
     select(
         turn.c.number,
         turn.c.id,
@@ -64,22 +66,20 @@ UNFINISHED_TURNS = compiled(
     .where(text(UNFINISHED), _LEFT)
 )
 
-OPEN_TURNS = compiled(
+OPEN_TURNS = (
     select(turn.c.id, turn.c.task, turn.c.thread, turn.c.status == word("waiting"))
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
     .where(turn.c.ended_at.is_(None), thread.c.context == bindparam("context"))
 )
 
-OPEN_TOOL_CALLS = compiled(
-    select(
-        *tool_call_columns,
-    )
+OPEN_TOOL_CALLS = (
+    select(*tool_call_columns)
     .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
     .order_by(service_call.c.round, tool_call.c.sequence)
 )
 
-EARLIER_TOOL_CALL = compiled(
+EARLIER_TOOL_CALL = limited(
     select(tool_call.c.name, tool_call.c.arguments, tool_call.c.status, tool_call.c.outcome)
     .select_from(
         turn.join(service_call, service_call.c.turn == turn.c.id).join(
@@ -93,9 +93,8 @@ EARLIER_TOOL_CALL = compiled(
         tool_call.c.outcome.is_not(None),
         not_(is_displaced),
     )
-    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc()),
+    ONE,
 )
 
 
@@ -103,7 +102,7 @@ _FIRST_CALL = service_call.alias("first_call")
 
 _AGAIN = service_call.alias("again")
 
-LATEST_CALL = compiled(
+LATEST_CALL = limited(
     select(
         service_call.c.id,
         service_call.c.round,
@@ -116,34 +115,25 @@ LATEST_CALL = compiled(
         .where(_AGAIN.c.turn == bindparam("turn"), _AGAIN.c.error_class == word(RESTARTED))
         .scalar_subquery(),
         exists(
-            select(literal_column("1")).where(
-                tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend")
-            )
+            select(ONE).where(tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend"))
         ),
     )
     .select_from(
         service_call.join(
             _FIRST_CALL,
-            and_(
-                _FIRST_CALL.c.turn == service_call.c.turn,
-                _FIRST_CALL.c.round == literal_column("0"),
-                _FIRST_CALL.c.attempt == literal_column("0"),
-            ),
+            and_(_FIRST_CALL.c.turn == service_call.c.turn, _FIRST_CALL.c.round == ZERO, _FIRST_CALL.c.attempt == ZERO),
         )
     )
     .where(service_call.c.turn == bindparam("turn"))
-    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc()),
+    ONE,
 )
 
-PREFERENCES = compiled(
-    select(input_.c.preferences).where(input_.c.turn == bindparam("turn"), input_.c.ordinal == literal_column("0"))
-)
+PREFERENCES = select(input_.c.preferences).where(input_.c.turn == bindparam("turn"), input_.c.ordinal == ZERO)
 
-PROCESS_OF = compiled(select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None)))
+PROCESS_OF = select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None))
 
-UNKNOWN_CALL = compiled(
+UNKNOWN_CALL = limited(
     select(
         service_call.c.id,
         service_call.c.turn,
@@ -154,36 +144,28 @@ UNKNOWN_CALL = compiled(
     )
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
-    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc()),
+    ONE,
 )
 
 # A call that begins a chain is the first of its thread, or of an epoch that the turn itself began.
-TURN_BASE = compiled(
+TURN_BASE = (
     select(service_call.c.handle_in)
     .where(service_call.c.turn == bindparam("turn"))
     .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
 )
 
-CANCEL_REQUESTS = compiled(
-    select(turn.c.task).where(
-        turn.c.ended_at.is_(None), turn.c.cancel_asked == literal_column("1"), turn.c.process == bindparam("process")
-    )
+CANCEL_REQUESTS = select(turn.c.task).where(
+    turn.c.ended_at.is_(None), turn.c.cancel_asked == ONE, turn.c.process == bindparam("process")
 )
 
-LATEST_EVENTS = compiled(
-    select(
-        task.c.id,
-        select(func.coalesce(func.max(event.c.last), literal_column("0")))
-        .where(event.c.task == task.c.id)
-        .scalar_subquery(),
-    ).where(task.c.id.in_(select(func.json_each(bindparam("tasks")).table_valued("value", name="asked").c.value)))
-)
+LATEST_EVENTS = select(
+    task.c.id, select(func.coalesce(func.max(event.c.last), ZERO)).where(event.c.task == task.c.id).scalar_subquery()
+).where(task.c.id.in_(json_values("tasks", "asked")))
 
 DATA_VERSION = "PRAGMA data_version"
 """Another number whenever another connection has committed; only to be compared on one and the same connection."""
 
-SECRET = compiled(select(secret.c.value).where(secret.c.name == bindparam("name")))
+SECRET = select(secret.c.value).where(secret.c.name == bindparam("name"))
 
-SCHEMA_VERSION = compiled(select(column("version_num")).select_from(from_table("alembic_version")))
+SCHEMA_VERSION: Select[Any] = select(column("version_num")).select_from(from_table("alembic_version"))

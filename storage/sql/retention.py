@@ -5,94 +5,69 @@ The statements by which something ends: contexts that are deleted or expire, wha
 backends have to forget. Law: as in `statements`; what may be long goes in pieces, so that no other unit waits for it.
 """
 
-from sqlalchemy import (
-    Column,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    literal_column,
-    null,
-    or_,
-    select,
-    text,
-    tuple_,
-    update,
-)
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Column, and_, bindparam, delete, literal_column, null, or_, select, text, tuple_, update
 from sqlalchemy.sql.expression import ColumnElement, FromClause
 
 from storage.schema.conditions import ENDED, GOING
 from storage.sql.fragments import (
-    compiled,
+    ONE,
+    ZERO,
+    Write,
     context,
     delete_job,
     equals,
     event,
     history_item,
     input_,
+    limited,
+    matches,
     push_config,
     service_call,
     task,
+    there_is,
     thread,
     tool_call,
     turn,
+    upsert,
     word,
 )
-from storage.statement import Statement
 
-_ONE: ColumnElement[int] = literal_column("1")
-_NONE: ColumnElement[int] = literal_column("0")
-
-DELETIONS = compiled(
+DELETIONS = limited(
     select(delete_job.c.id, delete_job.c.adapter, delete_job.c.handle, delete_job.c.due_at, delete_job.c.attempts)
     # Those that were given up have no time.
-    .where(delete_job.c.due_at > _NONE)
-    .order_by(delete_job.c.due_at)
-    .limit(bindparam("limit"))
-    .offset(_NONE)
+    .where(delete_job.c.due_at > ZERO)
+    .order_by(delete_job.c.due_at),
+    bindparam("limit"),
 )
 
 _OWNER = (task.c.tenant, task.c.principal, task.c.agent)
 
-NEXT_OWNER = compiled(
+NEXT_OWNER = limited(
     select(*_OWNER)
-    .where(task.c.visible == _ONE, tuple_(*_OWNER) > tuple_(*(bindparam(column.name) for column in _OWNER)))
-    .order_by(*_OWNER)
-    .limit(_ONE)
-    .offset(_NONE)
+    .where(task.c.visible == ONE, tuple_(*_OWNER) > tuple_(*(bindparam(column.name) for column in _OWNER)))
+    .order_by(*_OWNER),
+    ONE,
 )
 
-ENDED_TASKS = compiled(
-    select(
-        task.c.id,
-        task.c.status_at,
-        exists(select(_ONE).select_from(event).where(event.c.task == task.c.id)),
-    )
+ENDED_TASKS = limited(
+    select(task.c.id, task.c.status_at, there_is(event, event.c.task == task.c.id))
     .where(
         *(column == bindparam(column.name) for column in _OWNER),
-        task.c.visible == _ONE,
+        task.c.visible == ONE,
         text(ENDED),
         task.c.status_at < bindparam("before"),
         # What is still to be delivered is read from its log.
-        ~exists(
-            select(_ONE)
-            .select_from(push_config)
-            .where(push_config.c.task == task.c.id, push_config.c.due_at.is_not(None))
-        ),
+        ~there_is(push_config, push_config.c.task == task.c.id, push_config.c.due_at.is_not(None)),
         tuple_(task.c.status_at, task.c.id) > tuple_(bindparam("after_at"), bindparam("after_id")),
     )
-    .order_by(task.c.status_at, task.c.id)
-    .limit(bindparam("limit"))
-    .offset(_NONE)
+    .order_by(task.c.status_at, task.c.id),
+    bindparam("limit"),
 )
 
-_TURN_LEFT = exists(
-    select(_ONE).select_from(thread.join(turn, turn.c.thread == thread.c.id)).where(thread.c.context == context.c.id)
-)
-_TASK_LEFT = exists(select(_ONE).select_from(task).where(task.c.context == context.c.id, task.c.visible == _ONE))
+_TURN_LEFT = there_is(thread.join(turn, turn.c.thread == thread.c.id), thread.c.context == context.c.id)
+_TASK_LEFT = there_is(task, task.c.context == context.c.id, task.c.visible == ONE)
 
-AGED_CONTEXTS = compiled(
+AGED_CONTEXTS = limited(
     select(
         context.c.id,
         context.c.tenant,
@@ -103,12 +78,11 @@ AGED_CONTEXTS = compiled(
         and_(context.c.state.in_([word("expired"), word("deleted")]), or_(_TURN_LEFT, _TASK_LEFT)),
     )
     .where(context.c.id > bindparam("after"))
-    .order_by(context.c.id)
-    .limit(bindparam("limit"))
-    .offset(_NONE)
+    .order_by(context.c.id),
+    bindparam("limit"),
 )
 
-PURGE_PENDING = compiled(select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindparam("context")))
+PURGE_PENDING = select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindparam("context"))
 
 
 _IN_CONTEXT = equals(thread.c.context, "context")
@@ -118,58 +92,47 @@ _CALL_OF_TURN = service_call.c.turn == turn.c.id
 # --- handles that a backend has to forget -----------------------------------------------------------------------------
 
 
-def _forget(what: str, handle: Column[object], source: FromClause, *where: ColumnElement[bool]) -> Statement:
+def _forget(what: str, handle: Column[object], source: FromClause, *where: ColumnElement[bool]) -> Write:
     """A job for every such handle, once; its id says whose it is."""
-    named = select(
-        thread.c.id + literal_column("' '") + handle, thread.c.agent, handle, bindparam("now"), literal_column("0")
-    )
+    named = select(thread.c.id + literal_column("' '") + handle, thread.c.agent, handle, bindparam("now"), ZERO)
     named = named.select_from(source).where(handle.is_not(None), *where)
     columns = ["id", "adapter", "handle", "due_at", "attempts"]
-    return Statement(
-        what, compiled(sqlite.insert(delete_job).from_select(columns, named).on_conflict_do_nothing()), None
-    )
+    return Write(what, upsert(delete_job).from_select(columns, named).on_conflict_do_nothing(), None)
 
 
-MOVE_DELETION = Statement(
+MOVE_DELETION = Write(
     "move a deletion on from when it was due",
-    compiled(
-        update(delete_job)
-        .where(equals(delete_job.c.id, "job"), equals(delete_job.c.due_at, "due_at"))
-        .values(due_at=bindparam("until"), attempts=bindparam("attempts"))
-    ),
+    update(delete_job)
+    .where(matches(delete_job, id="job", due_at="due_at"))
+    .values(due_at=bindparam("until"), attempts=bindparam("attempts")),
 )
 
-END_DELETION = Statement(
-    "end a deletion that was due",
-    compiled(delete(delete_job).where(equals(delete_job.c.id, "job"), equals(delete_job.c.due_at, "due_at"))),
+END_DELETION = Write(
+    "end a deletion that was due", delete(delete_job).where(matches(delete_job, id="job", due_at="due_at"))
 )
 
 # --- a context is deleted, or expires ---------------------------------------------------------------------------------
 
-DELETE_CONTEXT = Statement(
+DELETE_CONTEXT = Write(
     "bury a context of the caller",
-    compiled(
-        update(context)
-        .where(
-            equals(context.c.id, "context"),
-            *(equals(context.c[name], name) for name in ("tenant", "principal")),
-            context.c.state != word("deleted"),
-        )
-        .values(state=word("deleted"), last_used_at=bindparam("now"))
-    ),
+    update(context)
+    .where(
+        equals(context.c.id, "context"),
+        matches(context, tenant="tenant", principal="principal"),
+        context.c.state != word("deleted"),
+    )
+    .values(state=word("deleted"), last_used_at=bindparam("now")),
 )
 
-EXPIRE_CONTEXT = Statement(
+EXPIRE_CONTEXT = Write(
     "let a context expire that nobody uses",
-    compiled(
-        update(context)
-        .where(
-            equals(context.c.id, "context"),
-            context.c.state == word("open"),
-            context.c.last_used_at < bindparam("idle_before"),
-        )
-        .values(state=word("expired"))
-    ),
+    update(context)
+    .where(
+        equals(context.c.id, "context"),
+        context.c.state == word("open"),
+        context.c.last_used_at < bindparam("idle_before"),
+    )
+    .values(state=word("expired")),
 )
 
 # One that rotates is in the row of the call that led to it, or was adopted: then it is not ours to delete.
@@ -181,52 +144,48 @@ DELETE_STATIC_HANDLES = _forget(
     thread.c.handle_kind == word("static"),
 )
 
-CLOSE_THREADS = Statement(
+CLOSE_THREADS = Write(
     "bury the threads and move their generation on",
-    compiled(
-        update(thread)
-        .where(_IN_CONTEXT)
-        .values(
-            state=bindparam("state"),
-            generation=thread.c.generation + _ONE,
-            **dict.fromkeys(
-                ("handle", "clean_handle", "adapter_state", "state_version", "lease_holder", "lease_until"), null()
-            ),
-        )
+    update(thread)
+    .where(_IN_CONTEXT)
+    .values(
+        state=bindparam("state"),
+        generation=thread.c.generation + ONE,
+        **dict.fromkeys(
+            ("handle", "clean_handle", "adapter_state", "state_version", "lease_holder", "lease_until"), null()
+        ),
     ),
     rows=None,
 )
 
 # --- what was said in it goes: items, then turns without items, then tasks without turns -------------------------------
 
-PURGE_ITEMS = Statement(
+PURGE_ITEMS = Write(
     "purge the items",
-    compiled(
-        delete(history_item).where(
-            tuple_(history_item.c.thread, history_item.c.position).in_(
+    delete(history_item).where(
+        tuple_(history_item.c.thread, history_item.c.position).in_(
+            limited(
                 select(history_item.c.thread, history_item.c.position)
                 .select_from(thread.join(history_item, history_item.c.thread == thread.c.id))
-                .where(_IN_CONTEXT)
-                .limit(bindparam("item_limit"))
-                .offset(literal_column("0"))
+                .where(_IN_CONTEXT),
+                bindparam("item_limit"),
             )
         )
     ),
     rows=None,
 )
 
-_TURNS = (
+_TURNS = limited(
     select(turn.c.id)
     .select_from(thread.join(turn, _THREAD_OF_TURN))
-    .where(_IN_CONTEXT, ~exists(select(_ONE).select_from(history_item).where(history_item.c.thread == thread.c.id)))
-    .order_by(thread.c.agent, thread.c.epoch, turn.c.number)
-    .limit(bindparam("limit"))
-    .offset(literal_column("0"))
+    .where(_IN_CONTEXT, ~there_is(history_item, history_item.c.thread == thread.c.id))
+    .order_by(thread.c.agent, thread.c.epoch, turn.c.number),
+    bindparam("limit"),
 )
 _CALLS = select(service_call.c.id).where(service_call.c.turn.in_(_TURNS))
 
 
-def _forget_purged(what: str, handle: Column[object], *where: ColumnElement[bool]) -> Statement:
+def _forget_purged(what: str, handle: Column[object], *where: ColumnElement[bool]) -> Write:
     source = turn.join(thread, _THREAD_OF_TURN).join(service_call, _CALL_OF_TURN)
     return _forget(what, handle, source, turn.c.id.in_(_TURNS), *where)
 
@@ -241,84 +200,66 @@ DELETE_PENDING_HANDLES = _forget_purged(
     thread.c.storage_owner == word("backend"),
 )
 
-PURGE_TOOL_CALLS = Statement(
-    "purge the tool calls", compiled(delete(tool_call).where(tool_call.c.service_call.in_(_CALLS))), rows=None
+PURGE_TOOL_CALLS = Write(
+    "purge the tool calls", delete(tool_call).where(tool_call.c.service_call.in_(_CALLS)), rows=None
 )
 
-PURGE_CALLS = Statement(
-    "purge the service calls", compiled(delete(service_call).where(service_call.c.turn.in_(_TURNS))), rows=None
-)
+PURGE_CALLS = Write("purge the service calls", delete(service_call).where(service_call.c.turn.in_(_TURNS)), rows=None)
 
-PURGE_INPUTS = Statement("purge the messages", compiled(delete(input_).where(input_.c.turn.in_(_TURNS))), rows=None)
+PURGE_INPUTS = Write("purge the messages", delete(input_).where(input_.c.turn.in_(_TURNS)), rows=None)
 
 # Turns lead to tasks and have to go before them: then only the index of the visible ones finds the tasks of a context.
-MAKE_TASKS_VISIBLE = Statement(
+MAKE_TASKS_VISIBLE = Write(
     "make every task one that is listed",
-    compiled(
-        update(task)
-        .where(task.c.id.in_(select(turn.c.task).where(turn.c.id.in_(_TURNS))))
-        .values(visible=literal_column("1"))
-    ),
+    update(task).where(task.c.id.in_(select(turn.c.task).where(turn.c.id.in_(_TURNS)))).values(visible=ONE),
     rows=None,
 )
 
-PURGE_TURNS = Statement("purge the turns", compiled(delete(turn).where(turn.c.id.in_(_TURNS))), rows=None)
+PURGE_TURNS = Write("purge the turns", delete(turn).where(turn.c.id.in_(_TURNS)), rows=None)
 
-_TASKS = (
+_TASKS = limited(
     select(task.c.id)
     .where(
         equals(task.c.context, "context"),
-        task.c.visible == _ONE,
-        ~exists(select(_ONE).select_from(thread.join(turn, _THREAD_OF_TURN)).where(_IN_CONTEXT)),
+        task.c.visible == ONE,
+        ~there_is(thread.join(turn, _THREAD_OF_TURN), _IN_CONTEXT),
     )
-    .order_by(task.c.agent, task.c.status_at, task.c.id)
-    .limit(bindparam("limit"))
-    .offset(literal_column("0"))
+    .order_by(task.c.agent, task.c.status_at, task.c.id),
+    bindparam("limit"),
 )
 
-PURGE_EVENTS = Statement("purge the events", compiled(delete(event).where(event.c.task.in_(_TASKS))), rows=None)
+PURGE_EVENTS = Write("purge the events", delete(event).where(event.c.task.in_(_TASKS)), rows=None)
 
-PURGE_TASKS = Statement("purge the tasks", compiled(delete(task).where(task.c.id.in_(_TASKS))), rows=None)
+PURGE_TASKS = Write("purge the tasks", delete(task).where(task.c.id.in_(_TASKS)), rows=None)
 
 # --- a task that has ended is over its time: its conversation goes on without its public record ------------------------
 
-DELETE_EVENTS = Statement(
+DELETE_EVENTS = Write(
     "drop the events of a task that has ended",
-    compiled(
-        delete(event).where(
-            equals(event.c.task, "task"),
-            ~exists(select(_ONE).select_from(task).where(equals(task.c.id, "task"), text(GOING))),
-        )
-    ),
+    delete(event).where(equals(event.c.task, "task"), ~there_is(task, equals(task.c.id, "task"), text(GOING))),
     rows=None,
 )
 
-HIDE_TASK = Statement(
+HIDE_TASK = Write(
     "hide a task that has ended",
-    compiled(
-        update(task)
-        .where(equals(task.c.id, "task"), task.c.visible == _ONE, text(ENDED))
-        .values(visible=literal_column("0"), status_message=null())
-    ),
+    update(task)
+    .where(equals(task.c.id, "task"), task.c.visible == ONE, text(ENDED))
+    .values(visible=ZERO, status_message=null()),
     rows=None,
 )
 
-CLEAR_TURNS = Statement(
+CLEAR_TURNS = Write(
     "clear the record of its turns",
-    compiled(
-        update(turn)
-        .where(equals(turn.c.task, "task"), turn.c.ended_at.is_not(None))
-        .values(messages=word("[]"), artifacts=word("[]"))
-    ),
+    update(turn)
+    .where(equals(turn.c.task, "task"), turn.c.ended_at.is_not(None))
+    .values(messages=word("[]"), artifacts=word("[]")),
     rows=None,
 )
 
-FREE_KEYS = Statement(
+FREE_KEYS = Write(
     "free the idempotency keys of its messages",
-    compiled(
-        update(input_)
-        .where(input_.c.turn.in_(select(turn.c.id).where(equals(turn.c.task, "task"))), input_.c.key.is_not(None))
-        .values(key=null(), key_kind=null())
-    ),
+    update(input_)
+    .where(input_.c.turn.in_(select(turn.c.id).where(equals(turn.c.task, "task"))), input_.c.key.is_not(None))
+    .values(key=null(), key_kind=null()),
     rows=None,
 )

@@ -5,95 +5,93 @@ The statements of a thread that cannot simply go on: lost, unsynced, in a new ep
 `statements`.
 """
 
-from sqlalchemy import and_, bindparam, delete, exists, func, insert, literal_column, null, or_, select, text, update
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Update, and_, bindparam, delete, func, insert, literal_column, null, or_, select, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import LIVE
-from storage.sql.fragments import compiled, delete_job, equals, given, history_item, service_call, thread, turn, word
-from storage.statement import Statement
+from storage.sql.fragments import (
+    ONE,
+    ZERO,
+    Write,
+    delete_job,
+    equals,
+    given,
+    history_item,
+    limited,
+    matches,
+    service_call,
+    there_is,
+    thread,
+    turn,
+    upsert,
+    word,
+)
 
 _number = select(turn.c.number).where(equals(turn.c.id, "turn")).scalar_subquery()
 
 _other = turn.alias("other")
 
-DISPLACE = Statement(
+DISPLACE = Write(
     "displace the turns that have not ended, up to this one",
-    compiled(
-        update(turn)
-        .where(
-            equals(turn.c.thread, "thread"),
-            turn.c.ended_at.is_(None),
-            turn.c.number
-            < select(_other.c.number + bindparam("itself")).where(equals(_other.c.id, "turn")).scalar_subquery(),
-        )
-        .values(cancel_asked=literal_column("1"), displaced=literal_column("1"))
-    ),
+    update(turn)
+    .where(
+        equals(turn.c.thread, "thread"),
+        turn.c.ended_at.is_(None),
+        turn.c.number
+        < select(_other.c.number + bindparam("itself")).where(equals(_other.c.id, "turn")).scalar_subquery(),
+    )
+    .values(cancel_asked=ONE, displaced=ONE),
     rows=None,
 )
 
-_IS_DISPLACED = exists(
-    select(literal_column("1"))
-    .select_from(turn)
-    .where(equals(turn.c.id, "turn"), turn.c.displaced == literal_column("1"), turn.c.ended_at.is_not(None))
-)
+_IS_DISPLACED = there_is(turn, equals(turn.c.id, "turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 
-_MOVED_ON = exists(
-    select(literal_column("1"))
-    .select_from(service_call)
-    .where(equals(service_call.c.turn, "turn"), service_call.c.status == word("completed"))
-)
+_MOVED_ON = there_is(service_call, equals(service_call.c.turn, "turn"), service_call.c.status == word("completed"))
 
 # A call that begins a chain is the first of its thread, or of an epoch that the turn itself began.
-_BASE = (
+_BASE = limited(
     select(service_call.c.handle_in)
     .where(equals(service_call.c.turn, "turn"))
-    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
-    .scalar_subquery()
-)
+    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt),
+    ONE,
+).scalar_subquery()
 
-DELETE_DISPLACED_HANDLES = Statement(
+DELETE_DISPLACED_HANDLES = Write(
     "leave the handles of a displaced turn for deletion",
-    compiled(
-        sqlite.insert(delete_job)
-        .from_select(
-            ["id", "adapter", "handle", "due_at", "attempts"],
-            select(
-                thread.c.id + literal_column("' '") + service_call.c.handle_out,
-                thread.c.agent,
-                service_call.c.handle_out,
-                bindparam("now"),
-                literal_column("0"),
-            )
-            .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
-            .where(
-                equals(service_call.c.turn, "turn"),
-                service_call.c.handle_out.is_not(None),
-                thread.c.handle_kind == word("rotating"),
-                _IS_DISPLACED,
-            ),
+    upsert(delete_job)
+    .from_select(
+        ["id", "adapter", "handle", "due_at", "attempts"],
+        select(
+            thread.c.id + literal_column("' '") + service_call.c.handle_out,
+            thread.c.agent,
+            service_call.c.handle_out,
+            bindparam("now"),
+            ZERO,
         )
-        .on_conflict_do_nothing()
-    ),
+        .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
+        .where(
+            equals(service_call.c.turn, "turn"),
+            service_call.c.handle_out.is_not(None),
+            thread.c.handle_kind == word("rotating"),
+            _IS_DISPLACED,
+        ),
+    )
+    .on_conflict_do_nothing(),
     rows=None,
 )
 
-REVERT_DISPLACED = Statement(
+REVERT_DISPLACED = Write(
     "take the thread's handle back to where a displaced turn began",
-    compiled(
-        update(thread)
-        .where(
-            equals(thread.c.id, "thread"),
-            text(LIVE),
-            thread.c.handle_kind == word("rotating"),
-            _IS_DISPLACED,
-            _MOVED_ON,
-            thread.c.handle.is_distinct_from(_BASE),
-        )
-        .values(handle=_BASE, clean_handle=_BASE, generation=thread.c.generation + literal_column("1"))
-    ),
+    update(thread)
+    .where(
+        equals(thread.c.id, "thread"),
+        text(LIVE),
+        thread.c.handle_kind == word("rotating"),
+        _IS_DISPLACED,
+        _MOVED_ON,
+        thread.c.handle.is_distinct_from(_BASE),
+    )
+    .values(handle=_BASE, clean_handle=_BASE, generation=thread.c.generation + ONE),
     rows=None,
 )
 
@@ -102,39 +100,33 @@ REVERT_DISPLACED = Statement(
 _earlier, _older, _led = turn.alias("earlier"), history_item.alias("older"), service_call.alias("led")
 
 # The last turn before this one that is on the chain: all that was said before it is there, too, and need not be looked at.
-_ON_CHAIN = (
+_ON_CHAIN = limited(
     select(_earlier.c.id)
     .where(
         equals(_earlier.c.thread, "thread"),
         _earlier.c.number < _number,
         _earlier.c.status != word("failed"),
-        _earlier.c.displaced == literal_column("0"),
-        exists(
-            select(literal_column("1"))
-            .select_from(_led)
-            .where(_led.c.turn == _earlier.c.id, _led.c.handle_out.is_distinct_from(_led.c.handle_in))
-        ),
+        _earlier.c.displaced == ZERO,
+        there_is(_led, _led.c.turn == _earlier.c.id, _led.c.handle_out.is_distinct_from(_led.c.handle_in)),
     )
-    .order_by(_earlier.c.number.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
-    .scalar_subquery()
-)
+    .order_by(_earlier.c.number.desc()),
+    ONE,
+).scalar_subquery()
 
 _FROM = func.coalesce(
-    select(_older.c.position)
-    .where(equals(_older.c.thread, "thread"), _older.c.turn == _ON_CHAIN, _older.c.input == literal_column("0"))
-    .order_by(_older.c.position.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
-    .scalar_subquery(),
-    literal_column("0"),
+    limited(
+        select(_older.c.position)
+        .where(equals(_older.c.thread, "thread"), _older.c.turn == _ON_CHAIN, _older.c.input == ZERO)
+        .order_by(_older.c.position.desc()),
+        ONE,
+    ).scalar_subquery(),
+    ZERO,
 )
 
 
-def _unsend(*conditions: ColumnElement[bool]) -> str:
+def _unsend(*conditions: ColumnElement[bool]) -> Update:
     """Where the conditions do not hold there is no place to begin at, and nothing is looked at."""
-    return compiled(
+    return (
         update(history_item)
         .where(
             equals(history_item.c.thread, "thread"),
@@ -146,66 +138,54 @@ def _unsend(*conditions: ColumnElement[bool]) -> str:
     )
 
 
-_ROTATES = exists(
-    select(literal_column("1"))
-    .select_from(thread)
-    .where(equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
-)
+_ROTATES = there_is(thread, equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
 
-MARK_UNSENT = Statement("let what earlier turns said be sent again that a turn carried", _unsend(_ROTATES), rows=None)
+MARK_UNSENT = Write("let what earlier turns said be sent again that a turn carried", _unsend(_ROTATES), rows=None)
 
-MARK_UNSENT_DISPLACED = Statement(
+MARK_UNSENT_DISPLACED = Write(
     "let what earlier turns said be sent again that a displaced turn carried",
     _unsend(_IS_DISPLACED, _ROTATES),
     rows=None,
 )
 
 
-_IN_GENERATION = and_(equals(thread.c.id, "thread"), equals(thread.c.generation, "generation"))
+_IN_GENERATION = and_(matches(thread, id="thread", generation="generation"))
 
-MARK_HANDLE_LOST = Statement(
-    "note that the thread's handle is lost",
-    compiled(update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))),
+MARK_HANDLE_LOST = Write(
+    "note that the thread's handle is lost", update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))
 )
 
-MARK_UNSYNCED = Statement(
+MARK_UNSYNCED = Write(
     "note that the end of a service call of the turn was not heard",
-    compiled(
-        update(thread)
-        .where(
-            equals(thread.c.id, "thread"),
-            thread.c.storage_owner == word("backend"),
-            thread.c.state == word("open"),
-            exists(
-                select(literal_column("1"))
-                .select_from(service_call)
-                .where(
-                    equals(service_call.c.turn, "turn"),
-                    service_call.c.status == word("unknown"),
-                    or_(
-                        service_call.c.pending_handle.is_not(None),
-                        and_(thread.c.handle_kind == word("static"), thread.c.handle.is_not(None)),
-                    ),
-                )
+    update(thread)
+    .where(
+        equals(thread.c.id, "thread"),
+        thread.c.storage_owner == word("backend"),
+        thread.c.state == word("open"),
+        there_is(
+            service_call,
+            equals(service_call.c.turn, "turn"),
+            service_call.c.status == word("unknown"),
+            or_(
+                service_call.c.pending_handle.is_not(None),
+                and_(thread.c.handle_kind == word("static"), thread.c.handle.is_not(None)),
             ),
-        )
-        .values(state=word("unsynced"))
-    ),
+        ),
+    )
+    .values(state=word("unsynced")),
     rows=None,
 )
 
-MARK_SYNCED = Statement(
+MARK_SYNCED = Write(
     "note that the thread's last service call was looked up",
-    compiled(update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open"))),
+    update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open")),
 )
 
-NEXT_EPOCH = Statement(
+NEXT_EPOCH = Write(
     "count the thread's next epoch",
-    compiled(
-        update(thread)
-        .where(_IN_GENERATION, text(LIVE))
-        .values(epoch=thread.c.epoch + literal_column("1"), generation=thread.c.generation + literal_column("1"))
-    ),
+    update(thread)
+    .where(_IN_GENERATION, text(LIVE))
+    .values(epoch=thread.c.epoch + ONE, generation=thread.c.generation + ONE),
 )
 
 _KEPT = (
@@ -220,94 +200,75 @@ _KEPT = (
     "state_version",
 )
 
-ARCHIVE_EPOCH = Statement(
+ARCHIVE_EPOCH = Write(
     "keep the epoch that ends",
-    compiled(
-        insert(thread).from_select(
-            ["id", "epoch", "state", *_KEPT],
-            select(
-                bindparam("closed"),
-                thread.c.epoch - literal_column("1"),
-                word("closed"),
-                *(thread.c[name] for name in _KEPT),
-            ).where(equals(thread.c.id, "thread")),
-        )
+    insert(thread).from_select(
+        ["id", "epoch", "state", *_KEPT],
+        select(bindparam("closed"), thread.c.epoch - ONE, word("closed"), *(thread.c[name] for name in _KEPT)).where(
+            equals(thread.c.id, "thread")
+        ),
     ),
 )
 
-BEGIN_EPOCH = Statement(
+BEGIN_EPOCH = Write(
     "begin the thread's epoch",
-    compiled(
-        update(thread)
-        .where(equals(thread.c.id, "thread"))
-        .values(
-            **given("storage_owner", "handle_kind", "handle"),
-            clean_handle=bindparam("handle"),
-            adapter_state=null(),
-            state_version=null(),
-            state=word("open"),
-        )
+    update(thread)
+    .where(equals(thread.c.id, "thread"))
+    .values(
+        **given("storage_owner", "handle_kind", "handle"),
+        clean_handle=bindparam("handle"),
+        adapter_state=null(),
+        state_version=null(),
+        state=word("open"),
     ),
 )
 
-DELETE_TURN_HANDLES = Statement(
+DELETE_TURN_HANDLES = Write(
     "leave the handles of the turn for deletion",
-    compiled(
-        sqlite.insert(delete_job)
-        .from_select(
-            ["id", "adapter", "handle", "due_at", "attempts"],
-            select(
-                thread.c.id + literal_column("' '") + service_call.c.handle_out,
-                thread.c.agent,
-                service_call.c.handle_out,
-                bindparam("now"),
-                literal_column("0"),
-            )
-            .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
-            .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
-            .where(service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
+    upsert(delete_job)
+    .from_select(
+        ["id", "adapter", "handle", "due_at", "attempts"],
+        select(
+            thread.c.id + literal_column("' '") + service_call.c.handle_out,
+            thread.c.agent,
+            service_call.c.handle_out,
+            bindparam("now"),
+            ZERO,
         )
-        .on_conflict_do_nothing()
-    ),
+        .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
+        .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
+        .where(service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
+    )
+    .on_conflict_do_nothing(),
     rows=None,
 )
 
-REWIND_HANDLE = Statement(
+REWIND_HANDLE = Write(
     "take the thread's handle back to where the turn began",
-    compiled(
-        update(thread)
-        .where(equals(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
-        .values(
-            handle=bindparam("handle"),
-            clean_handle=bindparam("handle"),
-            generation=thread.c.generation + literal_column("1"),
-        )
-    ),
+    update(thread)
+    .where(equals(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
+    .values(handle=bindparam("handle"), clean_handle=bindparam("handle"), generation=thread.c.generation + ONE),
     rows=None,
 )
 
 _JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
 
-DELETE_ORPHAN = Statement(
+DELETE_ORPHAN = Write(
     "leave a handle for deletion that no call of the thread has led to",
-    compiled(
-        sqlite.insert(delete_job)
-        .from_select(
-            ["id", "adapter", "handle", "due_at", "attempts"],
-            select(_JOB, bindparam("agent"), bindparam("handle"), bindparam("now"), literal_column("0")).where(
-                # Another process may have found it meanwhile, and gone on from it.
-                ~exists(
-                    select(literal_column("1"))
-                    .select_from(service_call.join(turn, turn.c.id == service_call.c.turn))
-                    .where(equals(turn.c.thread, "thread"), equals(service_call.c.handle_out, "handle"))
-                )
-            ),
-        )
-        .on_conflict_do_nothing()
-    ),
+    upsert(delete_job)
+    .from_select(
+        ["id", "adapter", "handle", "due_at", "attempts"],
+        select(_JOB, bindparam("agent"), bindparam("handle"), bindparam("now"), ZERO).where(
+            # Another process may have found it meanwhile, and gone on from it.
+            ~there_is(
+                service_call.join(turn, turn.c.id == service_call.c.turn),
+                equals(turn.c.thread, "thread"),
+                equals(service_call.c.handle_out, "handle"),
+            )
+        ),
+    )
+    .on_conflict_do_nothing(),
     rows=None,
 )
 
-KEEP_HANDLE = Statement(
-    "keep a handle that was left for deletion", compiled(delete(delete_job).where(delete_job.c.id == _JOB)), None
-)
+KEEP_HANDLE = Write("keep a handle that was left for deletion", delete(delete_job).where(delete_job.c.id == _JOB), None)

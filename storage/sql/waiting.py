@@ -1,142 +1,117 @@
 """The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
 indexes of the few rows that do."""
 
-from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, null, or_, select, update
-from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, update
 
 from storage.sql.fragments import (
-    compiled,
+    ONE,
+    Write,
     equals,
     given,
     input_,
+    limited,
+    matches,
     service_call,
     task,
+    there_is,
     thread_in_generation,
     tool_call,
     tool_call_columns,
     turn,
     word,
 )
-from storage.statement import Statement
-
-_ONE: ColumnElement[int] = literal_column("1")
 
 _OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn")))
 
-ANSWER_TURN = Statement(
+ANSWER_TURN = Write(
     "answer a turn of the caller's that waits, in the thread's generation",
-    compiled(
-        update(turn)
-        .where(
-            equals(turn.c.id, "turn"),
-            equals(turn.c.task, "task"),
-            equals(turn.c.thread, "thread"),
-            turn.c.status == word("waiting"),
-            exists(
-                select(_ONE)
-                .select_from(task)
-                .where(
-                    equals(task.c.id, "task"),
-                    *(equals(task.c[name], name) for name in ("tenant", "principal", "agent")),
-                )
-            ),
-            thread_in_generation,
-        )
-        .values(status=word("waiting"))
-    ),
+    update(turn)
+    .where(
+        matches(turn, id="turn", task="task", thread="thread"),
+        turn.c.status == word("waiting"),
+        there_is(task, equals(task.c.id, "task"), matches(task, tenant="tenant", principal="principal", agent="agent")),
+        thread_in_generation,
+    )
+    .values(status=word("waiting")),
 )
 
-NEXT_INPUT = Statement(
+NEXT_INPUT = Write(
     "store the answer",
-    compiled(
-        insert(input_)
-        .inline()
-        .values(
-            **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
-            received_at=bindparam("now"),
-            event=bindparam("event"),
-            payload=bindparam("message"),
-        )
+    insert(input_)
+    .inline()
+    .values(
+        **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
+        received_at=bindparam("now"),
+        event=bindparam("event"),
+        payload=bindparam("message"),
     ),
 )
 
-DECIDE_TOOL = Statement(
+DECIDE_TOOL = Write(
     "decide a tool call that waits for it, of this turn and with these arguments",
-    compiled(
-        update(tool_call)
-        .where(
-            equals(tool_call.c.id, "tool_call"),
-            tool_call.c.status == word("pending_approval"),
-            tool_call.c.approval_decision.is_(None),
-            tool_call.c.digest.is_not_distinct_from(bindparam("digest")),
-            _OF_TURN,
-        )
-        .values(
-            status=case((bindparam("decision") == word("approved"), word("approved")), else_=tool_call.c.status),
-            approval_decision=bindparam("decision"),
-            approval_by=bindparam("by"),
-            approval_at=bindparam("now"),
-            standing=bindparam("standing"),
-        )
+    update(tool_call)
+    .where(
+        equals(tool_call.c.id, "tool_call"),
+        tool_call.c.status == word("pending_approval"),
+        tool_call.c.approval_decision.is_(None),
+        tool_call.c.digest.is_not_distinct_from(bindparam("digest")),
+        _OF_TURN,
+    )
+    .values(
+        status=case((bindparam("decision") == word("approved"), word("approved")), else_=tool_call.c.status),
+        approval_decision=bindparam("decision"),
+        approval_by=bindparam("by"),
+        approval_at=bindparam("now"),
+        standing=bindparam("standing"),
     ),
 )
 
-PAUSE_TOOL = Statement(
+PAUSE_TOOL = Write(
     "let a tool call wait for a consent that did nothing, in the thread's generation",
-    compiled(
-        update(tool_call)
-        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
-        .values(
-            status=word("pending_consent"),
-            runs_left=tool_call.c.runs_left + _ONE,
-            approval_consumed_at=null(),
-            approval_expires_at=bindparam("expires_at"),
-        )
+    update(tool_call)
+    .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
+    .values(
+        status=word("pending_consent"),
+        runs_left=tool_call.c.runs_left + ONE,
+        approval_consumed_at=null(),
+        approval_expires_at=bindparam("expires_at"),
     ),
 )
 
-RETRY_TOOL = Statement(
+RETRY_TOOL = Write(
     "let a tool call of this turn be made again that waited for a consent",
-    compiled(
-        update(tool_call)
-        .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
-        .values(status=word("approved"))
-    ),
+    update(tool_call)
+    .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
+    .values(status=word("approved")),
 )
 
-SET_QUESTION = Statement(
+SET_QUESTION = Write(
     "ask the caller for the rest",
-    compiled(
-        update(task)
-        .where(
-            equals(task.c.id, "task"),
-            task.c.state.in_([word("TASK_STATE_INPUT_REQUIRED"), word("TASK_STATE_AUTH_REQUIRED")]),
-        )
-        .values(status_message=bindparam("question"), status_at=bindparam("now"), state=bindparam("state"))
-    ),
+    update(task)
+    .where(
+        equals(task.c.id, "task"),
+        task.c.state.in_([word("TASK_STATE_INPUT_REQUIRED"), word("TASK_STATE_AUTH_REQUIRED")]),
+    )
+    .values(status_message=bindparam("question"), status_at=bindparam("now"), state=bindparam("state")),
 )
 
 # --- reads ------------------------------------------------------------------------------------------------------------
 
-WAITING_TURN = compiled(
-    select(
-        turn.c.id,
-        turn.c.thread,
-        select(func.count()).select_from(input_).where(input_.c.turn == turn.c.id).scalar_subquery(),
+WAITING_TURN = select(
+    turn.c.id,
+    turn.c.thread,
+    select(func.count()).select_from(input_).where(input_.c.turn == turn.c.id).scalar_subquery(),
+    limited(
         select(service_call.c.handle_in)
         .where(service_call.c.turn == turn.c.id)
-        .order_by(service_call.c.round, service_call.c.attempt)
-        .limit(literal_column("1"))
-        .offset(literal_column("0"))
-        .scalar_subquery(),
-        turn.c.cancel_asked,
-    ).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
-)
+        .order_by(service_call.c.round, service_call.c.attempt),
+        ONE,
+    ).scalar_subquery(),
+    turn.c.cancel_asked,
+).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
 
-WAITING_TASK = compiled(
-    select(turn.c.task).where(
-        equals(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
-    )
+WAITING_TASK = select(turn.c.task).where(
+    equals(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
 )
 
 _ASKED = (
@@ -150,22 +125,21 @@ _ASKED = (
 
 _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)
 
-_LAST_CALL = (
+_LAST_CALL = limited(
     select(service_call.c.id)
     .where(equals(service_call.c.turn, "turn"))
-    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
-    .limit(literal_column("1"))
-    .offset(literal_column("0"))
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc()),
+    ONE,
 )
 
-CALLS_OF_ROUND = compiled(
+CALLS_OF_ROUND = (
     select(*_ASKED)
     .select_from(_CALLS)
     .where(service_call.c.id == _LAST_CALL.scalar_subquery())
     .order_by(tool_call.c.sequence)
 )
 
-ASKED_CALLS = compiled(
+ASKED_CALLS = (
     select(*_ASKED)
     .select_from(
         turn.join(service_call, service_call.c.turn == turn.c.id).join(
@@ -178,13 +152,10 @@ ASKED_CALLS = compiled(
     )
 )
 
-STANDING_APPROVALS = compiled(
-    select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
-        # Only so does the planner see that the index holds it.
-        tool_call.c.standing.is_not(None),
-        equals(tool_call.c.standing, "context"),
-        equals(tool_call.c.approval_by, "principal"),
-    )
+STANDING_APPROVALS = select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
+    # Only so does the planner see that the index holds it.
+    tool_call.c.standing.is_not(None),
+    matches(tool_call, standing="context", approval_by="principal"),
 )
 
 _WAITS = and_(
@@ -196,24 +167,19 @@ _WAITS = and_(
     ),
 )
 
-OVERDUE_TURNS = compiled(
+OVERDUE_TURNS = limited(
     select(task.c.tenant, task.c.principal, task.c.agent, task.c.id)
     .select_from(turn.join(task, task.c.id == turn.c.task))
     .where(
         turn.c.status == word("waiting"),
         or_(
-            and_(task.c.status_at <= bindparam("before"), ~exists(select(_ONE).select_from(_CALLS).where(_WAITS))),
+            and_(task.c.status_at <= bindparam("before"), ~there_is(_CALLS, _WAITS)),
             # It was to be cancelled before it came to wait: its process had not heard of it.
-            turn.c.cancel_asked == _ONE,
+            turn.c.cancel_asked == ONE,
             # What ran when its process died, and may run again, waits for nothing.
-            exists(
-                select(_ONE)
-                .select_from(_CALLS)
-                .where(service_call.c.turn == turn.c.id, tool_call.c.status == word("running"))
-            ),
-            exists(select(_ONE).select_from(_CALLS).where(_WAITS, tool_call.c.approval_expires_at <= bindparam("now"))),
+            there_is(_CALLS, service_call.c.turn == turn.c.id, tool_call.c.status == word("running")),
+            there_is(_CALLS, _WAITS, tool_call.c.approval_expires_at <= bindparam("now")),
         ),
-    )
-    .limit(bindparam("limit"))
-    .offset(literal_column("0"))
+    ),
+    bindparam("limit"),
 )

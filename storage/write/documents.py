@@ -51,11 +51,7 @@ def import_context(point: Import) -> list[Step]:
 
 def _task(task: PortableTask, of: Values) -> list[Step]:
     row = parameters(
-        task,
-        **of,
-        visible=int(task.visible),
-        state=task.state.value,
-        status_message=json_or_null(task.status_message),
+        task, **of, visible=int(task.visible), state=task.state.value, status_message=json_or_null(task.status_message)
     )
     steps: list[Step] = [(compiled.IMPORT_TASK, row)]
     for first in range(0, len(task.events), _EVENTS_IN_A_ROW):

@@ -22,7 +22,7 @@ from gateway.ports.conversation import (
     ReasoningItem,
     StorageOwner,
 )
-from storage.sql import reads
+from storage import compiled
 from tests.storage.conversation import ACCEPT, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, says
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -202,7 +202,9 @@ async def test_the_work_does_not_grow_with_the_thread(database: Recorded) -> Non
         if number in {20, 800}:
             await database.ledger.commit(*talk.points)
             talk.points.clear()
-            work.append([instructions(database, sql, number) for sql in (reads.RECENT_HISTORY, reads.MEASURED_CALLS)])
+            work.append(
+                [instructions(database, sql, number) for sql in (compiled.RECENT_HISTORY, compiled.MEASURED_CALLS)]
+            )
     short, long = work
     assert short == long
 

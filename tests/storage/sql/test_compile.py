@@ -1,16 +1,24 @@
 """The SQL that runs is the SQL that SQLAlchemy compiles from the tables, and running it needs no SQLAlchemy."""
 
+import re
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+from sqlalchemy.dialects import postgresql
+
 from storage import compiled
 from storage.schema.migrate import migrate
 from storage.schema.open import prepare
-from storage.sql.compile import TARGET, text
+from storage.sql import accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting
+from storage.sql.compile import SQLITE, TARGET, sources, sql, text
 from storage.statement import Statement, Values
+
+POSTGRESQL = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+SOURCES = [*sources(accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting)]
 
 
 def schema(path: Path) -> list[str]:
@@ -21,6 +29,13 @@ def schema(path: Path) -> list[str]:
 
 def test_the_compiled_module_is_what_the_tables_statements_and_queries_say() -> None:
     assert TARGET.read_text() == text(), "run: python -m storage.sql.compile"
+
+
+@pytest.mark.parametrize("name", [name for name, _ in SOURCES])
+def test_a_source_compiles_for_both_dialects_with_the_same_parameters(name: str) -> None:
+    source = dict(SOURCES)[name]
+    parameters = [re.findall(r"(?<!:):(\w+)", sql(source, dialect)) for dialect in (SQLITE, POSTGRESQL)]
+    assert parameters[0] == parameters[1]
 
 
 def test_a_statement_takes_its_parameters_in_the_order_of_their_names() -> None:

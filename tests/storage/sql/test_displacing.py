@@ -15,6 +15,7 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Displace, MarkUnsynced, RevertIfDisplaced, Rewind
 from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, StorageOwner
 from storage.sql import threads
+from storage.sql.compile import sql
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
 
 FIRST_TURN = (ACCEPT, PREPARE, COMPLETE, replace(FINISH, events=None))
@@ -198,7 +199,7 @@ def test_no_more_is_looked_at_than_was_said_since_the_chain_was_last_whole(datab
     """And nothing at all of a turn that nobody displaced."""
     with closing(sqlite3.connect(database.path)) as connection:
         values = {"thread": "t", "turn": "u"}
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {threads.MARK_UNSENT_DISPLACED.sql}", values).fetchall()
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql(threads.MARK_UNSENT_DISPLACED)}", values).fetchall()
     assert any("history_item" in step and "thread=? AND position>?" in step for *_, step in plan)
 
 

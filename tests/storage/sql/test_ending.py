@@ -16,7 +16,7 @@ from gateway.ledger.retention import Deletion, EndDeletion, ExpireContext, Expir
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import DeleteOrphan
 from storage.sql import documents, retention
-from storage.statement import Statement
+from storage.sql.compile import texts
 from storage.write.units import TURNS_AT_ONCE
 from tests.storage.conversation import (
     ACCEPT,
@@ -31,12 +31,7 @@ from tests.storage.conversation import (
     rows,
 )
 
-SQL = {
-    f"{module.__name__} {name}": value.sql if isinstance(value, Statement) else value
-    for module in (retention, documents)
-    for name, value in vars(module).items()
-    if isinstance(value, Statement) or (isinstance(value, str) and value.startswith("SELECT"))
-}
+SQL = texts(retention, documents)
 FIRST_TURN = (ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 PURGED = ("task", "turn", "input", "service_call", "tool_call", "history_item", "event")
 EXPIRE = ExpireContext("context-1", 5000, 9000)

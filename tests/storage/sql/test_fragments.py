@@ -2,15 +2,16 @@
 
 from sqlalchemy import insert, select
 
-from storage.sql.fragments import compiled, given, secret, task, word
+from storage.sql.compile import sql
+from storage.sql.fragments import given, secret, task, word
 
 
 def test_parameters_keep_their_names() -> None:
-    assert compiled(insert(secret).values(**given("name", "value"))) == (
+    assert sql(insert(secret).values(**given("name", "value"))) == (
         "INSERT INTO secret (name, value) VALUES (:name, :value)"
     )
 
 
 def test_a_word_is_part_of_the_text() -> None:
-    query = compiled(select(task.c.id).where(task.c.state == word("open")))
+    query = sql(select(task.c.id).where(task.c.state == word("open")))
     assert query.split("WHERE ")[1] == "task.state = 'open'"

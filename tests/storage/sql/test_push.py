@@ -26,18 +26,14 @@ from gateway.ledger.push import (
 from gateway.ledger.tasks import Append, EventRow
 from storage.schema.open import prepare
 from storage.sql import push
-from storage.statement import Statement
+from storage.sql.compile import texts
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, PREPARE, Recorded, recorded
 
 CONFIG = PushConfig(ACCEPT.task, "config-1", "1.0", "https://hook.example/", "hook.example", "Bearer", b"sealed")
 PUT = PutPushConfig(ADA.tenant, ADA.principal, ACCEPT.agent, CONFIG, 10, 500)
 KEY = (CONFIG.task, CONFIG.id)
 
-SQL = {
-    name: value.sql if isinstance(value, Statement) else value
-    for name, value in vars(push).items()
-    if isinstance(value, Statement) or (isinstance(value, str) and value.startswith("SELECT"))
-}
+SQL = texts(push)
 
 
 @pytest.fixture

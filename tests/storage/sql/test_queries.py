@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from storage import compiled
 from storage.sql import reads, recovery
+from storage.sql.compile import texts
 from tests.storage.conversation import recorded
 
-QUERIES = {
-    name: value
-    for module in (reads, recovery)
-    for name, value in vars(module).items()
-    if isinstance(value, str) and name.isupper() and value.startswith("SELECT")
-}
+QUERIES = {name: query for name, query in texts(reads, recovery).items() if query.startswith("SELECT")}
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {
     "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
@@ -50,12 +47,13 @@ def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, 
 
 @pytest.mark.parametrize("artifacts", [False, True])
 def test_turns_are_found_by_their_tasks(connection: sqlite3.Connection, artifacts: bool) -> None:
-    assert scans(connection, reads.turns(artifacts=artifacts)) == []
+    assert scans(connection, compiled.TURNS[artifacts]) == []
 
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:
     assert (
-        plan(connection, reads.UNSENT_ITEMS)[0] == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
+        plan(connection, compiled.UNSENT_ITEMS)[0]
+        == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
     )
 
 
@@ -63,7 +61,7 @@ def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite
 def test_a_page_is_read_in_the_order_of_an_index(
     connection: sqlite3.Connection, in_context: bool, in_state: bool, since: bool, after: bool
 ) -> None:
-    listing = reads.listing(in_context=in_context, in_state=in_state, since=since, after=after)
+    listing = compiled.LISTINGS[in_context, in_state, since, after]
     index = "ix_task_listed_in_context" if in_context else "ix_task_listed"
     for sql in (listing.page, listing.total):
         steps = plan(connection, sql)
@@ -72,13 +70,13 @@ def test_a_page_is_read_in_the_order_of_an_index(
 
 
 def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, reads.RECENT_HISTORY)
+    steps = plan(connection, compiled.RECENT_HISTORY)
     assert [step for step in steps if step.startswith("SCAN")] == ["SCAN tail"]
     assert "SEARCH older USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position=?)" in steps
     assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
 
 
 def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, reads.MEASURED_CALLS)
+    steps = plan(connection, compiled.MEASURED_CALLS)
     assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps

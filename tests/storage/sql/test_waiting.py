@@ -21,14 +21,10 @@ from gateway.ledger.turns import Decide, GivenAnswer, Suspend, Verdict
 from gateway.ports.conversation import CallItem, UserItem
 from storage.schema.tables import Row
 from storage.sql import waiting
-from storage.statement import Statement
+from storage.sql.compile import texts
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, PREPARE, Recorded, says
 
-SQL = {
-    name: value.sql if isinstance(value, Statement) else value
-    for name, value in vars(waiting).items()
-    if name.isupper() and not name.startswith("_")
-}
+SQL = texts(waiting)
 
 GATED = NewToolCall(
     "tool-1",

@@ -327,11 +327,7 @@ def upgrade() -> None:
         sqlite_strict=True,
     )
     op.create_index(
-        "ix_tool_call_standing",
-        "tool_call",
-        ["standing"],
-        unique=False,
-        sqlite_where=sa.text("standing IS NOT NULL"),
+        "ix_tool_call_standing", "tool_call", ["standing"], unique=False, sqlite_where=sa.text("standing IS NOT NULL")
     )
     op.create_table(
         "history_item",

@@ -65,7 +65,7 @@ async def local_gateway(
             _document(agents, settings),
             source="test.yaml",
             env={},
-            resolver=plugins,
+            plugins=plugins,
             base_dir=directory,
             overrides={"server.public_url": url},
         )

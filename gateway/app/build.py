@@ -7,16 +7,11 @@ from gateway.a2a.limits import Limits
 from gateway.a2a.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Showing, ShowingRule
-from gateway.config.agents import (
-    AgentConfig,
-    ExtensionConfig,
-    SkillConfig,
-    ToolCallsConfig,
-    ToolConfig,
-    refuse_window,
-)
+from gateway.config.agents import AgentConfig, check_window
+from gateway.config.cards import ExtensionConfig, SkillConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
+from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.ownership import contradiction
 from gateway.core.tools.approvals import ApprovalRule
@@ -68,7 +63,7 @@ def build_agent(
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
-        refuse_window(agent.history, adapter.ownership.owner)
+        check_window(agent.history, adapter.ownership.owner)
         policies = _policies(agent, config, direct_replies=factory.direct_replies(agent.settings))
         wrong = contradiction(agent.history.owner, adapter.ownership, policies)
         if wrong is not None:

@@ -1,185 +1,13 @@
-"""The settings of cards: what all of them say, and each agent's own. Law: as in `config`.
+"""The settings of an agent that every type has. Law: as in `gateway.config.gateway`."""
 
-The settings of tools: their sources, those that callers run, which calls have to be allowed, what is shown of calls.
-Law: as in `config`.
+from typing import Literal, Self
 
-The settings of an agent, whatever its type. Law: as in `config`.
-"""
+from pydantic import BaseModel, Field, SerializeAsAny, model_validator
 
-from typing import Annotated, Literal, Self
-
-from pydantic import AfterValidator, BaseModel, Field, JsonValue, SerializeAsAny, WithJsonSchema, model_validator
-
-from gateway.a2a.redaction import json_path
-from gateway.a2a.tool_calls import Exposure
-from gateway.config.settings import (
-    Count,
-    Duration,
-    MediaTypes,
-    Name,
-    Settings,
-    Size,
-    Text,
-    WebUrl,
-    duration,
-    matching,
-    size,
-)
-from gateway.core.tools.client_tools import NAME as TOOL_NAME
-from gateway.core.tools.client_tools import fault
+from gateway.config.cards import CardConfig
+from gateway.config.settings import Count, Duration, Name, Settings, Text, duration
+from gateway.config.tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.ports.conversation import StorageOwner
-
-
-class ProviderConfig(Settings):
-    """Who offers the agents."""
-
-    organization: Text = Field(description="Name of the organisation.")
-    url: WebUrl = Field(description="Its web page.")
-
-
-class CardsConfig(Settings):
-    """What all cards say."""
-
-    provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
-
-
-class SkillConfig(Settings):
-    """One thing that an agent can do, for its card."""
-
-    id: Text = Field(description="Id of the skill, unique in its card.")
-    name: Text = Field(description="Name for people.")
-    description: Text = Field(description="What the skill does.")
-    tags: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(description="Keywords, at least one.")
-    examples: tuple[Text, ...] = Field((), description="Prompts that show what to ask.")
-    input_modes: MediaTypes | None = Field(
-        None, description="Media types it takes, where they differ from the agent's."
-    )
-    output_modes: MediaTypes | None = Field(
-        None, description="Media types it gives, where they differ from the agent's."
-    )
-
-
-class ExtensionConfig(Settings):
-    """An A2A extension that the card announces."""
-
-    uri: Text = Field(description="URI of the extension.")
-    description: Text | None = Field(None, description="How this agent uses it.")
-    required: bool = Field(False, description="Refuse clients that do not name it.")
-    params: dict[str, JsonValue] | None = Field(None, description="Parameters, as the extension defines them.")
-
-
-class CardConfig(Settings):
-    """What the agent's card says."""
-
-    name: Text | None = Field(None, description="Name for people; the agent's name in this file when not given.")
-    description: Text | None = Field(None, description="What the agent is for.")
-    version: Text = Field("1.0.0", description="Version of the agent.")
-    documentation_url: WebUrl | None = Field(None, description="Where its documentation is.")
-    icon_url: WebUrl | None = Field(None, description="Where its icon is.")
-    skills: tuple[SkillConfig, ...] = Field((), description="What the agent can do.")
-    input_modes: MediaTypes | None = Field(None, description="Media types it takes; those of its type when not given.")
-    output_modes: MediaTypes | None = Field(None, description="Media types it gives; those of its type when not given.")
-    extensions: tuple[ExtensionConfig, ...] = Field((), description="A2A extensions that the card announces.")
-    tenant: Name | None = Field(None, description="Tenant under which this agent answers.")
-
-
-_ToolName = Annotated[
-    str,
-    AfterValidator(matching(TOOL_NAME, "must have 1 to 64 of a-z, A-Z, 0-9, _ and -")),
-    WithJsonSchema({"type": "string", "pattern": f"^{TOOL_NAME.pattern}$"}),
-]
-
-
-def _path_of_a_call(text: str) -> str:
-    """Raises: ValueError, also for a path that points at nothing that a call has: it would mask nothing."""
-    first = json_path(text).steps[0]
-    if not first.deep and first.key not in (None, "args", "response"):
-        raise ValueError("must begin with $.args, $.response or $.. to point at something in a call")
-    return text
-
-
-def _arguments_schema(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Raises: ValueError."""
-    wrong = fault(schema)
-    if wrong is not None:
-        raise ValueError(f"{wrong[0].removeprefix('.')} {wrong[1]}".lstrip())
-    return schema
-
-
-_JsonPath = Annotated[str, AfterValidator(_path_of_a_call)]
-
-
-class ApprovalConfig(Settings):
-    """Which calls of the agent's tools somebody has to allow. The first rule that fits a call decides."""
-
-    tool: Text = Field(description="Pattern for SOURCE.TOOL, as `github.*`.")
-    ask: bool = Field(True, description="Whether the caller is asked before such a call runs.")
-    arguments: dict[Text, str] = Field(
-        {},
-        description="Patterns for arguments of the call, by their path (`to.country`); the rule fits when all of them do.",
-    )
-
-
-class ClientToolConfig(Settings):
-    """A tool that the caller runs, whether or not it says so itself."""
-
-    name: _ToolName = Field(description="Name of the tool, as the model calls it.")
-    description: str = Field("", description="What it does, for the model.")
-    parameters: Annotated[dict[str, JsonValue], AfterValidator(_arguments_schema)] = Field(
-        {"type": "object"}, description="JSON Schema of its arguments."
-    )
-
-
-class ToolCallsRule(Settings):
-    """What some callers see of tool calls."""
-
-    principals: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
-        description="Callers that this is for, by name; `*` stands for any characters."
-    )
-    exposure: Exposure | None = Field(None, description="What they see of a call.")
-    redact: tuple[_JsonPath, ...] | None = Field(None, description="What is masked for them, in place of the agent's.")
-
-
-class ToolCallsConfig(Settings):
-    """What callers see of tool calls."""
-
-    when: Literal["always", "negotiated", "never"] = Field(
-        "always", description="Whether tool calls are shown: to all, to those who ask for the extension, to nobody."
-    )
-    channel: Literal["auto", "status", "artifact"] = Field(
-        "auto",
-        description="How calls and results travel: in status updates, in artifacts, or as the client is known to read them.",
-    )
-    exposure: Exposure = Field(
-        "full", description="What is shown of a call: all, not its result, its name only, nothing."
-    )
-    redact: tuple[_JsonPath, ...] = Field(
-        (), description="What is masked, as JSON paths: `$.args.password`, `$.response.rows[*].email`, `$..token`."
-    )
-    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; of a larger one the beginning is shown.")
-    rules: tuple[ToolCallsRule, ...] = Field((), description="Other settings for some callers; the first that fits.")
-
-
-class ToolCommon(Settings):
-    """The keys that every source of tools may have, whatever its type. The others belong to its type."""
-
-    type: Text = Field(description="Kind of source.")
-    allow: tuple[Text, ...] | None = Field(
-        None, description="Which of its tools may be used, by name or pattern (`search_*`); all when not given."
-    )
-    timeout: Duration = Field(duration("60s"), gt=0, description="Longest time that one call may take.")
-    required: bool = Field(
-        True,
-        description="A turn fails when the source cannot be reached; with `false` it goes on without these tools.",
-    )
-    max_result: Size = Field(size("64KiB"), gt=0, description="Largest result; more of it is cut off, and says so.")
-
-
-class ToolConfig(ToolCommon):
-    """One source of tools: the common keys, and `settings`, the model of its type."""
-
-    name: Name
-    settings: SerializeAsAny[BaseModel]
 
 
 class HistoryConfig(Settings):
@@ -276,6 +104,13 @@ class AgentCommon(Settings):
         (), description="Tools that every caller of the agent runs itself."
     )
 
+    repeat_answer: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
+        "`auto`: for clients that ask for ADK's extension.",
+    )
+    tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
+
     @model_validator(mode="after")
     def _has_each_client_tool_once(self) -> Self:
         names = [tool.name for tool in self.client_tools]
@@ -283,13 +118,6 @@ class AgentCommon(Settings):
         if twice is not None:
             raise ValueError(f"client_tools has {twice!r} twice")
         return self
-
-    repeat_answer: Literal["auto", "always", "never"] = Field(
-        "auto",
-        description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
-        "`auto`: for clients that ask for ADK's extension.",
-    )
-    tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
 
     @model_validator(mode="after")
     def _can_be_rebuilt(self) -> Self:
@@ -308,8 +136,8 @@ class AgentConfig(AgentCommon):
     settings: SerializeAsAny[BaseModel]
 
 
-def refuse_window(history: HistoryConfig, owner: StorageOwner) -> None:
-    """Raises: ValueError when less is to be sent of a conversation that is not sent at all."""
+def check_window(history: HistoryConfig, owner: StorageOwner) -> None:
+    """Raises: ValueError when a limit is set for a history that the gateway does not send."""
     windows = [f"history.{name}" for name in ("max_messages", "max_tokens") if getattr(history, name) is not None]
     if history.uncited_sources == "drop":
         windows.append("history.uncited_sources")

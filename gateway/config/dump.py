@@ -1,4 +1,4 @@
-"""A configuration as the text of a gateway.yaml: everything in force, defaults marked. Law: no secret is ever in it."""
+"""A configuration as the text of a gateway.yaml: everything in force, defaults marked. Law: secrets are masked."""
 
 import json
 import re
@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from gateway.config.agents import AgentConfig, ToolConfig
+from gateway.config.agents import AgentConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.problems import without_credentials
-from gateway.config.yaml import typed
+from gateway.config.tools import ToolConfig
+from gateway.config.yaml import scalar
 
 MASK = "***"
 
@@ -19,29 +20,29 @@ _SECRET = re.compile(r"authorization|headers?$|token$|secret|password|credential
 _DEFAULT = "  # default"
 
 
-def written(value: object) -> str:
-    """A scalar, a list or a mapping on one line; text in quotes where YAML would read something else."""
+def inline(value: object) -> str:
+    """A scalar, a list or a mapping on one line; text in quotes where YAML would read it as something else."""
     match value:
-        case str() if isinstance(typed(value), str) and _PLAIN.fullmatch(value):
+        case str() if isinstance(scalar(value), str) and _PLAIN.fullmatch(value):
             return value
         case _:
             return json.dumps(value, ensure_ascii=False)
 
 
-def literal(text: str) -> str:
-    """The same text where `${` begins a reference."""
+def escape_references(text: str) -> str:
+    """The text for a file in which `${` begins a reference."""
     return text.replace("${", "$${")
 
 
-def printed(config: GatewayConfig) -> str:
-    """The whole file. It loads again to the same configuration, but for what is masked."""
+def dump(config: GatewayConfig) -> str:
+    """The whole file. It loads again to the same configuration, except for masked values."""
     sections = [name for name in type(config).model_fields if name not in {"tools", "agents"}]
     lines = [*_fields(config, sections, ""), "tools:" if config.tools else "tools: {}" + _DEFAULT]
     for name, source in config.tools.items():
-        lines += [f"  {written(name)}:", *_entry(source, "    ")]
+        lines += [f"  {inline(name)}:", *_entry(source, "    ")]
     lines.append("agents:")
     for name, agent in config.agents.items():
-        lines += [f"  {written(name)}:", *_entry(agent, "    ")]
+        lines += [f"  {inline(name)}:", *_entry(agent, "    ")]
     return "\n".join(lines) + "\n"
 
 
@@ -63,26 +64,28 @@ def _fields(model: BaseModel, names: Iterable[str], indent: str) -> Iterator[str
         else:
             is_default = name not in model.model_fields_set or value == type(model).model_fields[name].default
             mark = _DEFAULT if is_default else ""
-            yield f"{indent}{key}: {written(_shown(value, dumped[name]))}{mark}"
+            yield f"{indent}{key}: {inline(_public(value, dumped[name]))}{mark}"
 
 
-def _shown(value: object, dumped: Any) -> Any:
-    """The JSON of a value without secrets; `dumped` is the same value as pydantic writes it."""
+def _public(value: object, dumped: Any) -> Any:
+    """The JSON of a value without secrets; `dumped` is pydantic's JSON of the same value."""
     match value:
         case SecretStr() | SecretBytes():
             return MASK
         case BaseModel():
-            return {key: _shown(getattr(value, key), below) for key, below in dumped.items() if below not in (None, [])}
+            return {
+                key: _public(getattr(value, key), below) for key, below in dumped.items() if below not in (None, [])
+            }
         case Mapping():
-            return {str(key): _masked(str(key), _shown(value[key], dumped[key])) for key in value}
+            return {str(key): _masked(str(key), _public(value[key], dumped[key])) for key in value}
         case list() | tuple():
-            return [_shown(below, text) for below, text in zip(value, dumped, strict=True)]
+            return [_public(below, text) for below, text in zip(value, dumped, strict=True)]
         case _:
-            return literal(without_credentials(dumped)) if isinstance(dumped, str) else dumped
+            return escape_references(without_credentials(dumped)) if isinstance(dumped, str) else dumped
 
 
 def _masked(key: str, value: Any) -> Any:
-    """Settings that are free JSON, as a tool's, hold secrets under their usual names."""
+    """Settings of free JSON, such as those of a tool, hold secrets under the usual names."""
     match value:
         case str() if value and _SECRET.search(key):
             return MASK

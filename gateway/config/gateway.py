@@ -1,5 +1,5 @@
-"""gateway.yaml as frozen values: the whole file, and the sections of the gateway itself. Law: only what is honoured is here;
-every default and unit stands at its key."""
+"""gateway.yaml as frozen values: the whole file, and the sections of the gateway itself. Law: every key has an effect; its
+default and unit are declared with it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from gateway.config.agents import AgentConfig, CardsConfig, ToolConfig
+from gateway.config.agents import AgentConfig
+from gateway.config.cards import CardsConfig
 from gateway.config.problems import Problem
 from gateway.config.settings import (
     Count,
@@ -22,6 +23,7 @@ from gateway.config.settings import (
     duration,
     size,
 )
+from gateway.config.tools import ToolConfig
 from gateway.foundation.addresses import is_loopback
 from gateway.ledger.leases import LONGEST_LEASE
 
@@ -30,7 +32,7 @@ _SQLITE = "sqlite:///"
 
 def _public_address(data: dict[str, Any]) -> str:
     host = data["host"]
-    if host in {"0.0.0.0", "::", ""}:  # noqa: S104  # 'everywhere' is no address that a client can call
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104  # no address that a client can call
         host = "localhost"
     return f"http://{f'[{host}]' if ':' in host else host}:{data['port']}"
 
@@ -64,7 +66,7 @@ class ServerConfig(Settings):
     )
 
     def bound_to(self, port: int) -> "ServerConfig":
-        """The same settings once the system has chosen the port; a `public_url` that was given stays."""
+        """The same settings with the port that the system chose; a given `public_url` stays."""
         update: dict[str, Any] = {"port": port}
         if "public_url" not in self.model_fields_set:
             update["public_url"] = _public_address({"host": self.host, "port": port})
@@ -228,8 +230,8 @@ class GatewayConfig(GatewaySections):
     )
 
 
-def refuse_open_listen(config: GatewayConfig, insecure: bool) -> Problem | None:
-    """Why the gateway must not listen: other machines could reach it, and nobody is asked who they are."""
+def open_listen_problem(config: GatewayConfig, insecure: bool) -> Problem | None:
+    """The problem of a gateway that other machines could use without authentication, None where it may listen."""
     host = config.server.host
     if insecure or is_loopback(host) or config.auth.mode != "none":
         return None

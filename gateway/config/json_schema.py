@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of gateway.yaml, for editors. `${...}` may stand for every scalar."""
+"""The JSON Schema (draft 2020-12) of gateway.yaml, for editors. Law: every scalar may be a `${...}`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,9 +7,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from gateway.config.explain import AGENTS, SECTIONS, Section, SettingsResolver
 from gateway.config.gateway import GatewayConfig, GatewaySections
 from gateway.config.settings import NAME
+from gateway.config.shape import AGENTS, SECTIONS, PluginTypes, Section
 
 Schema = dict[str, Any]
 
@@ -19,9 +19,9 @@ _NOTES = ("title", "description", "default", "examples", "deprecated")
 _DEFS = "#/$defs/"
 
 
-def schema(resolver: SettingsResolver) -> Schema:
-    """The file's schema, with one alternative per type of agent and of tools."""
-    models = {(section.key, name): model for section in SECTIONS.values() for name, model in _models(section, resolver)}
+def schema(plugins: PluginTypes) -> Schema:
+    """The schema of the file, with one alternative for each type of agent and of tools."""
+    models = {(section.key, name): model for section in SECTIONS.values() for name, model in _models(section, plugins)}
     common = [section.common for section in SECTIONS.values()]
     wanted: tuple[type[BaseModel], ...] = (GatewaySections, *common, *dict.fromkeys(models.values()))
     references, whole = models_json_schema([(model, "validation") for model in wanted], schema_generator=_Generator)
@@ -61,15 +61,15 @@ def entry_name(key: str, kind: str) -> str:
     return f"{key.removesuffix('s')}:{kind}"
 
 
-def _models(section: Section, resolver: SettingsResolver) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name in section.known(resolver):
-        model = section.model(resolver, name)
+def _models(section: Section, plugins: PluginTypes) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name in section.known(plugins):
+        model = section.model(plugins, name)
         if model is not None:
             yield name, model
 
 
 class _Generator(GenerateJsonSchema):
-    """Defaults as the file writes them, and no titles made of names."""
+    """Defaults in the form of the file, and no titles made of names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # the same for every field
         return False
@@ -82,7 +82,7 @@ class _Generator(GenerateJsonSchema):
         written = inner.get("serialization", {})
         if found.get("default") is not None and written.get("type") == "function-plain":
             found["default"] = written["function"](found["default"])
-        if isinstance(found.get("default"), dict):  # the defaults of a section stand at its own keys
+        if isinstance(found.get("default"), dict):  # the keys of a section have defaults of their own
             del found["default"]
         return found
 

@@ -1,4 +1,4 @@
-"""Loads gateway.yaml: flag > environment > file > default, and every problem at once with its place."""
+"""Loads gateway.yaml. Law: flag > environment > file > default; all problems are reported at once, each with its place."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,29 +9,18 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.agents import AgentConfig, ToolConfig
-from gateway.config.explain import (
-    AGENTS,
-    SECTIONS,
-    TOOLS,
-    Misfit,
-    Section,
-    SettingsResolver,
-    Shape,
-    explain,
-    fields,
-    settings_model,
-)
+from gateway.config.agents import AgentConfig
+from gateway.config.explain import Misfit, explain
 from gateway.config.gateway import GatewayConfig, GatewaySections
-from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text, shown
+from gateway.config.overrides import ENVIRONMENT, override_from_environment, override_from_flags
+from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, display, path_text
 from gateway.config.settings import NAME
-from gateway.config.yaml import Document, Literally, References, is_well_formed, read, typed
+from gateway.config.shape import AGENTS, SECTIONS, TOOLS, PluginTypes, Section, Shape, fields, settings_model
+from gateway.config.tools import ToolConfig
+from gateway.config.yaml import Document, References, read
 from gateway.core.tools.approvals import may_fit
 from gateway.foundation.text import did_you_mean
 
-_PREFIX = "A2A_GATEWAY__"
-_ENVIRONMENT = "environment"
-_COMMAND_LINE = "command line"
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
 
 M = TypeVar("M", bound=BaseModel)
@@ -43,13 +32,13 @@ def load(
     *,
     source: str,
     env: Mapping[str, str],
-    resolver: SettingsResolver,
+    plugins: PluginTypes,
     base_dir: Path,
     overrides: Mapping[str, object] = _NO_OVERRIDES,
 ) -> GatewayConfig:
-    """The configuration of a file's text. `source` is its name in messages, `base_dir` the folder that it stands in.
+    """The configuration in the text of a file. `source` is the file's name in messages, `base_dir` its folder.
 
-    `overrides` are values of flags by dotted path (`server.port`).
+    `overrides` are the values of flags by dotted path (`server.port`).
 
     Raises: ConfigInvalid with every problem, in the order of the file; problems of YAML's syntax stand alone.
     """
@@ -58,11 +47,10 @@ def load(
         document.data = {}
     document.places.setdefault((), Place(source, value=(1, 1)))
     if isinstance(document.data, dict):
-        document.data.setdefault("storage", {})  # so that the default path, too, is relative to the file
-        _override_from_environment(document, document.data, env, resolver)
-        _override_from_flags(document, document.data, overrides)
-    loading = _Loading(document, resolver, base_dir)
-    config = loading.config()
+        document.data.setdefault("storage", {})  # the default path is relative to the file, too
+        override_from_environment(document, document.data, env, plugins)
+        override_from_flags(document, document.data, overrides)
+    config = _Builder(document, plugins, base_dir).config()
     if config is None:
         raise ConfigInvalid(sorted(dict.fromkeys(document.all_problems()), key=_order))
     return config
@@ -72,107 +60,20 @@ def _order(problem: Problem) -> tuple[bool, int, int, str, str]:
     return (problem.line is None, problem.line or 0, problem.column or 0, problem.file or "", problem.path)
 
 
-# --- what overrides the file ------------------------------------------------------------------------------------------
+class _Builder:
+    """Validates one document; the problems are collected in the document."""
 
-
-def _override_from_environment(
-    document: Document, data: dict[str, object], env: Mapping[str, str], resolver: SettingsResolver
-) -> None:
-    taken: dict[KeyPath, str] = {}
-    for variable in sorted(env):
-        if not variable.upper().startswith(_PREFIX):
-            continue
-        segments = variable[len(_PREFIX) :].split("__")
-        if not all(segments):
-            _complain(document, _ENVIRONMENT, variable, f"names no setting; write it like {_PREFIX}SERVER__PORT")
-            continue
-        path = _named_path(segments, data, Shape(resolver, data))
-        if path in taken:
-            _complain(document, _ENVIRONMENT, variable, f"sets the same as {taken[path]}; remove one of them")
-            continue
-        taken[path] = variable
-        text = env[variable]
-        place = Place(_ENVIRONMENT, name=variable, text=text)
-        _put(document, data, path, _environment_value(text), place)
-
-
-def _complain(document: Document, file: str, name: str, message: str) -> None:
-    document.problems.append(Problem(file, None, None, name, message))
-
-
-def _environment_value(text: str) -> object:
-    """As YAML would read it; lists and mappings only in their bracketed form."""
-    if text.lstrip()[:1] not in {"[", "{"}:
-        return typed(text)
-    try:
-        document = read(text, _ENVIRONMENT, Literally())
-    except ConfigInvalid:
-        return text
-    return text if document.all_problems() else document.data
-
-
-def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
-    """The setting that a variable names, in any case and with `_` for `-`; the file's keys first, then the models'."""
-    path: tuple[str, ...] = ()
-    for segment in segments:
-        form = _form(segment)
-        present = list(data) if isinstance(data, dict) else []
-        key = next((known for known in (*present, *shape.keys(path)) if _form(known) == form), None)
-        if key is None:
-            key = form.replace("_", "-") if len(path) == 1 and path[0] in SECTIONS else segment.lower()
-        data = data.get(key) if isinstance(data, dict) else None
-        path = (*path, key)
-    return path
-
-
-def _form(name: str) -> str:
-    return name.lower().replace("-", "_")
-
-
-def _override_from_flags(document: Document, data: dict[str, object], overrides: Mapping[str, object]) -> None:
-    for name, value in overrides.items():
-        _put(document, data, tuple(name.split(".")), value, Place(_COMMAND_LINE, name=name))
-
-
-def _put(document: Document, data: dict[str, object], path: KeyPath, value: object, place: Place) -> None:
-    """Sets one value; what the file said there, right or wrong, no longer counts."""
-    if isinstance(value, str) and not is_well_formed(value):
-        return _complain(document, place.file, place.name or "", "is not UTF-8 text")
-    node = data
-    for depth, key in enumerate(path[:-1], start=1):
-        below = node.get(str(key))
-        if below is None:
-            below = node[str(key)] = {}
-            document.places[path[:depth]] = Place(place.file)
-        if not isinstance(below, dict):
-            message = f"cannot be set, because {path_text(path[:depth])} is not a mapping"
-            return _complain(document, place.file, place.name or "", message)
-        node = below
-    node[str(path[-1])] = value
-    for old in [old for old in document.places if old[: len(path)] == path]:
-        del document.places[old]
-    document.places[path] = place
-    document.unknown = {old: found for old, found in document.unknown.items() if old[: len(path)] != path}
-    return None
-
-
-# --- what the models make of it ---------------------------------------------------------------------------------------
-
-
-class _Loading:
-    """One document on its way to values; problems gather in the document."""
-
-    def __init__(self, document: Document, resolver: SettingsResolver, base_dir: Path) -> None:
+    def __init__(self, document: Document, plugins: PluginTypes, base_dir: Path) -> None:
         self._document = document
-        self._resolver = resolver
-        self._shape = Shape(resolver, document.data)
+        self._plugins = plugins
+        self._shape = Shape(plugins, document.data)
         self._base_dir = base_dir
 
     def config(self) -> GatewayConfig | None:
         data = self._document.data
         if not isinstance(data, dict):
             if not self._document.unknown:
-                self._complain((), "the file must be a mapping that begins with `version: 1`")
+                self._add_problem((), "the file must be a mapping that begins with `version: 1`")
             return None
         sections = self._fit(GatewaySections, {key: value for key, value in data.items() if key not in SECTIONS}, ())
         tools = self._tools(data.get("tools", {}))
@@ -183,7 +84,9 @@ class _Loading:
 
     def _tools(self, tools: object) -> dict[str, ToolConfig]:
         if not isinstance(tools, dict):
-            self._complain(("tools",), f"must be a mapping of sources: a name, then its settings; not {shown(tools)}")
+            self._add_problem(
+                ("tools",), f"must be a mapping of sources: a name, then its settings; not {display(tools)}"
+            )
             return {}
         found = {name: self._entry(TOOLS, ToolConfig, name, value) for name, value in tools.items()}
         return {name: source for name, source in found.items() if source is not None}
@@ -192,7 +95,7 @@ class _Loading:
         agents = data.get("agents")
         if not isinstance(agents, dict) or not agents:
             message = "must be a mapping of at least one agent: its name, then its settings"
-            self._complain(("agents",), message if "agents" in data else f"is required, but missing; it {message}")
+            self._add_problem(("agents",), message if "agents" in data else f"is required, but missing; it {message}")
             return {}
         self._check_one_default(agents)
         tools = data.get("tools")
@@ -201,26 +104,26 @@ class _Loading:
             self._check_tools(name, agent)
             for index, source in enumerate(agent.tools if agent else ()):
                 if not isinstance(tools, dict) or source not in tools:
-                    self._complain(("agents", name, "tools", index), _unknown_source(source, tools))
+                    self._add_problem(("agents", name, "tools", index), _unknown_source(source, tools))
             for index, rule in enumerate(agent.approvals if agent else ()):
-                # It would leave unasked what it was written for.
+                # A rule that fits nothing would let the calls that it was meant for run unasked.
                 if not isinstance(tools, dict) or not any(may_fit(rule.tool, source) for source in tools):
-                    self._complain(("agents", name, "approvals", index, "tool"), _fits_nothing(rule.tool, tools))
+                    self._add_problem(("agents", name, "approvals", index, "tool"), _fits_nothing(rule.tool, tools))
         return {name: agent for name, agent in found.items() if agent is not None}
 
     def _check_tools(self, name: str, agent: AgentConfig | None) -> None:
-        """What would never be called, and never asked about, is not accepted in silence."""
-        if agent is None or self._resolver.takes_tools(agent.type):
+        """Refuses tools and approvals of an agent that would never use them."""
+        if agent is None or self._plugins.takes_tools(agent.type):
             return
         for key in ("tools", "client_tools", "approvals"):
             if getattr(agent, key):
-                self._complain(("agents", name, key), _unused(agent.type), at_key=True)
+                self._add_problem(("agents", name, key), _unused(agent.type), at_key=True)
 
     def _check_one_default(self, agents: Mapping[str, object]) -> None:
         marked = [name for name, agent in agents.items() if isinstance(agent, dict) and agent.get("default") is True]
         for name in marked[1:]:
             message = f"only one agent can be the default, and {marked[0]!r} already is"
-            self._complain(("agents", name, "default"), message)
+            self._add_problem(("agents", name, "default"), message)
 
     def _entry(self, section: Section, entry: type[E], name: str, data: object) -> E | None:
         path: KeyPath = (section.key, name)
@@ -228,20 +131,20 @@ class _Loading:
         if not is_name:
             why = ": it is part of its URL" if section is AGENTS else ""
             message = f"{section.noun}'s name has 1 to 63 of a-z, 0-9 and -, and does not begin with -{why}"
-            self._complain(path, message, at_key=True)
+            self._add_problem(path, message, at_key=True)
         if not isinstance(data, dict):
-            self._complain(path, f"must be a mapping with at least `type:`, not {shown(data)}")
+            self._add_problem(path, f"must be a mapping with at least `type:`, not {display(data)}")
             return None
-        model = settings_model(self._resolver, self._document.data, section, name)
-        self._check_type((*path, "type"), data, model, section.known(self._resolver))
+        model = settings_model(self._plugins, self._document.data, section, name)
+        self._check_type((*path, "type"), data, model, section.known(self._plugins))
         common_keys = fields(section.common)
         common = self._fit(section.common, {key: data[key] for key in data if key in common_keys}, path)
-        if model is None:  # so the other keys mean nothing yet
+        if model is None:  # the other keys cannot be checked
             return None
-        # A type that declares a common key, as `history`, gets it too.
+        # A type that declares a common key, such as `history`, gets its value too.
         own_keys = fields(model)
-        theirs = {key: data[key] for key in data if key not in common_keys or key in own_keys}
-        settings = self._fit(model, theirs, path, name)
+        own = {key: data[key] for key in data if key not in common_keys or key in own_keys}
+        settings = self._fit(model, own, path, name)
         if common is None or settings is None or not is_name:
             return None
         given = common.model_fields_set | {"name", "settings"}
@@ -252,17 +155,17 @@ class _Loading:
     ) -> None:
         kind = entry.get("type")
         if "type" not in entry:
-            self._complain(path, f"is required, but missing; known types: {', '.join(sorted(known))}")
+            self._add_problem(path, f"is required, but missing; known types: {', '.join(sorted(known))}")
             self._document.unknown[path] = ()
         elif model is None and isinstance(kind, str) and kind:
             meant = did_you_mean(kind, known)
             hint = f"did you mean {meant!r}? " if meant else ""
-            self._complain(path, f"unknown type {shown(kind)}; {hint}Known types: {', '.join(sorted(known))}")
+            self._add_problem(path, f"unknown type {display(kind)}; {hint}Known types: {', '.join(sorted(known))}")
 
     def _fit(self, model: type[M], data: dict[str, object], path: KeyPath, name: str = "") -> M | None:
         """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted.
 
-        What a type's own model finds in the context: `base_dir`, and the `name` of the entry.
+        The context for the model of a type: `base_dir`, and the `name` of the entry.
         """
         context = {"base_dir": self._base_dir, "name": name}
         while True:
@@ -274,15 +177,15 @@ class _Loading:
                 break
         words: dict[KeyPath, tuple[Misfit, list[str]]] = {}
         for misfit in misfits:
-            if not _is_echo(misfit):
+            if not _is_consequence(misfit):
                 words.setdefault(misfit.path, (misfit, []))[1].append(explain(misfit, self._shape))
         for misfit, messages in words.values():
             at_key = misfit.error["type"] in {"missing", "extra_forbidden"}
-            self._complain(misfit.path, " or ".join(dict.fromkeys(messages)), at_key=at_key)
+            self._add_problem(misfit.path, " or ".join(dict.fromkeys(messages)), at_key=at_key)
         return None
 
     def _misfit(self, error: ErrorDetails, data: dict[str, object], start: KeyPath) -> Misfit:
-        """The error at its path in the file: pydantic's names for the members of a union are left out."""
+        """The error at its path in the file, without pydantic's names for the members of a union."""
         path, value = start, cast("object", data)
         for position, key in enumerate(error["loc"], start=1):
             match value, key:
@@ -297,8 +200,8 @@ class _Loading:
             path = (*path, key)
         return Misfit(error, path, value, self._document.places.get(path))
 
-    def _complain(self, path: KeyPath, message: str, *, at_key: bool = False) -> None:
-        """A problem at the path, or at the nearest thing around it that was written down."""
+    def _add_problem(self, path: KeyPath, message: str, *, at_key: bool = False) -> None:
+        """Adds a problem at the path, or at the nearest parent that has a place."""
         if any(path[: len(unknown)] == unknown for unknown in self._document.unknown):
             return
         known = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in self._document.places)
@@ -327,11 +230,11 @@ def _unknown_source(name: str, tools: object) -> str:
     known = [str(each) for each in tools] if isinstance(tools, dict) else []
     meant = did_you_mean(name, known)
     hint = f"did you mean {meant!r}? " if meant else ""
-    return f"there is no {shown(name)} under `tools`; {hint}There: {', '.join(known) or 'nothing'}"
+    return f"there is no {display(name)} under `tools`; {hint}There: {', '.join(known) or 'nothing'}"
 
 
-def _is_echo(misfit: Misfit) -> bool:
-    """It follows from another problem: a default made of a broken setting, a list too short without broken items."""
+def _is_consequence(misfit: Misfit) -> bool:
+    """Whether it follows from another problem: a default made of a broken setting, a list too short without broken items."""
     context = misfit.error.get("ctx", {})
     match misfit.error["type"]:
         case "default_factory_not_called":
@@ -342,11 +245,14 @@ def _is_echo(misfit: Misfit) -> bool:
 
 
 def _read_as_text(misfits: Iterable[Misfit], data: dict[str, object], start: KeyPath) -> bool:
-    """Where text is wanted, a value from outside the file is its text: a key made of digits stays a key."""
+    """Turns values from outside the file back into text where text is required: an API key of digits stays text.
+
+    Returns whether any value changed.
+    """
     changed = False
     for misfit in misfits:
         place = misfit.place
-        outside = place is not None and (place.reference is not None or place.file == _ENVIRONMENT)
+        outside = place is not None and (place.reference is not None or place.file == ENVIRONMENT)
         if misfit.error["type"] == "string_type" and place is not None and outside and place.text:
             holder: Any = data
             for key in misfit.path[len(start) : -1]:

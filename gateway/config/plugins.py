@@ -1,5 +1,5 @@
-"""Plug-ins by their entry-point names: adapters by the `type` of an agent, sources of tools by theirs, ledgers by the
-scheme of a storage URL."""
+"""Plug-ins by entry-point name: adapters by the `type` of an agent, tool sources by their own `type`, ledgers by the scheme of
+a storage URL. Law: a plug-in is loaded at its first use."""
 
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +20,7 @@ F = TypeVar("F")
 
 
 class Registry:
-    """Loads a plug-in when it is first asked for, so that one that is not used costs nothing."""
+    """The installed plug-ins."""
 
     def known_types(self) -> tuple[str, ...]:
         return tuple(sorted(_entries(ADAPTERS)))
@@ -28,8 +28,8 @@ class Registry:
     def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
         """The pydantic model of the type's own keys, None for an unknown type.
 
-        For a plug-in that cannot be used it is one that no agent fits: what is wrong is told at the agent's `type`,
-        beside all other problems of the file.
+        For a plug-in that cannot be used it is a model that refuses every agent, so that the reason is reported at the
+        agent's `type`, together with all other problems of the file.
         """
         return _model(ADAPTERS, adapter_type, self.factory)
 
@@ -42,7 +42,7 @@ class Registry:
         return self.factory(adapter_type).build(settings)
 
     def takes_tools(self, adapter_type: str) -> bool:
-        """What its factory says; True also for a plug-in that cannot be used, about which enough is said elsewhere."""
+        """As its factory declares; True also for a plug-in that cannot be used, which is a problem of its own."""
         try:
             return self.factory(adapter_type).tools
         except ValueError:
@@ -52,7 +52,7 @@ class Registry:
         return tuple(sorted(_entries(TOOLS)))
 
     def tool_model(self, tool_type: str) -> type[BaseModel] | None:
-        """As `settings_model`, of a source of tools."""
+        """As `settings_model`, for a source of tools."""
         return _model(TOOLS, tool_type, self.tool_factory)
 
     def tool_factory(self, tool_type: str) -> AnyToolFactory:
@@ -70,7 +70,7 @@ class Registry:
 
 @cache
 def _installed() -> EntryPoints:
-    """Asked for once: it opens a file of every installed package."""
+    """Read once, because it opens a file of every installed package."""
     return entry_points()
 
 
@@ -93,7 +93,7 @@ def _model(
 
 
 def _plug_in(group: str, name: str, kind: type[F]) -> F:
-    """Raises: ValueError for a name that nobody brings, or two packages, or whose plug-in cannot be used."""
+    """Raises: ValueError for a name of no package or of several, or for a plug-in that cannot be used."""
     installed = _entries(group)
     match installed.get(name, ()):
         case ():
@@ -107,17 +107,17 @@ def _plug_in(group: str, name: str, kind: type[F]) -> F:
         return loaded
     where = f"the plug-in {name!r} (entry point {entry.value} of {_package(entry)})"
     if isinstance(loaded, Exception):
-        told = " ".join(str(loaded).split())
-        raise ValueError(f"{where} cannot be loaded: {type(loaded).__name__}: {told}") from loaded
+        text = " ".join(str(loaded).split())
+        raise ValueError(f"{where} cannot be loaded: {type(loaded).__name__}: {text}") from loaded
     raise ValueError(f"{where} is no {kind.__name__} but of the type {type(loaded).__name__}")
 
 
 @cache
 def _load(entry: EntryPoint) -> object:
-    """What the entry point names, or the exception that its import ends with: a second try would tell another one."""
+    """The object of the entry point, or the exception of its import: a second try would raise another one."""
     try:
         return entry.load()
-    except Exception as error:  # noqa: BLE001  # a stranger's module may raise anything
+    except Exception as error:  # noqa: BLE001  # a module of a third party may raise anything
         return error
 
 

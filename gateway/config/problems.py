@@ -1,4 +1,4 @@
-"""What is wrong in a configuration, and where: one line per problem, in plain words, never with a secret in it."""
+"""Problems of a configuration and their places. Law: one line per problem, in plain words, without secrets."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Problem:
 
 
 class ConfigInvalid(Exception):
-    """A configuration that cannot be used; its text is every problem, one per line."""
+    """A configuration that cannot be used; the text has every problem, one per line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -38,8 +38,8 @@ class ConfigInvalid(Exception):
 class Place:
     """Where a value was given. `key` and `value` are (line, column) of a file.
 
-    `name` is the variable or the flag, where it was no file. `text` is a scalar before YAML gave it a type, `quoted`
-    when it was written in quotes, `reference` the `${...}` that it came from.
+    `name` is the variable or the flag, where the value is not from a file. `text` is a scalar before YAML gave it a type;
+    `quoted`: it stood in quotes; `reference` is the `${...}` that it came from.
     """
 
     file: str
@@ -60,12 +60,12 @@ def path_text(path: KeyPath) -> str:
             case str() if _PLAIN_KEY.fullmatch(key):
                 text += f".{key}" if text else key
             case _:
-                text += f"[{shown(key)}]"
+                text += f"[{display(key)}]"
     return text
 
 
-def shown(value: object, text: str | None = None) -> str:
-    """A value for a message: at most 60 characters, no password of a URL, nothing that moves a terminal's cursor."""
+def display(value: object, text: str | None = None) -> str:
+    """A value for a message: at most 60 characters, without passwords of URLs and without control characters."""
     match value:
         case None:
             return "null"
@@ -83,5 +83,5 @@ def shown(value: object, text: str | None = None) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The same without the password of any URL in it."""
+    """The text without the credentials of the URLs in it."""
     return _CREDENTIALS.sub("***@", text)

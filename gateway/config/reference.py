@@ -1,6 +1,6 @@
 """The reference of gateway.yaml as a page: `python -m gateway.config.reference > docs/configuration.md`.
 
-Law: every word of a table comes from the JSON Schema; a test compares the page with what this writes.
+Law: every word of a table comes from the JSON Schema; a test compares the page with the output.
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gateway.config.explain import SECTIONS, Section
 from gateway.config.json_schema import entry_name, schema
 from gateway.config.plugins import Registry
 from gateway.config.settings import Duration, Size
+from gateway.config.shape import SECTIONS, Section
 
 Schema = dict[str, Any]
 
@@ -53,7 +53,7 @@ agents:
 
 
 def reference() -> str:
-    """The page."""
+    """The text of the page."""
     registry = Registry()
     whole = schema(registry)
     definitions: Schema = whole["$defs"]
@@ -94,7 +94,7 @@ class _Tables:
         self._definitions = definitions
 
     def resolve(self, node: Schema) -> Schema:
-        """The mapping behind a reference, behind `null` too; the node itself where it is none."""
+        """The mapping that a reference points to, also one beside `null`; the node itself where it is none."""
         for each in (node, *node.get("anyOf", ())):
             if "$ref" in each:
                 found: Schema = self._definitions[each["$ref"].removeprefix("#/$defs/")]
@@ -138,7 +138,7 @@ def _default(node: Schema, required: bool) -> str:
 
 
 def _kind(node: Schema) -> str:
-    """What to write there, in a word."""
+    """The kind of value, in a word."""
     if "anyOf" in node:
         kinds = (
             _kind(each) for each in node["anyOf"] if each.get("type") != "null" and each.get("pattern") != _REFERENCE

@@ -1,6 +1,6 @@
-"""Values that gateway.yaml writes as text: durations, sizes, addresses, files. An error says how to write them.
+"""The base model of all settings, and the types of values that gateway.yaml has as text: durations, sizes, addresses, files.
 
-What settings are made of: the model that all derive from, and the forms of their texts. Adapters use it, too.
+Law: the error of a value says how to write it. Adapters use this module for their own settings.
 """
 
 import math
@@ -24,14 +24,16 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-# The type of an error whose text is followed by ", not <the value>".
 EXPECTED = "expected_form"
+"""The type of an error whose text is followed by ", not <the value>"."""
 
 _KEY_LENGTH = 32
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
 _SIZE = re.compile(r"([0-9]{1,9})(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 
 
@@ -70,7 +72,7 @@ def _expected(message: str) -> PydanticCustomError:
 
 
 def matching(pattern: re.Pattern[str], requirement: str) -> Callable[[str], str]:
-    """A validator that takes only what the pattern matches as a whole."""
+    """A validator that accepts only what the pattern matches as a whole."""
 
     def check(value: str) -> str:
         if pattern.fullmatch(value) is None:
@@ -103,7 +105,7 @@ def _read_size(value: object) -> int:
 
 
 def base_dir(info: ValidationInfo) -> Path:
-    """The folder against which relative paths of the file resolve: the one that holds the file."""
+    """The folder of the file, against which its relative paths resolve."""
     context = info.context
     return Path(context["base_dir"]) if isinstance(context, dict) else Path()
 
@@ -113,7 +115,7 @@ def _resolve(path: Path, info: ValidationInfo) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Raises: ValueError that says in plain words why the file cannot be read."""
+    """Raises: ValueError with the reason in plain words."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -142,6 +144,21 @@ def _check_web_url(value: str) -> str:
     if not usable or re.search(r"[\s\\]", value):
         raise _expected("must be an address that starts with http:// or https:// and a host")
     return value
+
+
+def _check_network(value: str) -> str:
+    try:
+        ip_network(value)
+    except ValueError as error:
+        raise _expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
+    return value
+
+
+def _check_long_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value().strip()
+    if len(key) < _KEY_LENGTH:
+        raise ValueError(f"must have at least {_KEY_LENGTH} characters")
+    return SecretStr(key)
 
 
 Duration = Annotated[
@@ -183,33 +200,15 @@ TextOrFile = Annotated[
 """The text itself, or `{file: path}`: the content of that file."""
 
 
-def _check_network(value: str) -> str:
-    try:
-        ip_network(value)
-    except ValueError as error:
-        raise _expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
-    return value
-
-
-def _check_long_key(value: SecretStr) -> SecretStr:
-    key = value.get_secret_value().strip()
-    if len(key) < _KEY_LENGTH:
-        raise ValueError(f"must have at least {_KEY_LENGTH} characters")
-    return SecretStr(key)
-
-
 Network = Annotated[str, AfterValidator(_check_network)]
-"""Addresses that begin alike, as 10.1.0.0/16."""
+"""An IP network such as 10.1.0.0/16."""
 
 LongKey = Annotated[SecretStr, AfterValidator(_check_long_key)]
-"""A secret that nobody guesses."""
+"""A secret of at least 32 characters."""
 
 WebUrl = Annotated[str, AfterValidator(_check_web_url)]
 """An http:// or https:// address."""
 
-
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[

@@ -1,4 +1,4 @@
-"""YAML 1.2 text as plain data that knows its places, with `${...}` filled in. Law: no objects, no unbounded growth."""
+"""YAML 1.2 text as plain data with the place of each value, and `${...}` replaced. Law: no objects, no unbounded growth."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = {"", "~", "null", "Null", "NULL"}
 
-# `$${` is a literal `${`; the last alternative is one that never closes.
+# `$${` is a literal `${`; the last alternative is a reference that is never closed.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?", re.DOTALL)
 
@@ -46,8 +46,8 @@ _SYNTAX = (
 )
 
 
-def typed(text: str) -> object:
-    """What an unquoted scalar is in YAML 1.2's core schema: `on`, `yes` and `1:30` are text, 010 is ten."""
+def scalar(text: str) -> object:
+    """The value of an unquoted scalar in YAML 1.2's core schema: `on`, `yes` and `1:30` are text, 010 is ten."""
     if text in _NULL:
         return None
     if text in _BOOL:
@@ -69,7 +69,7 @@ def is_well_formed(text: str) -> bool:
 
 @dataclass(slots=True)
 class Document:
-    """The values, where each was given, what is wrong, and for which paths that leaves the value unknown."""
+    """The values, their places, the problems, and the paths whose values are unknown because of a problem."""
 
     source: str
     data: object = None
@@ -77,11 +77,11 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
     unknown: dict[KeyPath, tuple[Problem, ...]] = field(default_factory=dict)
 
-    def complain(self, mark: tuple[int, int], path: KeyPath, message: str) -> None:
+    def add_problem(self, mark: tuple[int, int], path: KeyPath, message: str) -> None:
         self.problems.append(Problem(self.source, *mark, path_text(path), message))
 
-    def give_up(self, mark: tuple[int, int], path: KeyPath, messages: tuple[str, ...]) -> None:
-        """The value cannot be told; only another value for the path makes these problems go away."""
+    def set_unknown(self, mark: tuple[int, int], path: KeyPath, messages: tuple[str, ...]) -> None:
+        """The value cannot be known; these problems go away when another source gives a value for the path."""
         self.unknown[path] = tuple(Problem(self.source, *mark, path_text(path), message) for message in messages)
 
     def all_problems(self) -> tuple[Problem, ...]:
@@ -89,22 +89,22 @@ class Document:
 
 
 class Substitution(Protocol):
-    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
-        """The text with its references replaced; the reference that it wholly was; what could not be replaced."""
+    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+        """The text with its references replaced; the reference, where it was the whole text; what could not be replaced."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Fills `${VAR}`, `${VAR:-default}` and `${file:path}` in."""
+    """Replaces `${VAR}`, `${VAR:-default}` and `${file:path}`."""
 
     env: Mapping[str, str]
     base_dir: Path
 
-    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
         failures: list[str] = []
 
-        def replace(match: re.Match[str]) -> str:
+        def value(match: re.Match[str]) -> str:
             if match[0] == "$${":
                 return "${"
             try:
@@ -115,7 +115,7 @@ class References:
 
         whole = _REFERENCE.fullmatch(text)
         reference = f"${{{whole[1].partition(':-')[0]}}}" if whole and whole[1] else None
-        return _REFERENCE.sub(replace, text), reference, tuple(failures)
+        return _REFERENCE.sub(value, text), reference, tuple(failures)
 
     def _value(self, body: str | None) -> str:
         if body is None:
@@ -136,10 +136,10 @@ class References:
         return value
 
 
-class Literally:
-    """Leaves the text as it is: what comes from the environment is not read a second time."""
+class NoSubstitution:
+    """Leaves the text as it is, for text that comes from the environment itself."""
 
-    def fill(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
         return text, None, ()
 
 
@@ -148,12 +148,12 @@ def read(text: str, source: str, substitution: Substitution) -> Document:
     document = Document(source)
     node = _compose(text, source)
     if node is not None:
-        document.data = _Reading(document, substitution).value(node, ())
+        document.data = _NodeReader(document, substitution).value(node, ())
     return document
 
 
 class _Composer(yaml.SafeLoader):
-    """Nodes only. Tags become `?` for what had none, `!` for what was in quotes: the types are given by `typed`."""
+    """Nodes only. A scalar in quotes gets the tag `!`, everything else without a tag `?`: the types are given by `scalar`."""
 
     depth = 0
 
@@ -201,8 +201,8 @@ def _plain_words(error: yaml.MarkedYAMLError) -> str:
     return f"not valid YAML: {error.problem or error.context}"
 
 
-class _Reading:
-    """One walk over the nodes. An alias is walked again at each use, so the number of values is what is bounded."""
+class _NodeReader:
+    """One walk over the nodes. An alias is walked again at each use, so the number of values is limited."""
 
     def __init__(self, document: Document, substitution: Substitution) -> None:
         self._document = document
@@ -220,11 +220,11 @@ class _Reading:
             raise ConfigInvalid([Problem(self._document.source, *mark, "", _too_deep())])
         self._document.places[path] = Place(self._document.source, key, mark)
         if id(node) in self._open:
-            self._document.give_up(mark, path, ("the alias stands inside of what it names",))
+            self._document.set_unknown(mark, path, ("the alias stands inside of what it names",))
             return None
         if node.tag not in _ALLOWED_TAGS:
             name = str(node.tag).replace("tag:yaml.org,2002:", "!!")
-            self._document.give_up(mark, path, (f"the tag {name} is not supported; write the value without a tag",))
+            self._document.set_unknown(mark, path, (f"the tag {name} is not supported; write the value without a tag",))
             return None
         self._open.add(id(node))
         try:
@@ -244,29 +244,29 @@ class _Reading:
         for key_node, value_node in node.value:
             mark = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, yaml.ScalarNode) or not is_well_formed(str(key_node.value)):
-                self._document.complain(mark, path, "a key must be plain text")
+                self._document.add_problem(mark, path, "a key must be plain text")
                 continue
             key = str(key_node.value)
             if key in first:
                 line, column = first[key]
                 message = f"the key is given twice, first at {line}:{column}; remove one of them"
-                self._document.complain(mark, (*path, key), message)
+                self._document.add_problem(mark, (*path, key), message)
                 continue
             first[key] = mark
             if key == "<<":
                 message = "merge keys (<<) are not part of YAML 1.2; write the keys out"
-                self._document.complain(mark, (*path, key), message)
+                self._document.add_problem(mark, (*path, key), message)
                 continue
             values[key] = self.value(value_node, (*path, key), mark)
         return values
 
     def _scalar(self, node: yaml.Node, path: KeyPath, mark: tuple[int, int], key: tuple[int, int] | None) -> object:
-        text, reference, failures = self._substitution.fill(str(node.value))
+        text, reference, failures = self._substitution.replace(str(node.value))
         if failures:
-            self._document.give_up(mark, path, failures)
+            self._document.set_unknown(mark, path, failures)
             return None
         if not is_well_formed(text):
-            self._document.give_up(mark, path, ("the text holds half of a surrogate pair, which is no character",))
+            self._document.set_unknown(mark, path, ("the text holds half of a surrogate pair, which is no character",))
             return None
         plain = node.tag == _PLAIN
         self._document.places[path] = Place(
@@ -274,4 +274,4 @@ class _Reading:
         )
         if not plain or (text != node.value and reference is None):
             return text
-        return typed(text)
+        return scalar(text)

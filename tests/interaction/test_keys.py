@@ -238,7 +238,7 @@ async def test_authentication_can_be_turned_on_by_a_reload(tmp_path: Path) -> No
             f"version: 1\n{ASKED}\nagents:\n  {AGENTS}",
             source="test.yaml",
             env={},
-            resolver=Registry(),
+            plugins=Registry(),
             base_dir=tmp_path,
             overrides={"server.public_url": gateway.url},
         )

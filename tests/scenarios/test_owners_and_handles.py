@@ -48,7 +48,7 @@ class Unasked(ScriptedAdapter):
 
 def config(agent: str, directory: Path) -> GatewayConfig:
     text = f"version: 1\nagents:\n  a: {{{agent}}}\n"
-    return load(text, source="test.yaml", env={}, resolver=Registry(), base_dir=directory)
+    return load(text, source="test.yaml", env={}, plugins=Registry(), base_dir=directory)
 
 
 RESPONSES = "type: openai-responses, model: m, base_url: 'http://127.0.0.1:9/v1'"

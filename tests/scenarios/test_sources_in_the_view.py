@@ -111,4 +111,4 @@ def test_97_the_setting_reaches_the_agent() -> None:
 
 
 def _loaded(text: str) -> GatewayConfig:
-    return load(text, source="test.yaml", env={"OPENAI_API_KEY": "k"}, resolver=Registry(), base_dir=Path())
+    return load(text, source="test.yaml", env={"OPENAI_API_KEY": "k"}, plugins=Registry(), base_dir=Path())

@@ -71,13 +71,13 @@ def test_30_a_window_over_a_history_of_the_backends_is_an_error_that_names_both_
 ) -> None:
     text = FILE.replace("owner: backend, ", owner).replace("max_tokens: 100", window)
     with pytest.raises(ConfigInvalid) as refused:
-        load(text, source="gateway.yaml", env={}, resolver=Registry(), base_dir=tmp_path)
+        load(text, source="gateway.yaml", env={}, plugins=Registry(), base_dir=tmp_path)
     [problem] = refused.value.problems
     assert (problem.line, problem.path) == (3, "agents.a.history")
     assert f"history.{window.partition(':')[0]}" in problem.message
     assert "history.owner is 'backend'" in problem.message
     load(text.replace(owner, "owner: gateway, ") if owner else text.replace("{max", "{owner: gateway, max"),
-         source="gateway.yaml", env={}, resolver=Registry(), base_dir=tmp_path)  # fmt: skip
+         source="gateway.yaml", env={}, plugins=Registry(), base_dir=tmp_path)  # fmt: skip
 
 
 class _Strangers(Registry):

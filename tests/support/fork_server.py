@@ -305,7 +305,7 @@ def _gateway(order: dict[str, Any], report: Callable[..., None]) -> None:
     file = Path(order["file"])
     if order["tools"]:
         attach(file.parent, idempotent=order["idempotent"])
-    config = load(file.read_text(), source=file.name, env={}, resolver=Registry(), base_dir=file.parent)
+    config = load(file.read_text(), source=file.name, env={}, plugins=Registry(), base_dir=file.parent)
     configure_logging()
     asyncio.run(serve(config, lambda url: report(number=order["number"], url=url)))
 

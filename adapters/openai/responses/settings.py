@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validat
 
 from adapters.openai.settings import OpenAISettings
 from gateway.a2a.model import Json
-from gateway.config.agents import HistoryConfig, refuse_window
+from gateway.config.agents import HistoryConfig, check_window
 from gateway.ports.conversation import StorageOwner
 
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -73,7 +73,7 @@ class ResponsesSettings(OpenAISettings):
     @field_validator("history")
     @classmethod
     def _window_over_own_history(cls, history: HistoryConfig) -> HistoryConfig:
-        refuse_window(history, _owner(history))
+        check_window(history, _owner(history))
         return history
 
     @model_validator(mode="after")

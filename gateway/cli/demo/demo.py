@@ -47,7 +47,7 @@ async def _run(folder: Path, ports: range | tuple[int]) -> None:
 
 def _load(text: str, folder: Path, port: int) -> GatewayConfig:
     flags = {"server.host": _HOST, "server.port": port}
-    return load(text, source="demo", env=dict[str, str](), resolver=Registry(), base_dir=folder, overrides=flags)
+    return load(text, source="demo", env=dict[str, str](), plugins=Registry(), base_dir=folder, overrides=flags)
 
 
 def _introduce(url: str) -> None:

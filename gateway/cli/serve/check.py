@@ -9,7 +9,7 @@ from gateway.cli.console.terminal import json_text, visible
 from gateway.cli.serve.probe import probe_all
 from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import invalid, read_file
-from gateway.config.dump import printed
+from gateway.config.dump import dump
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem
@@ -28,7 +28,7 @@ def check_file(file: Path, *, live: bool, show: bool) -> int:
     if problems:
         raise invalid(with_positions(file, problems))
     if show:
-        sys.stdout.write(visible(printed(config)))
+        sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.
     verdict = sys.stderr if show else sys.stdout
     verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))

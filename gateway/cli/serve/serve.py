@@ -15,7 +15,7 @@ from gateway.cli.console.parameters import DEFAULT_FILE
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, check_free, compose, invalid, read_composed, read_file, save
-from gateway.config.gateway import GatewayConfig, refuse_open_listen
+from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid
 from gateway.foundation.logs import configure_logging
 from gateway.ledger.errors import LedgerUnavailable
@@ -57,7 +57,7 @@ def serve_agents(options: ServeOptions) -> int:
         config = source.read()
     except ConfigInvalid as error:
         raise invalid(error.problems) from error
-    problem = refuse_open_listen(config, options.insecure)
+    problem = open_listen_problem(config, options.insecure)
     if problem is not None:
         raise invalid([problem])
     if options.save is not None:
@@ -107,7 +107,7 @@ def reread(read: Callable[[], GatewayConfig], served: GatewayConfig, *, insecure
     Raises: ConfigInvalid.
     """
     config = read()
-    problem = refuse_open_listen(config.model_copy(update={"server": served.server}), insecure)
+    problem = open_listen_problem(config.model_copy(update={"server": served.server}), insecure)
     if problem is not None:
         raise ConfigInvalid([problem])
     return config

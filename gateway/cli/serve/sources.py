@@ -58,7 +58,7 @@ def read_composed(text: str, flags: Mapping[str, object], folder: Path) -> Gatew
 
 
 def _load(text: str, source: str, folder: Path, overrides: Mapping[str, object]) -> GatewayConfig:
-    return load(text, source=source, env=os.environ, resolver=Registry(), base_dir=folder, overrides=overrides)
+    return load(text, source=source, env=os.environ, plugins=Registry(), base_dir=folder, overrides=overrides)
 
 
 def invalid(problems: Iterable[Problem]) -> Stop:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.config.dump import literal, written
-from gateway.config.problems import shown
+from gateway.config.dump import escape_references, inline
+from gateway.config.problems import display
 from gateway.config.settings import NAME
 from gateway.foundation.text import did_you_mean
 
@@ -49,7 +49,7 @@ class _Shorthand:
         return unnamed if self.name is None else f"{self.name}={unnamed}"
 
     def refused(self, why: str) -> Stop:
-        return Stop(ExitCode.USAGE, f"serve: {shown(self.text)} {why}")
+        return Stop(ExitCode.USAGE, f"serve: {display(self.text)} {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ def configuration(targets: Sequence[Target], server: Mapping[str, object]) -> st
         lines += ["server:", *(f"  {_line(key, value)}" for key, value in server.items())]
     lines.append("agents:")
     for target in targets:
-        lines += [f"  {written(target.name)}:", f"    type: {target.type}"]
+        lines += [f"  {inline(target.name)}:", f"    type: {target.type}"]
         lines += [f"    {_line(key, value)}" for key, value in target.settings.items()]
     return "\n".join(lines) + "\n"
 
 
 def _line(key: str, value: object) -> str:
-    return f"{key}: {value if value == _KEY_REFERENCE else written(value)}"
+    return f"{key}: {value if value == _KEY_REFERENCE else inline(value)}"
 
 
 def _split(text: str, env: Mapping[str, str], base_dir: Path) -> _Shorthand:
@@ -112,7 +112,7 @@ def _target(target: _Shorthand) -> Target:
             raise target.refused(f"gives no name that a URL could carry; write one in front: my-agent={target.text}")
     elif NAME.fullmatch(name) is None:
         rule = "a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -: it is part of the agent's URL"
-        raise target.refused(f"cannot be called {shown(name)}; {rule}")
+        raise target.refused(f"cannot be called {display(name)}; {rule}")
     return Target(name, agent.type, agent.settings)
 
 
@@ -139,13 +139,15 @@ def _openai(target: _Shorthand) -> _Agent:
     model = _model(target, "gpt-5.5")
     if not target.env.get(_KEY):
         remedy = f"set {_KEY}, as in: {_KEY}=sk-... a2a-gateway serve {shlex.quote(target.text)}"
-        raise Stop(ExitCode.CONFIG_INVALID, f"serve: {shown(target.text)} needs the key of an OpenAI account; {remedy}")
-    return _Agent("openai-responses", model, {"model": literal(model), "api_key": _KEY_REFERENCE})
+        raise Stop(
+            ExitCode.CONFIG_INVALID, f"serve: {display(target.text)} needs the key of an OpenAI account; {remedy}"
+        )
+    return _Agent("openai-responses", model, {"model": escape_references(model), "api_key": _KEY_REFERENCE})
 
 
 def _ollama(target: _Shorthand) -> _Agent:
     model = _model(target, "llama3.3")
-    return _Agent("openai-chat", model, {"model": literal(model), "base_url": _OLLAMA})
+    return _Agent("openai-chat", model, {"model": escape_references(model), "base_url": _OLLAMA})
 
 
 def _model(target: _Shorthand, example: str) -> str:
@@ -165,7 +167,7 @@ def _chat(target: _Shorthand) -> _Agent:
         raise target.refused(
             f"names no model; write it behind the address: {target.with_target(f'chat:{url}#MODEL')!r}"
         )
-    return _Agent("openai-chat", model, {"model": literal(model), "base_url": literal(url)})
+    return _Agent("openai-chat", model, {"model": escape_references(model), "base_url": escape_references(url)})
 
 
 def _python(target: _Shorthand) -> _Agent:
@@ -176,11 +178,11 @@ def _python(target: _Shorthand) -> _Agent:
             f"names no function; write it behind a colon: {target.with_target(f'python:{source}:reply')!r}"
         )
     if not source.endswith(".py"):
-        return _Agent("python", source.rpartition(".")[2], {"ref": literal(f"{source}:{name}")})
+        return _Agent("python", source.rpartition(".")[2], {"ref": escape_references(f"{source}:{name}")})
     path = source if Path(source).is_absolute() else os.path.relpath(source, target.base_dir)
     if not path.startswith((".", "/")):
         path = f"./{path}"
-    return _Agent("python", Path(source).stem, {"ref": literal(f"{path}:{name}")})
+    return _Agent("python", Path(source).stem, {"ref": escape_references(f"{path}:{name}")})
 
 
 _KINDS: Mapping[str, Callable[[_Shorthand], _Agent]] = {

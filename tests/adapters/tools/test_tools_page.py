@@ -31,7 +31,7 @@ def block(language: str, number: int = 0) -> str:
 
 
 def loaded(text: str, folder: Path) -> GatewayConfig:
-    return load(text, source="gateway.yaml", env=ENV, resolver=Registry(), base_dir=folder)
+    return load(text, source="gateway.yaml", env=ENV, plugins=Registry(), base_dir=folder)
 
 
 async def test_the_file_loads_and_every_source_can_be_made(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def configuration(url: str, folder: Path, agents: str, limits: str = "{}") -> Ga
         text,
         source="test.yaml",
         env={},
-        resolver=Registry(),
+        plugins=Registry(),
         base_dir=folder,
         overrides={"server.public_url": url, "storage.url": "sqlite:///gateway.db"},
     )

@@ -198,7 +198,7 @@ agents:
 
 def loaded(folder: Path, text: str = FILE) -> GatewayConfig:
     (folder / "clock.py").write_text("def now() -> str:\n    'The time.'\n    return '12:00'\n")
-    return load(text, source="gateway.yaml", env={}, resolver=Registry(), base_dir=folder)
+    return load(text, source="gateway.yaml", env={}, plugins=Registry(), base_dir=folder)
 
 
 async def test_turns_that_begin_together_have_a_new_list_checked_once() -> None:

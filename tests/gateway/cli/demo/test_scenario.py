@@ -14,7 +14,7 @@ URL = "http://127.0.0.1:8099"
 
 def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
     text = configuration("http://127.0.0.1:1/v1", tmp_path / 'it\'s "here".db')
-    config = load(text, source="demo", env={}, resolver=Registry(), base_dir=tmp_path)
+    config = load(text, source="demo", env={}, plugins=Registry(), base_dir=tmp_path)
     assert tuple(config.agents) == AGENTS
     assert config.storage.url == f'sqlite:///{tmp_path}/it\'s "here".db'
     assert [config.agents[name].type for name in AGENTS] == [

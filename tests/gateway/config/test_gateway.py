@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gateway.app.build import quota_limits
-from gateway.config.agents import AgentConfig, ApprovalConfig, ClientToolConfig, ToolCallsConfig
+from gateway.config.agents import AgentConfig
 from gateway.config.gateway import (
     ApiKeysConfig,
     AuthConfig,
@@ -16,7 +16,7 @@ from gateway.config.gateway import (
     LimitsConfig,
     ServerConfig,
     StorageConfig,
-    refuse_open_listen,
+    open_listen_problem,
 )
 from gateway.config.settings import (
     Duration,
@@ -29,6 +29,7 @@ from gateway.config.settings import (
     size,
     size_text,
 )
+from gateway.config.tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.operations.quotas import QuotaLimits
 
 
@@ -113,15 +114,15 @@ def test_a_public_address_cannot_have_a_query_or_a_fragment(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "gateway.example", "2001:db8::1"])
 def test_an_open_address_without_authentication_is_refused(host: str) -> None:
-    problem = refuse_open_listen(gateway(host), insecure=False)
+    problem = open_listen_problem(gateway(host), insecure=False)
     assert str(problem) == (
         f"server.host: '{host}' can be reached from other machines and auth.mode is none, "
         "so anyone could use the agents; ask for API keys (auth: {mode: any_of, api_keys: {enabled: true}}), "
         "listen on 127.0.0.1, or start with --insecure if that is what you want"
     )
-    assert refuse_open_listen(gateway(host), insecure=True) is None
+    assert open_listen_problem(gateway(host), insecure=True) is None
     keys = AuthConfig(mode="any_of", api_keys=ApiKeysConfig(enabled=True))
-    assert refuse_open_listen(gateway(host).model_copy(update={"auth": keys}), insecure=False) is None
+    assert open_listen_problem(gateway(host).model_copy(update={"auth": keys}), insecure=False) is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_authentication_that_would_not_do_what_it_seems_to_is_refused(mode: Any,
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_a_loopback_address_is_open_to_nobody_else(host: str) -> None:
-    assert refuse_open_listen(gateway(host), insecure=False) is None
+    assert open_listen_problem(gateway(host), insecure=False) is None
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def loaded(
     base_dir: Path = Path("/srv/gateway"),
 ) -> GatewayConfig:
     return load(
-        text, source="gateway.yaml", env=env or {}, resolver=Types(), base_dir=base_dir, overrides=overrides or {}
+        text, source="gateway.yaml", env=env or {}, plugins=Types(), base_dir=base_dir, overrides=overrides or {}
     )
 
 

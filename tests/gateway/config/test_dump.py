@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.dump import literal, printed, written
+from gateway.config.dump import dump, escape_references, inline
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.config.yaml import Literally, read
+from gateway.config.yaml import NoSubstitution, read
 
 FILE = """\
 version: 1
@@ -47,25 +47,23 @@ agents:
 
 
 def loaded(text: str, env: Mapping[str, str] | None = None) -> GatewayConfig:
-    return load(text, source="gateway.yaml", env=env or {}, resolver=Registry(), base_dir=Path("/srv/gateway"))
+    return load(text, source="gateway.yaml", env=env or {}, plugins=Registry(), base_dir=Path("/srv/gateway"))
 
 
 def test_no_secret_is_in_it() -> None:
-    text = printed(loaded(FILE))
+    text = dump(loaded(FILE))
     assert "sk-secret" not in text
     assert text.count("***") == 8
 
 
 def test_what_is_printed_loads_to_the_same_configuration() -> None:
     config = loaded(NO_SECRET, {"A2A_GATEWAY__SERVER__PORT": "9001"})
-    assert loaded(printed(config)) == config
-    assert printed(loaded(printed(loaded(FILE)))).replace("  # default", "") == printed(loaded(FILE)).replace(
-        "  # default", ""
-    )
+    assert loaded(dump(config)) == config
+    assert dump(loaded(dump(loaded(FILE)))).replace("  # default", "") == dump(loaded(FILE)).replace("  # default", "")
 
 
 def test_defaults_are_marked_and_what_was_set_is_not() -> None:
-    lines = printed(loaded(FILE)).splitlines()
+    lines = dump(loaded(FILE)).splitlines()
     assert lines[:8] == [
         "version: 1",
         "server:",
@@ -108,4 +106,6 @@ def test_defaults_are_marked_and_what_was_set_is_not() -> None:
     ],
 )
 def test_text_is_read_again_as_the_same_text(text: str) -> None:
-    assert read(f"key: {written(literal(text))}", "x", Literally()).data == {"key": literal(text)}
+    assert read(f"key: {inline(escape_references(text))}", "x", NoSubstitution()).data == {
+        "key": escape_references(text)
+    }

@@ -1,0 +1,94 @@
+"""Values that override the file: environment variables, then flags of the command line. Law: the last one wins, and a wrong
+one is a problem with the name of its variable or flag."""
+
+from collections.abc import Mapping
+
+from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
+from gateway.config.shape import SECTIONS, PluginTypes, Shape
+from gateway.config.yaml import Document, NoSubstitution, is_well_formed, read, scalar
+
+ENVIRONMENT = "environment"
+
+_PREFIX = "A2A_GATEWAY__"
+_COMMAND_LINE = "command line"
+
+
+def override_from_environment(
+    document: Document, data: dict[str, object], env: Mapping[str, str], plugins: PluginTypes
+) -> None:
+    taken: dict[KeyPath, str] = {}
+    for variable in sorted(env):
+        if not variable.upper().startswith(_PREFIX):
+            continue
+        segments = variable[len(_PREFIX) :].split("__")
+        if not all(segments):
+            _add_problem(document, ENVIRONMENT, variable, f"names no setting; write it like {_PREFIX}SERVER__PORT")
+            continue
+        path = _named_path(segments, data, Shape(plugins, data))
+        if path in taken:
+            _add_problem(document, ENVIRONMENT, variable, f"sets the same as {taken[path]}; remove one of them")
+            continue
+        taken[path] = variable
+        text = env[variable]
+        place = Place(ENVIRONMENT, name=variable, text=text)
+        _put(document, data, path, _environment_value(text), place)
+
+
+def _add_problem(document: Document, file: str, name: str, message: str) -> None:
+    document.problems.append(Problem(file, None, None, name, message))
+
+
+def _environment_value(text: str) -> object:
+    """The value as YAML reads it; lists and mappings only in their bracketed form."""
+    if text.lstrip()[:1] not in {"[", "{"}:
+        return scalar(text)
+    try:
+        document = read(text, ENVIRONMENT, NoSubstitution())
+    except ConfigInvalid:
+        return text
+    return text if document.all_problems() else document.data
+
+
+def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
+    """The setting that a variable names, in any case and with `_` for `-`; keys of the file come before those of the models."""
+    path: tuple[str, ...] = ()
+    for segment in segments:
+        form = _form(segment)
+        present = list(data) if isinstance(data, dict) else []
+        key = next((known for known in (*present, *shape.keys(path)) if _form(known) == form), None)
+        if key is None:
+            key = form.replace("_", "-") if len(path) == 1 and path[0] in SECTIONS else segment.lower()
+        data = data.get(key) if isinstance(data, dict) else None
+        path = (*path, key)
+    return path
+
+
+def _form(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def override_from_flags(document: Document, data: dict[str, object], overrides: Mapping[str, object]) -> None:
+    for name, value in overrides.items():
+        _put(document, data, tuple(name.split(".")), value, Place(_COMMAND_LINE, name=name))
+
+
+def _put(document: Document, data: dict[str, object], path: KeyPath, value: object, place: Place) -> None:
+    """Sets one value; the value of the file, right or wrong, no longer counts."""
+    if isinstance(value, str) and not is_well_formed(value):
+        return _add_problem(document, place.file, place.name or "", "is not UTF-8 text")
+    node = data
+    for depth, key in enumerate(path[:-1], start=1):
+        below = node.get(str(key))
+        if below is None:
+            below = node[str(key)] = {}
+            document.places[path[:depth]] = Place(place.file)
+        if not isinstance(below, dict):
+            message = f"cannot be set, because {path_text(path[:depth])} is not a mapping"
+            return _add_problem(document, place.file, place.name or "", message)
+        node = below
+    node[str(path[-1])] = value
+    for old in [old for old in document.places if old[: len(path)] == path]:
+        del document.places[old]
+    document.places[path] = place
+    document.unknown = {old: found for old, found in document.unknown.items() if old[: len(path)] != path}
+    return None

@@ -1,20 +1,16 @@
-"""What a service call and its end mean to the ledger: the machine's commands as commit points. Law: pure, and the one place
-that knows what a handle has to do with what was carried.
+"""Carries out the commands of a turn's machine: shows updates, stores the ends of calls and tools, pauses and ends the turn.
 
-Carries out what a turn's machine asks for: shows its updates, stores what closes calls and tools, lets the turn wait, ends
-it. Law: what ends or closes something is one unit, and its event is shown when that is stored.
+Law: an end is one unit, and its event is shown when that is stored.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
 
 from gateway.a2a.lifecycle import apply
-from gateway.a2a.model import Message, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from gateway.core import ownership
-from gateway.core.agents import Agent
-from gateway.core.history import View
-from gateway.core.lifecycles import SERVICE_CALL, advance
+from gateway.a2a.model import TaskArtifactUpdateEvent
+from gateway.core import commit_points, ownership
 from gateway.core.replay import Replay
 from gateway.core.task_record import whole
 from gateway.core.turn.commands import (
@@ -36,128 +32,73 @@ from gateway.core.turn.commands import (
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
-from gateway.engine.turn_run import TurnRun, status
+from gateway.engine.turn_run import TurnRun, status, status_update
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Complete, Fail, SetPendingHandle
+from gateway.ledger.calls import Complete, SetPendingHandle
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ServiceCallStatus, TurnStatus
-from gateway.ledger.tasks import EventRow, Finish
+from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
-from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
+from gateway.ledger.tool_calls import ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
 from gateway.ports.adapter import HANDLE_LOST
 from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
-
-def complete(work: TurnRun, thread: ThreadRecord, view: View, command: CompleteCall, now: int) -> Complete:
-    # Without a new handle the chain goes on from before this request, and does not hold what it carried.
-    carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
-    return Complete(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=work.turn,
-        service_call=work.service_call,
-        handle_in=thread.handle,
-        handle_out=command.handle if command.handle is not None else thread.handle,
-        state=command.state,
-        usage=command.usage,
-        items=command.items,
-        tool_calls=command.tool_calls,
-        sent=view.positions if carried else (),
-        now=now,
-        weight=weight_to_measure(work.agent, view, command.tool_calls),
-        state_version=work.agent.adapter.ownership.state_version,
-    )
-
-
-def drop(
-    work: TurnRun, thread: ThreadRecord, command: AbortCall, pending: str | None, now: int, *, loses: bool = True
-) -> list[CommitPoint]:
-    """`loses`: nothing follows in this turn; a handle that the backend does not know marks the thread as lost."""
-    if not work.prepared:
-        return []
-    agent = work.agent
-    unheard = loses and must_reconcile(agent.adapter, agent.policies, thread, command.error_class, pending)
-    ended = ServiceCallStatus.UNKNOWN if unheard else ServiceCallStatus.FAILED
-    fail = Fail(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=work.turn,
-        service_call=work.service_call,
-        status=advance(SERVICE_CALL, ServiceCallStatus.PREPARED, ended),
-        error_class=command.error_class,
-        items=command.items,
-        now=now,
-    )
-    if unheard:
-        return [fail, MarkUnsynced(thread.id, work.turn)]
-    points: list[CommitPoint] = [fail]
-    if loses and command.error_class in HANDLE_LOST and thread.handle is not None and not thread.lost:
-        points.append(MarkHandleLost(thread.id, thread.generation))
-    left = ownership.orphaned_handle(thread, pending)
-    if left is not None:
-        points.append(orphan(work.agent, thread, left, now))
-    return points
-
-
-def orphan(agent: Agent, thread: ThreadRecord, handle: str, now: int) -> DeleteOrphan:
-    return DeleteOrphan(thread.id, agent.name, handle, now)
-
-
-def tool_starts(thread: ThreadRecord, command: StartTool, now: int) -> ToolStarts:
-    return ToolStarts(thread.id, thread.generation, command.id, now)
-
-
-def tool_waits(thread: ThreadRecord, command: PauseTool) -> ToolWaits:
-    return ToolWaits(thread.id, thread.generation, command.id, command.expires_at)
-
-
-def tool_ends(thread: ThreadRecord, turn: str, service_call: str, command: EndTool) -> ToolEnds:
-    return ToolEnds(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=turn,
-        service_call=service_call,
-        tool_call=command.id,
-        status=command.status,
-        outcome=command.outcome,
-        item=command.item,
-    )
-
-
 log = structlog.get_logger("gateway.engine.executor")
 
 
+def aborted(
+    run: TurnRun, thread: ThreadRecord, command: AbortCall, pending: str | None, now: int, *, ends_turn: bool = True
+) -> list[CommitPoint]:
+    """The end of a service call that does not count. `ends_turn`: a handle that the backend does not know marks the thread as
+    lost then."""
+    if not run.prepared:
+        return []
+    agent, kind = run.agent, command.error_class
+    unheard = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
+    end = ServiceCallStatus.UNKNOWN if unheard else ServiceCallStatus.FAILED
+    failed = commit_points.fail(thread, run.turn, run.service_call, kind, now, following=end, items=command.items)
+    if unheard:
+        return [failed, MarkUnsynced(thread.id, run.turn)]
+    points: list[CommitPoint] = [failed]
+    if ends_turn and kind in HANDLE_LOST and thread.handle is not None and not thread.lost:
+        points.append(MarkHandleLost(thread.id, thread.generation))
+    orphan = ownership.orphaned_handle(thread, pending)
+    if orphan is not None:
+        points.append(DeleteOrphan(thread.id, agent.name, orphan, now))
+    return points
+
+
 class CommandExecutor:
-    """The commands of one turn, carried out. `replay` passes over what was shown while a call is told once more."""
+    """The commands of one turn. `replay` passes over what was shown before, while a call is told once more."""
 
-    __slots__ = ("_course", "_lane", "_means", "_work", "replay")
+    __slots__ = ("_context", "_run", "replay")
 
-    def __init__(self, course: TurnContext) -> None:
-        self._course = course
-        self._means, self._work, self._lane = course.means, course.work, course.lane
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
+        self._run = context.run
         self.replay: Replay | None = None
 
     def publish(self, told: Update) -> None:
-        work = self._work
+        run = self._run
         update = told if self.replay is None else self.replay.pass_on(told)
         if update is None:
             return
-        work.live.journal.add(entry(update))
-        work.live.outputs[-1].apply(update)
-        if not work.opened.done():
-            self._open(None)
+        run.live.journal.add(entry(update))
+        run.live.outputs[-1].apply(update)
+        if not run.response.done():
+            run.respond(None)
 
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""
         replay, self.replay = self.replay, None
         answer = replay.end() if replay is not None else None
         if answer is not None:
-            live = self._work.live
+            live = self._run.live
             self.publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=answer))
 
     async def perform(self, commands: list[Command]) -> None:
@@ -174,14 +115,14 @@ class CommandExecutor:
                 case Reply():
                     reply = command
                 case StrayResult(call_id=call_id):
-                    log.warning("tool.stray-result", agent=self._work.agent.name, task=self._work.live.id, call=call_id)
+                    log.warning("tool.stray-result", agent=self._run.agent.name, task=self._run.live.id, call=call_id)
                 case Continue():
                     pass
                 case Wait():
-                    await self._suspend(command)
+                    await self._pause(command)
                 case EndTurn():
                     ends = True
-                    await self._end(command, tuple(points), reply)
+                    await self._end(command, points, reply)
                 case _:
                     points += self._points(command, points)
         if points and not ends:
@@ -192,143 +133,144 @@ class CommandExecutor:
         command: CompleteCall | AbortCall | OwnershipConflict | StartTool | PauseTool | EndTool,
         before: list[CommitPoint],
     ) -> list[CommitPoint]:
-        course, work, thread, now = self._course, self._work, self._lane.thread, self._means.clock.now()
+        context, run, thread, now = self._context, self._run, self._context.thread, self._context.runtime.clock.now()
         match command:
             case CompleteCall():
-                return [complete(work, thread, course.view, command, now)]
+                return [self._complete(command, thread, now)]
             case AbortCall():
-                return drop(work, thread, command, course.pending, now)
+                return aborted(run, thread, command, context.pending, now)
             case OwnershipConflict():
-                return self._conflict(command, before)
+                return self._conflict(command, ownership.apply_points(thread, before), now)
             case StartTool():
-                return [tool_starts(thread, command, now)]
+                return [ToolStarts(thread.id, thread.generation, command.id, now)]
             case PauseTool():
-                return [tool_waits(thread, command)]
+                return [ToolWaits(thread.id, thread.generation, command.id, command.expires_at)]
             case EndTool():
-                behind = ownership.apply_points(thread, before)
-                return [tool_ends(behind, work.turn, work.service_call, command)]
+                generation = ownership.apply_points(thread, before).generation
+                return [commit_points.tool_ends(thread.id, generation, run.turn, run.service_call, command)]
 
-    def _conflict(self, command: OwnershipConflict, before: list[CommitPoint]) -> list[CommitPoint]:
-        agent, means = self._work.agent, self._means
-        thread = ownership.apply_points(self._lane.thread, before)
+    def _complete(self, command: CompleteCall, thread: ThreadRecord, now: int) -> Complete:
+        run, view = self._run, self._context.view
+        # Without a new handle the chain goes on from before this request, and does not hold what it carried.
+        carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
+        sent, version = view.positions if carried else (), run.agent.adapter.ownership.state_version
+        weight = weight_to_measure(run.agent, view, command.tool_calls)
+        return commit_points.complete(thread, run.turn, run.service_call, command, sent, version, now, weight)
+
+    def _conflict(self, command: OwnershipConflict, thread: ThreadRecord, now: int) -> list[CommitPoint]:
+        agent, runtime = self._run.agent, self._context.runtime
         if command.adopts:
             log.warning("thread.adopted", agent=agent.name, thread=thread.id)
             backend = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
-            return [ownership.epoch(thread, means.clock.row_id(), backend, command.handle)]
-        if means.first_warning(thread.id):
+            return [ownership.epoch(thread, runtime.clock.row_id(), backend, command.handle)]
+        if runtime.first_warning(thread.id):
             log.warning("thread.owner-conflict", agent=agent.name, thread=thread.id)
-        if command.handle is None:
-            return []
-        return [orphan(agent, thread, command.handle, means.clock.now())]
+        return [] if command.handle is None else [DeleteOrphan(thread.id, agent.name, command.handle, now)]
 
     async def _note_pending(self, handle: str) -> None:
-        """A static one was made for this call: the adapter goes on to use it when it cannot be lost any more."""
-        self._course.pending = handle
-        journal, pending = self._work.live.journal, SetPendingHandle(self._work.service_call, handle)
-        if ownership.is_static(self._lane.thread):
+        """A static handle was made for this call: the adapter uses it once it cannot be lost any more."""
+        self._context.pending = handle
+        journal, pending = self._run.live.journal, SetPendingHandle(self._run.service_call, handle)
+        if ownership.is_static(self._context.thread):
             await journal.commit(lambda row: (pending, *appended(row)))
         else:
             journal.note(pending)
 
     async def _store(self, points: list[CommitPoint]) -> None:
-        """What ends no turn: a call that is complete while the turn goes on, the start or the end of a tool."""
-        work, lane = self._work, self._lane
+        """Ends no turn: a call that is complete while the turn goes on, the start or the end of a tool."""
 
         def stored() -> None:
-            lane.thread = ownership.apply_points(lane.thread, points)
+            self._context.held.apply(points)
             if any(isinstance(point, Complete) for point in points):
-                work.prepared, work.fresh_thread = False, False
+                self._run.end_call(completed=True)
 
-        try:
-            await work.live.journal.commit(lambda row: (*appended(row), *points), None, stored)
-        except Conflict:
-            await self._leave_behind(tuple(points))
-            raise
+        await self._commit(lambda row: (*appended(row), *points), None, stored, points)
 
-    async def _suspend(self, wait: Wait) -> None:
-        live, turn, lane, means = self._work.live, self._work.turn, self._lane, self._means
-        now = self._course.clock.now()
+    async def _pause(self, wait: Wait) -> None:
+        live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
+        now = self._context.clock.now()
         asking = status(apply(live.status.state, wait.state), timestamp(now), wait.message)
-        update = TaskStatusUpdateEvent(
-            task_id=live.id, context_id=live.context_id, status=asking, metadata=wait.metadata
-        )
+        update = status_update(live, asking, wait.metadata)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            suspend = Suspend(live.id, turn, lane.thread.id, wait.state, wait.message, row, now)
-            return (suspend, Release(lane.thread.id, means.holder))
+            thread = held.thread.id
+            return (Suspend(live.id, turn, thread, wait.state, wait.message, row, now), Release(thread, holder))
 
         def stored() -> None:
             live.outputs[-1].apply(update)
-            live.status, lane.leased = asking, False
-            self._open(None)
+            live.status = asking
+            held.release()
+            self._run.respond(None)
 
         await live.journal.commit(unit, entry(update), stored)
 
-    async def _end(self, end: EndTurn, points: tuple[CommitPoint, ...], reply: Reply | None) -> None:
-        """C6, with what closes the service call, in one unit; then the final event is shown."""
-        work, lane, means = self._work, self._lane, self._means
-        live = work.live
-        now = self._course.clock.now()
+    async def _end(self, end: EndTurn, points: list[CommitPoint], reply: Reply | None) -> None:
+        """C6, with the points that close the service call, in one unit; then the final event is shown."""
+        run, held, holder = self._run, self._context.held, self._context.runtime.holder
+        live, thread, output = run.live, held.thread, run.live.outputs[-1]
+        now = self._context.clock.now()
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
-        update = TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=final, metadata=end.metadata)
-        output = live.outputs[-1]
-        if work.repeats_answer and end.status is TurnStatus.COMPLETED:
+        update = status_update(live, final, end.metadata)
+        if run.repeats_answer and end.status is TurnStatus.COMPLETED:
             for again in whole(output, live.id, live.context_id):
                 self.publish(again)
-        goes = lane.running is work and not lane.waiting and lane.may_release
-        if ownership.rewinds(lane.thread, end.status, work.agent.policies) and work.service_call:
-            points = (*points, Rewind(lane.thread.id, work.turn, self._course.base, now))
-        back = ownership.revert_displaced(lane.thread, work.turn, end.status, now)
+        if ownership.rewinds(thread, end.status, run.agent.policies) and run.service_call:
+            points = [*points, Rewind(thread.id, run.turn, self._context.base, now)]
+        back = ownership.revert_displaced(thread, run.turn, end.status, now)
+        releases = held.is_last(run)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            finish = Finish(
+            finish = commit_points.finish(
+                output,
                 task=live.id,
-                turn=work.turn,
-                thread=lane.thread.id,
+                turn=run.turn,
+                thread=thread.id,
                 status=end.status,
-                failure_class=end.failure,
                 state=end.state,
-                message=end.message,
-                events=row,
+                row=row,
                 last_event=live.journal.number + 1,
-                artifacts=output.artifacts_json(),
-                messages=output.messages_json(end.message),
-                visible=reply is None,
                 now=now,
-                # One that waited is anybody's, until it goes on.
-                process=None if work.resumed else means.holder,
+                message=end.message,
+                failure=end.failure,
+                visible=reply is None,
+                # A paused turn belongs to no process until it goes on.
+                process=None if run.open_calls else holder,
             )
-            release = (Release(lane.thread.id, means.holder),) if goes else ()
-            return (*points, finish, *back, *release)
+            return (*points, finish, *back, *((Release(thread.id, holder),) if releases else ()))
 
         def stored() -> None:
             output.apply(update)
             live.status = final
-            lane.leased = lane.leased and not goes
-            lane.thread = ownership.apply_points(lane.thread, points)
-            lane.current = lane.current and not back
-            self._open(reply.message if reply is not None else None)
+            held.apply(points)
+            if releases:
+                held.release()
+            if back:
+                held.outdate()
+            run.respond(reply.message if reply is not None else None)
 
-        try:
-            await live.journal.commit(unit, entry(update), stored)
-        except Conflict:
-            await self._leave_behind(points)
-            raise
+        await self._commit(unit, entry(update), stored, points)
 
-    def _open(self, reply: Message | None) -> None:
-        """How the agent answers is known: with this message, or with a task."""
-        if not self._work.opened.done():
-            self._work.opened.set_result(reply)
+    async def _commit(
+        self,
+        unit: Callable[[EventRow | None], tuple[CommitPoint, ...]],
+        final: bytes | None,
+        stored: Callable[[], None],
+        points: list[CommitPoint],
+    ) -> None:
+        """As `Journal.commit`. A conflict means that another process has moved the thread on: what this call led to (`points`)
+        belongs to nobody, except a call that can be listened to again, in which the other process goes on.
 
-    async def _leave_behind(self, points: tuple[CommitPoint, ...]) -> None:
-        """Somebody else has moved the thread on: what this call led to is nobody's. Source: state-model, scenario 39.
-
-        But for a call that can be listened to again: whoever took the turn over goes on with that very one.
+        Source: docs/state-model.md, scenario 39.
         """
-        agent, thread, now = self._work.agent, self._lane.thread, self._means.clock.now()
-        taken = self._course.pending if isinstance(agent.adapter, Resuming) else None
-        left = [handle for handle in ownership.abandoned_handles(thread, points) if handle != taken]
-        orphans = [orphan(agent, thread, handle, now) for handle in left]
-        if orphans:
-            with suppress(Conflict, LedgerUnavailable):
-                await self._means.ledger.commit(*orphans)
+        try:
+            await self._run.live.journal.commit(unit, final, stored)
+        except Conflict:
+            agent, thread, now = self._run.agent, self._context.thread, self._context.runtime.clock.now()
+            taken = self._context.pending if isinstance(agent.adapter, Resuming) else None
+            handles = [handle for handle in ownership.abandoned_handles(thread, points) if handle != taken]
+            if handles:
+                with suppress(Conflict, LedgerUnavailable):
+                    await self._context.runtime.ledger.commit(
+                        *(DeleteOrphan(thread.id, agent.name, handle, now) for handle in handles)
+                    )
+            raise

@@ -1,7 +1,6 @@
-"""Ordered delivery of one task's events to many streams. Law: every stream sees the same numbers in the same order; one
-that does not read is dropped, never waited for.
+"""Ordered delivery of one task's events to many streams: a snapshot of the Task first, then its later events.
 
-Windows on a task: the Task first, then what follows it. Law: numbers rise by one, none is given twice.
+Law: every stream sees the same numbers in the same order, each once; a stream that does not read is dropped, never waited for.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from gateway.ledger.events import Frame
 
 
 class Subscription:
-    """A bounded window on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
+    """A bounded buffer on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
 
     __slots__ = ("_bytes", "_channel", "_frames", "_limits", "_nudged", "_wake", "dropped", "ended")
 
@@ -46,7 +45,7 @@ class Subscription:
         return len(self._frames) + events > self._limits.events or self._bytes + size > self._limits.bytes
 
     def nudge(self) -> None:
-        """The reader gets a batch, an empty one if there is nothing."""
+        """The reader gets a batch, an empty one if there are no events."""
         self._nudged = True
         self._awake()
 
@@ -81,7 +80,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """What one stream may leave unread before it is dropped, and how many may be open in this process."""
+    """The `events` and `bytes` that one stream may leave unread, and the `streams` that may be open in this process."""
 
     events: int = 1000
     bytes: int = 1024 * 1024
@@ -143,7 +142,7 @@ class Channel:
 
 
 class Fanout:
-    """The channels of the tasks that run here or are watched here."""
+    """The channels of the tasks that run in this process or have streams in it."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
@@ -151,29 +150,29 @@ class Fanout:
         self._holds: Counter[str] = Counter()
         self._gauge = _Gauge()
 
-    def limit(self, limits: StreamLimits) -> None:
+    def set_limits(self, limits: StreamLimits) -> None:
         """For channels that are opened from now on."""
         self._limits = limits
 
     def hold(self, task: str) -> Channel:
-        """The task's channel, kept until as many `release`."""
+        """The task's channel, kept until every `hold` has its `release`."""
         self._holds[task] += 1
         return self.open(task)
 
     def open(self, task: str) -> Channel:
-        """The task's channel, kept as long as it is held or watched."""
+        """The task's channel, kept as long as it is held or has streams."""
         channel = self._channels.get(task)
         if channel is None or channel.closed:
             channel = self._channels[task] = Channel(self._limits, self._gauge, lambda: self._forget(task))
         return channel
 
     def check_room(self) -> None:
-        """Raises: Busy when as many streams are open as may be."""
+        """Raises: Busy when the limit of open streams is reached."""
         if self._gauge.value >= self._limits.streams:
             raise Busy("Too many streams are open; try again later.", retry_after=5)
 
     def close(self, task: str) -> None:
-        """The task has ended: its streams end behind its last event."""
+        """The task has ended: its streams end after its last event."""
         channel = self._channels.get(task)
         if channel is not None:
             channel.close()
@@ -191,7 +190,7 @@ class Fanout:
 
 
 class TaskStream:
-    """Frames that are there already, then those of a subscription that are newer than `number`."""
+    """The `ready` frames, then those of a subscription that are newer than `number`."""
 
     def __init__(self, ready: Sequence[Frame], number: int, subscription: Subscription | None) -> None:
         self._ready: list[Frame] | None = list(ready)

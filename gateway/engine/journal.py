@@ -1,6 +1,6 @@
-"""The log of one running task. Law: a number is given when an event happens, and nothing is shown before it is stored.
+"""The log of one running task. Law: an event gets its number when it happens, and is shown when it is stored.
 
-Events that come while a group is being stored wait and go together; a state change takes them along at once.
+Events that come while a group is being stored are stored together in the next one; a state change takes them along at once.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from gateway.ledger.tasks import Append, EventRow
 
 
 def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
-    """The events of a unit that nothing else takes along."""
+    """The point for events that are part of no other point."""
     return () if row is None else (Append(row),)
 
 
 class _Commit:
-    """One that is under way. Who waits for it waits to its end even when cancelled meanwhile; then the cancellation goes on."""
+    """A commit under way. A cancelled waiter waits to the end of the commit all the same; then the cancellation goes on."""
 
     __slots__ = ("_error", "_loop", "_over", "_waiter")
 
@@ -35,7 +35,7 @@ class _Commit:
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Raises: what it failed with."""
+        """Raises: the error of the commit."""
         cancelled: asyncio.CancelledError | None = None
         while not self._over:
             try:
@@ -49,7 +49,7 @@ class _Commit:
 
 
 class Journal:
-    """`number` is that of the latest event that happened: one that is added has, a final one has when it is stored."""
+    """`number` is that of the latest event: an added event counts at once, a final one when it is stored."""
 
     __slots__ = (
         "_channel",
@@ -77,7 +77,7 @@ class Journal:
         self.number = number
 
     def add(self, payload: bytes) -> None:
-        """An event that changes nothing but the record. Raises: what an earlier group failed with."""
+        """An event that changes nothing but the record. Raises: the error of an earlier group."""
         if self._failed is not None:
             raise self._failed
         self.number += 1
@@ -86,7 +86,7 @@ class Journal:
             self._schedule()
 
     def note(self, point: CommitPoint) -> None:
-        """A commit point that has to precede the events after it; it goes with the next group."""
+        """A commit point that has to precede later events; the next group takes it along."""
         self._points.append(point)
         if not self._flying:
             self._schedule()
@@ -136,10 +136,10 @@ class Journal:
         final: bytes | None = None,
         stored: Callable[[], None] | None = None,
     ) -> None:
-        """One unit: what waits, `final` as the latest event, and the points made for their row.
+        """One unit: the events that wait, `final` as the latest event, and the points made for their row.
 
-        `stored` is called as soon as it is durable, also when the caller has been cancelled meanwhile; what it changes
-        is seen together with the event. Raises: Conflict, LedgerUnavailable; then nothing was stored or shown.
+        `stored` is called as soon as the unit is durable, also when the caller was cancelled; its changes are seen together
+        with the event. Raises: Conflict, LedgerUnavailable; then nothing was stored or shown.
         """
         if self._failed is not None:
             raise self._failed
@@ -152,12 +152,12 @@ class Journal:
 
         def done(error: Exception | None) -> None:
             if error is not None:
-                # A lost compare-and-swap alone has changed nothing: it may be tried again.
+                # A conflict of a unit without waiting events has lost nothing: the unit may be tried again.
                 if self._failed is None and (lost or not isinstance(error, Conflict)):
                     self._failed = error
                 commit.end(self._failed or error)
                 return
-            # Who waits goes on in the next step, before all that `stored` sets going.
+            # The waiter goes on in the next step, before all that `stored` starts.
             commit.end()
             if final is not None:
                 self.number = last

@@ -1,10 +1,9 @@
-"""Streams of tasks that do not run here. Law: what they show is the log, as whoever runs the task commits it; nobody is
-asked anything while nobody watches.
+"""Tasks that run in other processes on the same database: their streams here, and their cancellation.
 
-The log is looked at when the database has changed, and at once when the task goes on in this process.
+Law: a stream shows the log as the other process commits it, and the database is asked only while there are streams; a
+cancellation is a mark in a row, which survives every process, and the row later shows its result.
 
-What is asked of the other processes on the same database. Law: asking is a mark in a row, which survives everybody; an
-answer is what the row says afterwards.
+The log is read when the database has changed, and at once when the task goes on in this process.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
 
 
 class LogTail:
-    """Tells streams that their task's log has grown. `run` belongs into a task group."""
+    """Wakes streams when the log of their task has grown. `run` belongs into a task group."""
 
     def __init__(self, ledger: EventReads, interval: float = INTERVAL) -> None:
         self._ledger = ledger
@@ -50,8 +49,8 @@ class LogTail:
                 log.warning("watch.skipped", error=str(error))
 
     @property
-    def watched(self) -> bool:
-        """Somebody follows a task here that may run elsewhere."""
+    def has_streams(self) -> bool:
+        """There are streams of tasks that may run in other processes."""
         return bool(self._streams)
 
     def add(self, stream: "LogTailStream") -> None:
@@ -69,7 +68,7 @@ class LogTail:
         if version == self._seen:
             return
         streams = tuple(self._streams)
-        self._seen = version  # a stream that comes meanwhile takes it back
+        self._seen = version  # `add` resets it for a stream that comes during the read
         try:
             latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))
         except LedgerUnavailable:
@@ -80,7 +79,7 @@ class LogTail:
 
 
 class LogTailStream:
-    """Frames that are there already, then the log behind `number`, to the end of the task or of its turn."""
+    """The `ready` frames, then the log after `number`, to the end of the task or of its turn."""
 
     def __init__(
         self,
@@ -89,28 +88,28 @@ class LogTailStream:
         number: int,
         subscription: Subscription,
         ledger: EventReads,
-        watch: LogTail,
+        log_tail: LogTail,
         *,
         with_turn: bool = False,
         ended: bool = False,
     ) -> None:
         """`ready` begins with the Task, if it is not empty; an event in it may be the last one.
 
-        `with_turn`: it ends as soon as the task waits for its caller. `ended`: nothing follows what is ready.
+        `with_turn`: the stream also ends when the task waits for its caller. `ended`: no event follows `ready`.
         """
         self.task = task
         self._ready = list(ready)
         self._number = number
         self._subscription = subscription
         self._ledger = ledger
-        self._watch = watch
+        self._log_tail = log_tail
         self._last = _WITH_TURN if with_turn else _OVER
         self._ended = ended or any(_state(payload) in self._last for _, payload in ready[1:])
         if not self._ended:
-            watch.add(self)
+            log_tail.add(self)
 
     def look(self, latest: int | None) -> None:
-        """`latest` is the number of the task's last event, None where the task is no more."""
+        """`latest` is the number of the task's last event, None where the task is gone."""
         if latest is None:
             self._subscription.end()
         elif latest > self._number:
@@ -123,29 +122,29 @@ class LogTailStream:
             return
         try:
             async for batch in self._subscription:
-                fresh = self._up_to_the_end(await self._behind(batch))
+                fresh = self._until_end(await self._newer(batch))
                 if fresh:
                     yield fresh
                 if self._ended:
                     return
             if not self._subscription.dropped:
-                # It may have ended in another process, or here with a last word that another process has stored.
-                fresh = self._up_to_the_end(await self._behind([]))
+                # The task may have ended in another process, or here with a last event that another process stored.
+                fresh = self._until_end(await self._newer([]))
                 if fresh:
                     yield fresh
         except (LedgerUnavailable, CorruptRecord) as error:
             log.warning("watch.ended", task=self.task, error=str(error))
         finally:
-            self._watch.remove(self)
+            self._log_tail.remove(self)
 
-    async def _behind(self, batch: list[Frame]) -> list[Frame]:
-        """What is new: the batch itself where the task runs here and nothing is missing before it, else the log's."""
+    async def _newer(self, batch: list[Frame]) -> list[Frame]:
+        """The new events: the batch itself where the task runs here and no event is missing before it, else the log's."""
         fresh = [frame for frame in batch if frame[0] is not None and frame[0] > self._number]
         if fresh and fresh[0][0] == self._number + 1:
             return fresh
         return list(await self._ledger.events(self.task, self._number))
 
-    def _up_to_the_end(self, frames: list[Frame]) -> list[Frame]:
+    def _until_end(self, frames: list[Frame]) -> list[Frame]:
         for index, (number, payload) in enumerate(frames):
             self._number = number or self._number
             if _state(payload) in self._last:
@@ -154,7 +153,7 @@ class LogTailStream:
         return frames
 
     async def aclose(self) -> None:
-        self._watch.remove(self)
+        self._log_tail.remove(self)
         self._subscription.close()
 
 
@@ -164,21 +163,21 @@ def _state(payload: bytes) -> TaskState | None:
 
 
 class RemoteCancel:
-    """`patience`: seconds in which a process that lives answers, and one that does not is found dead."""
+    """`patience`: seconds in which a live process reacts, and a dead one is found dead."""
 
     def __init__(self, ledger: Ledger, patience: float) -> None:
         self._ledger = ledger
         self._patience = patience
 
     async def cancel(self, context: str, chosen: Callable[[OpenTurn], bool]) -> bool:
-        """Asks for the end of the chosen turns of a context (its row); True when they have ended, one way or another."""
+        """Requests the end of the chosen turns of a context (its row); True when all of them have ended."""
         turns = {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}
         if not turns:
             return True
         await self._ledger.commit(RequestCancel(tuple(sorted(turns))))
         try:
             async with asyncio.timeout(self._patience):
-                # There is no event: who ends them is another process.
+                # There is no event: another process ends them.
                 while turns & {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
                     await asyncio.sleep(INTERVAL)
         except TimeoutError:

@@ -1,15 +1,15 @@
-"""A turn that waits for its caller, as it is taken up again: answered, closed, or given up. Law: what it was is read from the
-ledger alone; every change is one unit that finds it still waiting.
+"""A turn that waits for its caller: answered, expired, or closed. Law: its state is read from the ledger alone; every change is
+one unit that finds the turn still waiting.
 
-Source: state-model, scenarios 110 to 120.
+Source: docs/state-model.md, scenarios 110 to 120.
 """
 
 from collections.abc import Callable, Iterable
 
-from gateway.a2a.model import Message, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import CallFacts, Rendering
-from gateway.core import ownership
-from gateway.core.task_record import TurnOutput, replay
+from gateway.core import commit_points, ownership
+from gateway.core.task_record import TurnOutput
 from gateway.core.tools import consent, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.consent import ConsentLink
@@ -17,15 +17,15 @@ from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.turn.commands import Command, EndTool, Publish, Wait
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
-from gateway.engine.turn_run import status
+from gateway.engine.turn_run import StoredTask, status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.states import ToolCallStatus, TurnStatus
-from gateway.ledger.tasks import EventRow, Finish, TaskRecord
+from gateway.ledger.tasks import EventRow, TaskRecord
 from gateway.ledger.threads import Caller, Displace, ThreadRecord
-from gateway.ledger.tool_calls import AskedCall, ToolEnds
+from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Decide, GivenAnswer, Verdict, WaitingTurn
 from gateway.ports.conversation import Ownership
 
@@ -36,8 +36,8 @@ NO_RESULT = "The client gave no result in time."
 
 
 class PausedTurn:
-    """`outputs` are what the turns of the task have shown, the last of them is that of this one; `number` is that of the
-    task's latest event. `events` and `points` collect what a change brings about."""
+    """`outputs` are those of the task's turns, this turn's is the last; `number` is that of the task's latest event. `events`
+    and `points` collect the changes."""
 
     def __init__(
         self,
@@ -69,26 +69,21 @@ class PausedTurn:
         self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
 
     @property
-    def message(self) -> Message:
-        """The one that opened the turn."""
-        return self.outputs[-1].message
-
-    @property
     def goes_on(self) -> bool:
-        """It was told all that it waited for before, and only has to be taken up."""
+        """The turn has all its answers already, and only has to be taken up."""
         changed = self._verdicts or self._points or self._retries
         return self.task.state is TaskState.WORKING and not (changed or self.machine.waiting)
 
     @property
     def takes_words(self) -> bool:
-        """It waits for nothing but what is done elsewhere: then any message goes on."""
+        """The turn waits for nothing but consents, which are given on other pages: any message makes it go on."""
         waiting = [call.status for call in self.machine.calls.values() if call.waits]
         return bool(waiting) and set(waiting) == {ToolCallStatus.PENDING_CONSENT}
 
     # --- changes
 
     def answer(self, resolution: Resolution, principal: str) -> None:
-        """The caller's decisions and results. What waits for a consent is made again, for whatever its caller says."""
+        """The caller's decisions and results. Calls that wait for a consent run again, whatever the caller says."""
         for call in self.machine.calls.values():
             if call.status is ToolCallStatus.PENDING_CONSENT:
                 self._retries.append(call.facts.id)
@@ -107,7 +102,7 @@ class PausedTurn:
             self._collect(self.machine.settle_tool(self.machine.calls[call_id], settled))
 
     def expire(self, now: int) -> None:
-        """What nobody answered in time."""
+        """Settles the calls that were not answered in time."""
         for call in self.machine.calls.values():
             if not call.waits or call.expires_at is None or call.expires_at > now:
                 continue
@@ -121,7 +116,7 @@ class PausedTurn:
             self._collect(self.machine.settle_tool(call, settled))
 
     def close(self) -> None:
-        """Nobody is going to answer: every open call is cancelled."""
+        """No answer will come: every open call is cancelled."""
         self._collect(self.machine.cancel())
 
     def _collect(self, commands: Iterable[Command]) -> None:
@@ -131,42 +126,29 @@ class PausedTurn:
                     self.outputs[-1].apply(update)
                     self.events.append(entry(update))
                 case EndTool():
+                    thread, service_call = self.thread, self._services[command.id]
                     self._points.append(
-                        ToolEnds(
-                            thread=self.thread.id,
-                            generation=self.thread.generation,
-                            turn=self.turn.turn,
-                            service_call=self._services[command.id],
-                            tool_call=command.id,
-                            status=command.status,
-                            outcome=command.outcome,
-                            item=command.item,
-                        )
+                        commit_points.tool_ends(thread.id, thread.generation, self.turn.turn, service_call, command)
                     )
                 case _:
                     pass
 
-    # --- what they are to the ledger
+    # --- the changes as commit points
 
     def ending(
         self, last_event: int, state: TaskState | None, events: EventRow | None, now: int, *, displaced: bool = False
     ) -> tuple[CommitPoint, ...]:
-        """The turn is over with all that was collected. `state` None: the task goes on with its next turn. `displaced`: by a
-        message that is no answer to it."""
-        output = self.outputs[-1]
-        finish = Finish(
+        """The end of the turn, with the collected changes. `state` None: the task goes on with its next turn. `displaced`: by a
+        message that is no answer to the turn."""
+        finish = commit_points.finish(
+            self.outputs[-1],
             task=self.task.id,
             turn=self.turn.turn,
             thread=self.thread.id,
             status=TurnStatus.CANCELLED,
-            failure_class=None,
             state=state,
-            message=None,
-            events=events,
+            row=events,
             last_event=last_event,
-            artifacts=output.artifacts_json(),
-            messages=output.messages_json(None),
-            visible=True,
             now=now,
         )
         mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
@@ -177,10 +159,10 @@ class PausedTurn:
         self,
         journal: Journal,
         answer: GivenAnswer | None,
-        stored: Callable[[TaskStatus], None] = lambda _: None,
-        besides: tuple[CommitPoint, ...] = (),
+        stored: Callable[[TaskStatus], None],
+        extra: tuple[CommitPoint, ...],
     ) -> None:
-        """The turn waits on, for the rest, or has nothing left to wait for; `stored` gets the status of its task.
+        """The turn waits for the rest, or goes on if nothing is left to wait for; `stored` gets the status of its task.
 
         Raises: Conflict, LedgerUnavailable; then nothing has changed.
         """
@@ -189,11 +171,11 @@ class PausedTurn:
         for command in () if goes_on else self.machine.wait():
             if isinstance(command, Wait):
                 following = status(command.state, timestamp(now), command.message)
-        update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=following)
+        update = status_update(self.task, following)
         decide = self._decide(answer, following, now, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            return (decide, *self._points, *besides, *appended(row))
+            return (decide, *self._points, *extra, *appended(row))
 
         def done() -> None:
             self.outputs[-1].apply(update)
@@ -225,7 +207,7 @@ class PausedTurn:
 async def load(
     ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord, rendering: Rendering
 ) -> PausedTurn | None:
-    """The waiting turn of this task; None where there is none (any more). `rendering`: what of tool calls is shown.
+    """The waiting turn of this task; None where there is none (any more). `rendering`: what the caller sees of tool calls.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """
@@ -233,20 +215,20 @@ async def load(
     thread = await ledger.thread(turn.thread) if turn is not None else None
     if turn is None or thread is None:
         return None
-    turns = (await ledger.turns((task.id,), artifacts=True))[task.id]
-    outputs, number = [TurnOutput.stored(one) for one in turns], task.last_event
-    if turns[-1].ended:
+    stored = await StoredTask.read(ledger, task)
+    if stored.ended:
         return None
-    for number, _ in replay(outputs[-1], turns[-1], await ledger.events(task.id, task.last_event)):  # noqa: B007
-        pass
-    return PausedTurn(caller, task, turn, thread, outputs, number, clock, rendering)
+    return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, clock, rendering)
+
+
+def call_facts(call: ToolCallRecord) -> CallFacts:
+    return CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
 
 
 def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
     call = asked.call
-    facts = CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
     return ToolCall(
-        facts,
+        call_facts(call),
         call.external_id,
         arguments=call.arguments,
         status=call.status,

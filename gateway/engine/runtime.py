@@ -1,9 +1,8 @@
-"""The breakers of a process, one for each backend, whichever agents share it. Law: every request that a turn makes passes by
-here; what it counts for is judged by what came back, and what says nothing of the backend counts for nothing.
+"""The services that all turns of a process share: ledger, clock, lease, waits, the calls to backends, and a breaker for each
+backend, whichever agents share it.
 
-Not through here goes what has its own measure: to end a call that nobody wants any more, and to delete.
-
-What every turn of a process works with: the ledger, the clock, the lease, how time passes, how a backend is called.
+Law: every request of a turn passes its breaker and counts by what came back; a failure that says nothing of the backend counts
+for nothing. Cancelling a call at its backend and deletions have limits of their own and do not pass.
 """
 
 import asyncio
@@ -27,16 +26,21 @@ from gateway.ports.capabilities import Backend
 
 log = structlog.get_logger("gateway.engine.runtime")
 
+_WARNED_THREADS = 1000
+"""So many of the threads whose operator was warned are remembered."""
 
-class Asking:
-    """A request to an agent's backend, for as long as it lasts. Entering it raises AdapterError where it must not be made."""
+Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
-    __slots__ = ("_agent", "_breaker", "_heard", "_number")
+
+class BackendRequest:
+    """A request to an agent's backend, while it lasts. Entering it raises AdapterError where the breaker refuses."""
+
+    __slots__ = ("_agent", "_answered", "_breaker", "_number")
 
     def __init__(self, agent: Agent, breaker: Breaker | None) -> None:
         self._agent = agent
         self._breaker = breaker
-        self._heard = False
+        self._answered = False
         self._number = ORDINARY
 
     def __enter__(self) -> Self:
@@ -48,55 +52,52 @@ class Asking:
                 raise AdapterError(ErrorClass.UNREACHABLE, detail, retry_after=_seconds(breaker))
             self._number = number
             if number != ORDINARY:
-                self._tell("backend.tried-again")
+                log.info("backend.tried-again", **self._names())
         return self
 
-    def heard(self) -> None:
-        """Some of an answer is there: whatever comes behind it, there is a backend."""
-        if not self._heard:
-            self._heard = True
+    def answered(self) -> None:
+        """Some of an answer is there: whatever follows, there is a backend."""
+        if not self._answered:
+            self._answered = True
             if self._breaker is not None and self._breaker.answered():
-                self._tell("backend.reachable")
+                log.info("backend.reachable", **self._names())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._heard or self._breaker is None:
+        if self._answered or self._breaker is None:
             return
         if error is None or (isinstance(error, AdapterError) and _is_answer(error)):
-            self.heard()
+            self.answered()
         elif isinstance(error, AdapterError) and (error.backend_down or error.kind.meaning.backend_down):
             if self._breaker.failed(self._number):
                 found = {"failure": error.kind, "detail": error.detail, "retry_in": COOLDOWN}
-                log.warning("backend.unreachable", **self._who(), **found)
+                log.warning("backend.unreachable", **self._names(), **found)
         else:
             self._breaker.left(self._number)
 
-    def _tell(self, event: str) -> None:
-        log.info(event, **self._who())
-
-    def _who(self) -> dict[str, str | None]:
+    def _names(self) -> dict[str, str | None]:
         backend = self._agent.backend
         return {"backend": backend.address if backend is not None else None, "agent": self._agent.name}
 
 
 class Breakers:
-    """They outlive the agents: one that is configured anew finds its backend's as it was."""
+    """They outlive the agents: a new configuration finds each backend's as it was."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._breakers: dict[Backend, Breaker] = {}
 
-    def asking(self, agent: Agent) -> Asking:
-        return Asking(agent, self._of(agent))
+    def request(self, agent: Agent) -> BackendRequest:
+        return BackendRequest(agent, self._of(agent))
 
     def refuses(self, agent: Agent) -> bool:
-        """There is no sense in a request now."""
+        """A request would be refused now."""
         breaker = self._of(agent)
         return breaker is not None and breaker.refuses
 
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
-        """Seconds for which it is so; None where it is not, or where time does not mend the failure."""
+        """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
         breaker = self._of(agent)
         return _seconds(breaker) if breaker is not None and breaker.refuses and not _is_answer(failure) else None
 
@@ -118,14 +119,8 @@ def _is_answer(error: AdapterError) -> bool:
 
 
 def _seconds(breaker: Breaker) -> int:
-    """While somebody asks it, it may be over soon."""
+    """At least 1: a trial may be over soon."""
     return max(1, math.ceil(breaker.rest))
-
-
-_WARNED = 1000
-"""Threads of which is remembered that their operator was warned."""
-
-Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +168,8 @@ class Runtime:
         )
 
     def first_warning(self, thread: str) -> bool:
-        """The operator is to be warned of this thread, and has not been before."""
+        """True once for each thread: its operator is to be warned."""
         if thread in self._warned:
             return False
-        self._warned = {thread: None, **dict(list(self._warned.items())[: _WARNED - 1])}
+        self._warned = {thread: None, **dict(list(self._warned.items())[: _WARNED_THREADS - 1])}
         return True

@@ -1,9 +1,7 @@
-"""Calls that go on at their backend when nobody listens: when they are listened to again, and how they are ended there.
+"""Makes the service calls of a turn: listens to each to its end, and repeats it or listens to it again where that is safe.
 
-Law: what says nothing of the call itself does not end it.
-
-Makes one service call of a turn: listens to it, and makes it again or listens to it again where that is safe. Law: a call
-that failed is recorded before the next try; what comes behind a call's end changes nothing of it.
+Law: the end of a try is stored before the next one; nothing after the end of a call counts, and an error that says nothing of
+the call itself does not end it.
 """
 
 import asyncio
@@ -18,13 +16,12 @@ from gateway.core.agents import Agent
 from gateway.core.failures import Phase, may_repeat, retry_wait
 from gateway.core.replay import Replay, ShownOutput
 from gateway.core.turn.commands import AbortCall, Publish
-from gateway.engine import executor
-from gateway.engine.executor import CommandExecutor
+from gateway.engine.executor import CommandExecutor, aborted
 from gateway.engine.journal import appended
 from gateway.engine.preparation import CallPreparation
-from gateway.engine.runtime import Asking
+from gateway.engine.runtime import BackendRequest
 from gateway.engine.turn_context import TurnContext
-from gateway.engine.turn_run import Rejoined
+from gateway.engine.turn_run import ResumePoint
 from gateway.foundation.retry import backoff
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.points import CommitPoint
@@ -44,92 +41,96 @@ from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
 
-_FIRST_WAIT = 0.5
-_LONGEST_WAIT = 8.0
-_PATIENCE = 5.0
-"""Seconds that a backend has to confirm that it does not go on."""
+FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
+"""What an adapter may raise: none of it may end the process for all other turns."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0
+_CANCEL_TIMEOUT = 5.0
+"""Seconds that a backend has to confirm a cancellation."""
 
 
-def goes_on(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[Resuming]:
-    """May the call that has this pending handle be listened to again, behind this error?"""
+def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[Resuming]:
+    """The call with this pending handle can be listened to again after this error."""
     meaning = error.kind.meaning
     may_run = meaning.transient and meaning.processed is not Processed.YES
     return isinstance(adapter, Resuming) and pending is not None and may_run
 
 
 def wait_before_resuming(tries: int, jitter: float) -> float:
-    """Seconds. There is no last try but the turn's own time limit: the backend may have to be started first."""
+    """Seconds. Only the turn's time limit ends these tries: the backend may have to be started first."""
     return backoff(_FIRST_WAIT, _LONGEST_WAIT, tries + 1, jitter)
 
 
-async def call_off(agent: Agent, task: str, pending: str | None) -> bool | None:
-    """Whether the backend confirmed that it does not go on; None where it would not anyway."""
+async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> bool | None:
+    """Whether the backend confirmed that the call does not go on; None where the call ends by itself."""
     adapter = agent.adapter
     if pending is None or not isinstance(adapter, Cancelling):
         return None
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_CANCEL_TIMEOUT):
             return await adapter.cancel(pending)
     except (AdapterError, TimeoutError) as error:
         log.warning("call.not-cancelled", agent=agent.name, task=task, error=repr(error))
         return False
 
 
-FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
-"""What an adapter may raise: none of it may end the process for all the others."""
-
-
 class ServiceCallLoop:
-    """Those of one turn, one after another. `tries`: how many of this very request failed; `phase`: how far the try under
-    way came. `seen` is what was shown when the call began."""
+    """The service calls of one turn, one after another. `tries`: how often the request of the current call failed; `phase`:
+    how far the current try came. `seen` is what was shown when the call began."""
 
-    __slots__ = ("_course", "_lane", "_means", "_performer", "_phase", "_preparer", "_seen", "_tries", "_work")
+    __slots__ = ("_context", "_executor", "_phase", "_preparation", "_seen", "_tries")
 
-    def __init__(self, course: TurnContext, performer: CommandExecutor) -> None:
-        self._course = course
-        self._means, self._work, self._lane = course.means, course.work, course.lane
-        self._performer = performer
-        self._preparer = CallPreparation(course)
+    def __init__(self, context: TurnContext, executor: CommandExecutor) -> None:
+        self._context = context
+        self._executor = executor
+        self._preparation = CallPreparation(context)
         self._phase = Phase.SENT
         self._tries = 0
         self._seen: ShownOutput | None = None
 
     async def make(self) -> None:
-        """The next one, to its end. Raises: AdapterError, or what else an adapter raises; TurnFailed, Parked, Conflict."""
-        course, work, rejoined = self._course, self._work, self._work.rejoined
-        adapter = work.agent.adapter
-        course.begin_call()
-        self._tries = 0
-        if rejoined is not None:
-            self._take_up(rejoined)
-        again = rejoined is not None and rejoined.pending is not None
-        request = await (self._rejoin() if again else self._preparer.prepare())
-        if rejoined is None:
-            self._seen = ShownOutput(work.live.outputs[-1], course.machine.answer)
-        work.rejoined = None
+        """The next call, to its end. Raises: AdapterError or any fault of the adapter; TurnFailed, Parked, Conflict."""
+        context, run, adapter = self._context, self._context.run, self._context.run.agent.adapter
+        again, request = await self._begin()
         while True:
             try:
-                if self._lane.thread.lost:
+                if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                with self._means.breakers.asking(work.agent) as asking:
+                with context.runtime.breakers.request(run.agent) as contact:
                     if again and isinstance(adapter, Resuming):
-                        return await self._listen(adapter.resume(request, course.pending or ""), asking)
-                    return await self._listen(self._means.call(adapter, request), asking)
+                        return await self._listen(adapter.resume(request, context.pending or ""), contact)
+                    return await self._listen(context.runtime.call(adapter, request), contact)
             except FAULTS as error:
-                if course.machine.between_calls and not work.prepared:
-                    log.error("call.fault-after-end", task=work.live.id, detail=repr(error))
+                machine = context.machine
+                if machine.between_calls and not run.prepared:
+                    log.error("call.fault-after-end", task=run.live.id, detail=repr(error))
                     return None
-                if not isinstance(error, AdapterError) or course.machine.ended or course.machine.between_calls:
+                if not isinstance(error, AdapterError) or machine.ended or machine.between_calls:
                     raise
-                again = goes_on(adapter, course.pending, error)
+                again = can_resume(adapter, context.pending, error)
                 if again:
                     await self._wait_to_listen(error)
                 else:
-                    request = await self._once_more(request, error)
+                    request = await self._repeat(request, error)
                 drop_tracebacks(error)
 
-    async def _listen(self, told: AsyncGenerator[AdapterEvent, None], asking: Asking) -> None:
-        machine, thread, performer = self._course.machine, self._lane.thread, self._performer
+    async def _begin(self) -> tuple[bool, ServiceRequest]:
+        """The request of the call, and whether the call is under way already, in a turn that was taken over."""
+        context, point = self._context, self._context.run.resume_point
+        context.begin_call()
+        self._tries = 0
+        if point is None:
+            request = await self._preparation.prepare()
+            self._seen = self._shown()
+            return False, request
+        self._take_up(point)
+        again = point.pending is not None
+        request = await (self._rejoin() if again else self._preparation.prepare())
+        context.run.resume_point = None
+        return again, request
+
+    async def _listen(self, told: AsyncGenerator[AdapterEvent, None], contact: BackendRequest) -> None:
+        machine, thread, executor = self._context.machine, self._context.thread, self._executor
         static = ownership.is_static(thread)
         self._phase = Phase.SENT
         async with aclosing(told) as events:
@@ -144,55 +145,55 @@ class ServiceCallLoop:
                     phase = self._phase if static and thread.handle is None else Phase.STARTED
                 if phase is not self._phase:
                     self._phase = phase
-                    asking.heard()
+                    contact.answered()
                 commands = machine.receive(ownership.on_static_handle(thread, event) if static else event)
-                if performer.replay is not None and (machine.ended or machine.between_calls):
-                    performer.end_replay()
+                if executor.replay is not None and (machine.ended or machine.between_calls):
+                    executor.end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
-                    performer.publish(commands[0].update)
+                    executor.publish(commands[0].update)
                 elif commands:
-                    await performer.perform(commands)
+                    await executor.perform(commands)
                 if machine.ended or machine.between_calls:
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
 
-    # --- a call that goes on when nobody listens
+    def _shown(self) -> ShownOutput:
+        return ShownOutput(self._context.run.live.outputs[-1], self._context.machine.answer)
+
+    # --- a call that goes on at its backend without a listener
 
     async def _wait_to_listen(self, error: AdapterError) -> None:
-        wait = wait_before_resuming(self._tries, self._means.pace.jitter())
+        run, pace = self._context.run, self._context.runtime.pace
+        wait = max(wait_before_resuming(self._tries, pace.jitter()), error.retry_after or 0.0)
         self._tries += 1
-        wait = max(wait, error.retry_after or 0.0)
         detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
-        log.info("call.listened-again", agent=self._work.agent.name, task=self._work.live.id, **detail)
-        await self._means.pace.sleep(wait)
+        log.info("call.listened-again", agent=run.agent.name, task=run.live.id, **detail)
+        await pace.sleep(wait)
         self._begin_again()
 
-    def _take_up(self, rejoined: Rejoined) -> None:
-        """The turn was taken over, at this service call."""
-        course = self._course
-        course.attempt, course.pending, course.base = rejoined.attempt, rejoined.pending, self._work.base
-        self._seen = rejoined.before
-        course.machine.rejoin(rejoined.round, rejoined.before.answer)
+    def _take_up(self, point: ResumePoint) -> None:
+        context = self._context
+        context.rejoin(point)
+        self._seen = point.before
 
     async def _rejoin(self) -> ServiceRequest:
-        self._preparer.set_deadline()
-        await self._course.offer()
+        self._preparation.set_deadline()
+        await self._context.offer_tools()
         self._begin_again()
-        return await self._preparer.request()
+        return await self._preparation.request()
 
     def _begin_again(self) -> None:
-        """The call tells everything once more: what was shown of it need not be."""
-        machine = self._course.machine
-        shown = ShownOutput(self._work.live.outputs[-1], machine.answer)
-        replay = self._performer.replay = Replay(self._seen or shown, shown)
-        machine.replay_call(replay.answer, replay.calls)
+        """The call is told once more from its beginning: what was shown of it is passed over."""
+        shown = self._shown()
+        replay = self._executor.replay = Replay(self._seen or shown, shown)
+        self._context.machine.replay_call(replay.answer, replay.calls)
 
     # --- a call that failed
 
-    async def _once_more(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
+    async def _repeat(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
-        work, thread, clock = self._work, self._lane.thread, self._means.clock
-        declared = work.agent.adapter.ownership
+        run, thread, runtime = self._context.run, self._context.thread, self._context.runtime
+        declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
         wait = None
         if may_repeat(owned, self._phase, error.kind, continues=request.handle is not None):
@@ -200,70 +201,73 @@ class ServiceCallLoop:
                 error.kind,
                 self._tries + 1,
                 retry_after=error.retry_after,
-                remaining=request.deadline - clock.monotonic(),
-                jitter=self._means.pace.jitter(),
+                remaining=request.deadline - runtime.clock.monotonic(),
+                jitter=runtime.pace.jitter(),
             )
         if wait is not None:
-            if self._means.breakers.refuses(work.agent):
+            if runtime.breakers.refuses(run.agent):
                 raise error
-            unsure = await self._wait(error, wait)
-            return await self._preparer.request() if unsure else request
-        following = ownership.rebuild_ownership(error.kind, thread, declared, work.agent.policies)
+            reread = await self._wait(error, wait)
+            return await self._preparation.request() if reread else request
+        following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies)
         if following is None or self._phase is Phase.EMITTED:
             raise error
         return await self._rebuild(error, following)
 
     async def _wait(self, error: AdapterError, seconds: float) -> bool:
-        """The try that failed is recorded before the wait, the next one behind it. True: the request may be another then."""
-        course, work, lane = self._course, self._work, self._lane
+        """Stores the end of the try, waits, and records the next one. True: the request may be another one then."""
+        context, run = self._context, self._context.run
         log.info(
             "call.retried",
-            agent=work.agent.name,
-            task=work.live.id,
+            agent=run.agent.name,
+            task=run.live.id,
             failure=error.kind,
             detail=error.detail,
             tries=self._tries + 1,
             wait=round(seconds, 3),
         )
         failed = self._failed(error)
-        unsure = self._preparer.doubtful if error.kind is ErrorClass.LOCKED else None
+        unsure = self._preparation.doubtful if error.kind is ErrorClass.LOCKED else None
         if unsure is not None:
-            failed.append(MarkUnsynced(lane.thread.id, unsure))
+            failed.append(MarkUnsynced(context.thread.id, unsure))
 
         def stored() -> None:
-            work.prepared, course.pending = False, None
-            lane.thread = ownership.apply_points(lane.thread, failed)
+            run.end_call(completed=False)
+            context.held.apply(failed)
+            context.begin_try()
 
-        await work.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
-        course.attempt, self._tries = course.attempt + 1, self._tries + 1
-        await self._means.pace.sleep(seconds)
-        await self._preparer.take_call()
+        await run.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
+        self._tries += 1
+        await context.runtime.pace.sleep(seconds)
+        await self._preparation.take_call()
         return unsure is not None
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
-        """The conversation goes on in a new epoch, told whole from the shadow. Raises: `error` where that has gaps."""
-        course, work, lane, means = self._course, self._work, self._lane, self._means
-        if not ownership.is_complete(await means.ledger.history(lane.thread.id, unsent_only=False)):
-            log.warning("thread.not-rebuilt", task=work.live.id, thread=lane.thread.id, reason="shadow with gaps")
+        """The conversation goes on in a new epoch, sent whole from the shadow. Raises: `error` where that has gaps."""
+        context, run, runtime = self._context, self._context.run, self._context.runtime
+        if not ownership.is_complete(await runtime.ledger.history(context.thread.id, unsent_only=False)):
+            log.warning("thread.not-rebuilt", task=run.live.id, thread=context.thread.id, reason="shadow with gaps")
             raise error
         failed = self._failed(error)
-        begin = ownership.epoch(lane.thread, means.clock.row_id(), following)
-        thread = ownership.apply_point(lane.thread, begin)
-        course.attempt, self._tries, course.pending, course.base = course.attempt + 1, 0, None, None
-        round_, attempt = course.machine.round, course.attempt
-        prepare = means.prepare(thread, work.turn, work.live.id, round_=round_, attempt=attempt)
+        begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
+        thread = ownership.apply_point(context.thread, begin)
+        context.begin_epoch()
+        self._tries = 0
+        prepare = context.prepare(thread)
 
         def stored() -> None:
-            lane.thread, work.service_call = thread, prepare.service_call
+            context.held.apply((begin,))
+            run.begin_call(prepare.service_call)
 
-        for command in course.machine.announce_rebuild(error.kind):
+        for command in context.machine.announce_rebuild(error.kind):
             if isinstance(command, Publish):
-                self._performer.publish(command.update)
-        await work.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
-        log.warning("thread.rebuilt", agent=work.agent.name, task=work.live.id, failure=error.kind, detail=error.detail)
-        return await self._preparer.request()
+                self._executor.publish(command.update)
+        await run.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
+        log.warning("thread.rebuilt", agent=run.agent.name, task=run.live.id, failure=error.kind, detail=error.detail)
+        return await self._preparation.request()
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
-        """The end of a try behind which there is another."""
-        drop, now = AbortCall(error.kind, ()), self._means.clock.now()
-        return executor.drop(self._work, self._lane.thread, drop, self._course.pending, now, loses=False)
+        """The end of a try that another try follows."""
+        context, command = self._context, AbortCall(error.kind, ())
+        now = context.runtime.clock.now()
+        return aborted(context.run, context.thread, command, context.pending, now, ends_turn=False)

@@ -1,5 +1,7 @@
-"""The toolset of an agent: what its sources have now, as its model may call it. Law: what was worked out for a list of tools
-holds as long as the source gives the same list."""
+"""The toolset of an agent: the current tools of its sources, as its model may call them.
+
+Law: the checks of a list of tools hold as long as the source gives the same list.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ def source_breaker(monotonic: Callable[[], float]) -> Breaker:
 
 @dataclass(frozen=True, slots=True)
 class AttachedSource:
-    """A source under its name in the configuration, and what the operator decided for it. `timeout` is in seconds.
+    """A source under its name in the configuration, with the operator's settings for it. `timeout` is in seconds.
 
     `breaker`: no turn waits for a source that is not required and was not there at the last try.
     """
@@ -54,14 +56,14 @@ class AttachedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _Usable:
+class _CheckedTool:
     attached: AttachedSource
     tool: SourceTool
     complaint: Callable[[dict[str, Json]], str | None]
 
 
 class SourceToolset:
-    """A Toolset of these sources, in this order."""
+    """A Toolset of these sources, in their order."""
 
     def __init__(self, sources: Sequence[AttachedSource]) -> None:
         self._sources = tuple(sources)
@@ -73,13 +75,13 @@ class SourceToolset:
         listed = await self._listings()
         async with self._checking:
             if self._listed is None or any(new is not old for new, old in zip(listed, self._listed, strict=True)):
-                # Many schemas take their time to be checked, and so does loading what checks the first one.
+                # Checking many schemas takes time, and so does importing the checker for the first one.
                 self._offered = await asyncio.to_thread(_offer, self._sources, listed)
                 self._listed = listed
             return self._offered
 
     async def _listings(self) -> tuple[_Listing | None, ...]:
-        """None for a source that cannot be reached and need not be. Raises: ToolError for one that must."""
+        """None for a source that is unreachable and not required. Raises: ToolError for a required one."""
         if len(self._sources) == 1:
             answers: list[_Listing | ToolError | None] = [await _asked(self._sources[0])]
         else:
@@ -93,7 +95,7 @@ class SourceToolset:
 
 
 async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
-    """None for one that can be done without, and cannot be reached."""
+    """None for a source that is unreachable and not required."""
     if attached.required:
         try:
             return await attached.tools()
@@ -117,18 +119,18 @@ async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
 
 
 def _offer(sources: Sequence[AttachedSource], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
-    usable = [
+    checked = [
         each
         for attached, tools in zip(sources, listed, strict=True)
         if tools is not None
-        for each in _usable(attached, tools)
+        for each in _checked(attached, tools)
     ]
-    names = offered_names([(each.attached.name, each.tool.name) for each in usable])
-    return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, usable, strict=True)})
+    names = offered_names([(each.attached.name, each.tool.name) for each in checked])
+    return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, checked, strict=True)})
 
 
-def _usable(attached: AttachedSource, tools: _Listing) -> Iterator[_Usable]:
-    """Those that the operator allows, whose arguments can be checked."""
+def _checked(attached: AttachedSource, tools: _Listing) -> Iterator[_CheckedTool]:
+    """The tools that the operator allows and whose arguments can be checked."""
     from gateway.core.tools.arguments import SchemaRefused, checker
 
     names = {tool.name for tool in tools}
@@ -140,13 +142,13 @@ def _usable(attached: AttachedSource, tools: _Listing) -> Iterator[_Usable]:
         if tool.name not in seen and attached.allows(tool.name):
             seen.add(tool.name)
             try:
-                yield _Usable(attached, tool, checker(tool.parameters))
+                yield _CheckedTool(attached, tool, checker(tool.parameters))
             except SchemaRefused as error:
                 log.error("tool.left-out", source=attached.name, tool=tool.name, reason=str(error))
 
 
-def _offered_as(name: str, usable: _Usable) -> OfferedTool:
-    attached, tool = usable.attached, usable.tool
+def _offered_as(name: str, checked: _CheckedTool) -> OfferedTool:
+    attached, tool = checked.attached, checked.tool
     return OfferedTool(
         declaration=ToolDeclaration(name, tool.description, tool.parameters),
         identity=f"{attached.name}.{tool.name}",
@@ -154,7 +156,7 @@ def _offered_as(name: str, usable: _Usable) -> OfferedTool:
         own_name=tool.name,
         source=attached.source,
         timeout=attached.timeout,
-        complaint=usable.complaint,
+        complaint=checked.complaint,
         idempotent=tool.idempotent,
         max_result=attached.max_result,
     )

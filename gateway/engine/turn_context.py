@@ -1,8 +1,7 @@
-"""One turn on its way, as everybody who has a part in it knows it. Law: it does nothing of its own accord; what is said in it
-is decided by the machine, and what is stored of it by whoever carries that out.
+"""The mutable state of one running turn, and the history that its next service call carries.
 
-What a turn is reminded of: the ledger's items as the view of its next service call. Law: with a window no more is read
-than the window takes, however long the conversation is.
+Law: the machine decides, and who carries its commands out stores; with a window no more history is read than the window
+takes, however long the conversation is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 import msgspec
 
 from gateway.a2a.lifecycle import apply
-from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.a2a.model import TaskState, TaskStatus
 from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.citations import drop_uncited, last_source_number
@@ -23,9 +22,9 @@ from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.runtime import Runtime
-from gateway.engine.turn_run import ThreadQueue, TurnRun, status
+from gateway.engine.turn_run import HeldThread, ResumePoint, TurnRun, status, status_update
 from gateway.foundation.clock import milliseconds, non_decreasing, timestamp
-from gateway.ledger.calls import NewToolCall
+from gateway.ledger.calls import NewToolCall, Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
 from gateway.ledger.port import Ledger
@@ -49,67 +48,92 @@ class TurnFailed(Exception):
 
 
 class TurnContext:
-    """`tools` is what the service call may lead to, `view` what it carries of the conversation, `attempt` the number of its
-    next try, `pending` the handle that the try under way was told of. `base` is the handle at which the turn began. The
-    times of the task are those of `clock`.
+    """What the parts of the engine share of one turn. `tools` is what the service call may lead to, `view` what the call
+    carries of the conversation, `attempt` the number of its next try, `pending` the handle that the try under way has named.
+    `base` is the handle at which the turn began. The times of the task are those of `clock`.
     """
 
-    __slots__ = ("attempt", "base", "clock", "lane", "machine", "means", "pending", "tools", "view", "work")
+    __slots__ = ("attempt", "base", "clock", "held", "machine", "pending", "run", "runtime", "tools", "view")
 
-    def __init__(self, means: Runtime, work: TurnRun, lane: ThreadQueue) -> None:
-        self.means = means
-        self.work = work
-        self.lane = lane
+    def __init__(self, runtime: Runtime, run: TurnRun, held: HeldThread) -> None:
+        self.runtime = runtime
+        self.run = run
+        self.held = held
         self.tools = _NO_TOOLS
         self.view = View((), ())
         self.attempt = 0
         self.pending: str | None = None
-        self.base = work.base if work.resumed else lane.thread.handle
-        self.clock = non_decreasing(means.clock, milliseconds(work.live.status.timestamp or _THE_EPOCH))
-        self.machine = Turn(self.facts(), self.clock)
-        if work.resumed:
-            # From the start: a turn that is called off before it does anything ends its calls, too.
-            self.machine.restore(work.resumed)
+        self.base = run.base if run.open_calls else held.thread.handle
+        self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or _THE_EPOCH))
+        self.machine = Turn(self._facts(), self.clock)
+        if run.open_calls:
+            # From the start: a turn that is cancelled before it does anything ends its calls, too.
+            self.machine.restore(run.open_calls)
 
-    def facts(self) -> TurnFacts:
-        work, thread, policies = self.work, self.lane.thread, self.work.agent.policies
+    @property
+    def thread(self) -> ThreadRecord:
+        return self.held.thread
+
+    def _facts(self) -> TurnFacts:
+        run, thread, policies = self.run, self.thread, self.run.agent.policies
         return TurnFacts(
-            work.live.id,
-            work.live.context_id,
-            ownership.of_thread(thread, work.agent.adapter.ownership),
-            direct_replies=work.may_reply,
+            run.live.id,
+            run.live.context_id,
+            ownership.of_thread(thread, run.agent.adapter.ownership),
+            direct_replies=run.may_reply,
             tolerate_missing_handle=policies.on_missing_handle == "tolerate" and thread.handle is not None,
             shadow=policies.shadow_history,
             on_owner_conflict=policies.on_owner_conflict,
             tools=self.tools,
-            rendering=work.rendering,
+            rendering=run.rendering,
         )
 
+    # --- changes
+
+    def refresh_facts(self) -> None:
+        """The thread or the tools are other ones than before."""
+        self.machine.update_facts(self._facts())
+
+    def resume(self) -> None:
+        """The turn was paused, and goes on."""
+        self.machine.resume(self._facts())
+
+    def restart_machine(self) -> None:
+        """What the turn has said cannot be stored: it ends without."""
+        self.pending = None
+        self.machine.restart(self._facts())
+
     def begin_call(self) -> None:
-        """The service call that comes next has not been tried."""
+        """The next service call has not been tried."""
         self.attempt, self.pending = 0, None
 
-    def working(self) -> tuple[TaskStatus, bytes | None]:
-        """The status of the task at work, and the event that tells it where it is new."""
-        live = self.work.live
-        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
-        if live.status.state is TaskState.WORKING:
-            return working, None
-        return working, entry(TaskStatusUpdateEvent(task_id=live.id, context_id=live.context_id, status=working))
+    def begin_try(self) -> None:
+        """The try before failed, and its end is stored."""
+        self.attempt, self.pending = self.attempt + 1, None
 
-    async def reread(self) -> None:
+    def begin_epoch(self) -> None:
+        """As `begin_try`, on a chain that does not exist yet."""
+        self.begin_try()
+        self.base = None
+
+    def rejoin(self, point: ResumePoint) -> None:
+        """The turn was taken over, in this service call."""
+        self.attempt, self.pending, self.base = point.attempt, point.pending, self.run.base
+        self.machine.rejoin(point.round, point.before.answer)
+
+    async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""
-        known, lane = self.lane.thread, self.lane
-        thread = await self.means.ledger.thread(known.id)
+        known = self.thread.id
+        thread = await self.runtime.ledger.thread(known)
         if thread is None:
-            raise Conflict(f"thread {known.id!r} is gone")
-        lane.thread, lane.current = thread, True
+            raise Conflict(f"thread {known!r} is gone")
+        self.held.renew(thread)
 
-    async def offer(self) -> None:
-        """The tools of the service call that comes next. Raises: TurnFailed when it cannot be told what the agent's are."""
-        agent, policies = self.work.agent, self.work.agent.policies
+    async def offer_tools(self) -> None:
+        """The tools of the next service call. Raises: TurnFailed when a source does not tell which it has."""
+        agent, policies = self.run.agent, self.run.agent.policies
         exhausted = self.machine.round >= policies.tool_rounds
-        theirs = client_tools.offered(policies.client_tools, self.work.message)
+        of_client = client_tools.offered(policies.client_tools, self.run.message)
         offered: Mapping[str, OfferedTool] = {}
         if agent.toolset is not None:
             try:
@@ -118,17 +142,35 @@ class TurnContext:
                 raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
         standing: tuple[StandingApproval, ...] = ()
         if policies.approvals and policies.standing_approvals == "allow":
-            context, principal = self.lane.thread.context, self.work.caller.principal
-            standing = await self.means.ledger.standing_approvals(context, principal)
+            context, principal = self.thread.context, self.run.caller.principal
+            standing = await self.runtime.ledger.standing_approvals(context, principal)
         self.tools = ToolPolicy(
             offered,
-            {tool.name: tool for tool in theirs if tool.name not in offered},
+            {tool.name: tool for tool in of_client if tool.name not in offered},
             partial(asks, policies.approvals),
             unknown_fails=policies.unknown_tool == "fail",
             exhausted=exhausted,
             patience=int(policies.approval_timeout * 1000),
             standing=standing,
         )
+
+    # --- what is read
+
+    def prepare(self, thread: ThreadRecord) -> Prepare:
+        """C2 of the next try, on the thread as it will be then."""
+        run = self.run
+        return self.runtime.prepare(thread, run.turn, run.live.id, round_=self.machine.round, attempt=self.attempt)
+
+    def working(self) -> tuple[TaskStatus, bytes | None]:
+        """The status of the task at work, and the event of that change, if it is one."""
+        live = self.run.live
+        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
+        if live.status.state is TaskState.WORKING:
+            return working, None
+        return working, entry(status_update(live, working))
+
+    async def history(self) -> View:
+        return await load_history(self.runtime.ledger, self.run.agent, self.thread, self.run.turn)
 
 
 async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
@@ -163,9 +205,9 @@ async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Windo
 
 
 def weight_to_measure(agent: Agent, view: View, tool_calls: tuple[NewToolCall, ...]) -> int | None:
-    """Of what a request carried, where that tells how many bytes make a token.
+    """The weight of a request whose token count tells how many bytes make a token, else None.
 
-    A backend that runs tools reads more than it was sent, and counts that too.
+    A backend that runs tools reads more than the request, and counts that too.
     """
     if agent.policies.history_tokens is None or tool_calls or agent.adapter.ownership.owner is StorageOwner.BACKEND:
         return None

@@ -1,18 +1,34 @@
-"""What runs here, held in memory while it runs: the tasks, their turns, and the lanes that put turns of one thread in a
-row. Law: all of it can be rebuilt from the ledger; nothing here decides what was said."""
+"""The turns of this process in memory, from their acceptance to their end: each with its task, on a thread that is held here.
+
+Law: all of it can be rebuilt from the ledger; each value is changed by methods of its own alone.
+"""
 
 import asyncio
-from collections import deque
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.a2a.model import Message, Task, TaskState, TaskStatus
-from gateway.a2a.tool_calls import Rendering
+from msgspec.structs import replace
+
+from gateway.a2a.model import Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.a2a.tool_calls import Rendering, rendering
+from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.replay import ShownOutput
-from gateway.core.task_record import TurnOutput, assemble
+from gateway.core.task_record import TurnOutput, assemble, repeats, replay
 from gateway.core.tools.tool_call import ToolCall
 from gateway.engine.journal import Journal
+from gateway.foundation.clock import timestamp
+from gateway.ledger.events import Update
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ledger.turns import Preferences
+
+
+def status(state: TaskState, moment: str, message: Message | None = None) -> TaskStatus:
+    return TaskStatus(state=state, message=message, timestamp=moment)
 
 
 @dataclass(slots=True)
@@ -21,11 +37,14 @@ class LiveTask:
 
     id: str
     context_id: str
-    agent: str
-    caller: Caller
     status: TaskStatus
     outputs: list[TurnOutput]
     journal: Journal
+
+    @classmethod
+    def stored(cls, task: TaskRecord, outputs: list[TurnOutput], journal: Journal) -> "LiveTask":
+        shown = status(task.state, timestamp(task.status_at), task.status_message)
+        return cls(task.id, task.context_id, shown, outputs, journal)
 
     def snapshot(self, *, history_length: int | None = None, artifacts: bool = True) -> Task:
         return assemble(
@@ -33,10 +52,38 @@ class LiveTask:
         )
 
 
+def status_update(
+    task: LiveTask | TaskRecord, following: TaskStatus, metadata: dict[str, Json] | None = None
+) -> TaskStatusUpdateEvent:
+    return TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=following, metadata=metadata)
+
+
 @dataclass(frozen=True, slots=True)
-class Rejoined:
-    """The service call of a turn that was taken over: the one under way, to be listened to again by its `pending` handle, or
-    without one the call that is to be made next. `before`: what the turn had shown when the call began."""
+class StoredTask:
+    """`outputs` are those of the task's turns. `updates` are those that the log has of the last turn, `number` is that of the
+    task's latest event."""
+
+    outputs: list[TurnOutput]
+    updates: list[Update]
+    number: int
+    ended: bool
+
+    @classmethod
+    async def read(cls, ledger: Ledger, task: TaskRecord) -> "StoredTask":
+        """Raises: LedgerUnavailable, CorruptRecord."""
+        turns = (await ledger.turns((task.id,), artifacts=True))[task.id]
+        outputs = [TurnOutput.stored(turn) for turn in turns]
+        if turns[-1].ended:
+            return cls(outputs, [], task.last_event, True)
+        events = await ledger.events(task.id, task.last_event)
+        updates = [update for _, update in replay(outputs[-1], turns[-1], events)]
+        return cls(outputs, updates, events[-1][0] if events else task.last_event, False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where a turn that was taken over goes on: in the service call under way, which has a `pending` handle, or without one
+    in the call that is to be made next. `before`: what the turn had shown when that call began."""
 
     round: int
     attempt: int
@@ -44,37 +91,49 @@ class Rejoined:
     before: ShownOutput
 
 
+def _future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _response() -> asyncio.Future[Message | None]:
+    return asyncio.get_running_loop().create_future()
+
+
 @dataclass(slots=True)
 class TurnRun:
-    """One accepted turn. `opened` tells how the agent answers: None for a task, else the bare message.
+    """One accepted turn, in a queue or running.
 
-    `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `resumed`: the turn waited for
-    its caller, and goes on with these tool calls of that service call; `base` is the handle at which it began. `rejoined`:
-    the process that ran it died, and it goes on in this call. `begun`: its code runs, so that cancelling `task` reaches it.
-    `rendering` is what the sender of the message sees of tool calls, `repeats_answer`: it gets the answer whole when it is
-    complete.
+    `response` is how the agent answers: None for a task, else the bare message. `rendering` is what the sender of the message
+    sees of tool calls; `repeats_answer`: the sender gets the answer whole when it is complete.
+
+    `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `open_calls`: the turn was paused,
+    and goes on with these tool calls of that service call. `base` is the handle at which the turn began. `resume_point`: the
+    process that ran the turn died. `entered`: its code runs, so that cancelling `task` reaches it.
     """
 
     turn: str
     agent: Agent
     caller: Caller
     live: LiveTask
-    message: Message
-    first_message: Message
     accepted_output_modes: tuple[str, ...]
-    fresh_thread: bool
-    opened: asyncio.Future[Message | None]
-    done: asyncio.Future[None]
-    rendering: Rendering = field(default_factory=Rendering)
+    rendering: Rendering
     repeats_answer: bool = False
+    fresh_thread: bool = False
     service_call: str = ""
     prepared: bool = False
-    resumed: tuple[ToolCall, ...] = ()
+    open_calls: tuple[ToolCall, ...] = ()
     base: str | None = None
-    rejoined: Rejoined | None = None
+    resume_point: ResumePoint | None = None
+    response: asyncio.Future[Message | None] = field(default_factory=_response)
+    done: asyncio.Future[None] = field(default_factory=_future)
     task: asyncio.Task[None] | None = None
-    begun: bool = False
-    cancel_asked: bool = False
+    entered: bool = False
+    cancel_requested: bool = False
+
+    @property
+    def message(self) -> Message:
+        """The one that opened the turn."""
+        return self.live.outputs[-1].message
 
     @property
     def may_reply(self) -> bool:
@@ -84,42 +143,102 @@ class TurnRun:
     @property
     def public(self) -> bool:
         """The turn makes a task that its caller may know of."""
-        return not self.may_reply or (self.opened.done() and self.opened.result() is None)
+        return not self.may_reply or (self.response.done() and self.response.result() is None)
 
     async def reply(self) -> Message | None:
         """The bare message that is the answer, None when there is a task."""
-        return await asyncio.shield(self.opened) if self.may_reply else None
+        return await asyncio.shield(self.response) if self.may_reply else None
 
     async def ended(self) -> None:
-        """Returns when the turn has ended. Whoever waits may go away without a trace."""
+        """Returns when the turn has ended. A cancelled waiter does not cancel the turn."""
         await asyncio.shield(self.done)
+
+    # --- changes
+
+    def respond(self, reply: Message | None) -> None:
+        """The agent answers with this message, or with a task; the first word counts."""
+        if not self.response.done():
+            self.response.set_result(reply)
+
+    def begin_call(self, service_call: str) -> None:
+        """C2 of this service call is stored."""
+        self.service_call, self.prepared = service_call, True
+
+    def end_call(self, *, completed: bool) -> None:
+        self.prepared, self.fresh_thread = False, self.fresh_thread and not completed
+
+    def unpause(self, service_call: str, open_calls: tuple[ToolCall, ...], base: str | None) -> None:
+        """The turn was paused, behind this completed service call."""
+        self.service_call, self.open_calls, self.base = service_call, open_calls, base
+        self.respond(None)
+
+    def take_over(self, point: ResumePoint, base: str | None) -> None:
+        self.resume_point, self.base = point, base
+
+    def finish(self) -> None:
+        self.respond(None)
+        self.done.set_result(None)
+
+
+def build_run(
+    turn: str,
+    agent: Agent,
+    caller: Caller,
+    live: LiveTask,
+    preferences: Preferences,
+    shown: Rendering | None = None,
+    *,
+    fresh_thread: bool = False,
+    service_call: str | None = None,
+) -> TurnRun:
+    """`shown`: the rendering of a turn that was paused, whose answer is not repeated. `service_call`: already under way."""
+    policies, named = agent.policies, preferences.named
+    return TurnRun(
+        turn=turn,
+        agent=agent,
+        caller=caller,
+        live=live,
+        accepted_output_modes=preferences.modes,
+        rendering=shown or rendering(policies.tool_calls, caller.principal, named),
+        repeats_answer=shown is None and repeats(policies.repeat_answer, named),
+        fresh_thread=fresh_thread,
+        service_call=service_call or "",
+        prepared=service_call is not None,
+    )
 
 
 @dataclass(slots=True, eq=False)
-class ThreadQueue:
-    """The turns of one thread, one after another. `thread` is its row as the last commit left it, if `current`.
-
-    `leased`: the last commit that said so left the lease with this process. `parked`: none of them can begin, because an
-    earlier one waits for its caller. `beside`: all lanes of the thread here, this one among them.
-    """
+class HeldThread(ABC):
+    """A thread with turns in this process. `thread` is its row as the last commit left it, if `current`. `leased`: that
+    commit left the lease with this process."""
 
     thread: ThreadRecord
     current: bool
     leased: bool = False
-    parked: bool = False
-    waiting: deque[TurnRun] = field(default_factory=deque)
-    running: TurnRun | None = None
-    beside: list["ThreadQueue"] = field(default_factory=list, repr=False)
 
     @property
+    @abstractmethod
     def may_release(self) -> bool:
-        """No turn of another lane needs the lease, which is one for all of the process."""
-        return not any(lane.leased and lane.running is not None for lane in self.beside if lane is not self)
+        """No other turn of the thread that runs here needs the lease."""
 
-    @property
-    def length(self) -> int:
-        return len(self.waiting) + (self.running is not None)
+    @abstractmethod
+    def is_last(self, run: TurnRun) -> bool:
+        """No turn of the thread follows this one here."""
 
+    def apply(self, points: Sequence[CommitPoint]) -> None:
+        """These are stored."""
+        self.thread = ownership.apply_points(self.thread, points)
 
-def status(state: TaskState, moment: str, message: Message | None = None) -> TaskStatus:
-    return TaskStatus(state=state, message=message, timestamp=moment)
+    def take_lease(self, thread: ThreadRecord, *, first: bool = True) -> None:
+        """A unit is stored that left the thread like this, under a lease. `first`: the unit took the lease."""
+        self.thread, self.leased = replace(thread, generation=thread.generation + first), True
+
+    def release(self) -> None:
+        self.leased = False
+
+    def renew(self, thread: ThreadRecord) -> None:
+        self.thread, self.current = thread, True
+
+    def outdate(self) -> None:
+        """Another process may have changed the row."""
+        self.current = False

@@ -1,15 +1,13 @@
 """Accepting a message: C1, then the turn is queued. Law: one commit, durable before anything of it is shown; a refusal or a
 lost race stores nothing."""
 
-import asyncio
-
 from gateway.a2a.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.a2a.model import TERMINAL, TaskState
-from gateway.core.task_record import TurnOutput, repeats
+from gateway.core.task_record import TurnOutput
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun, status
+from gateway.engine.turn_run import LiveTask, TurnRun, build_run, status
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
@@ -218,28 +216,20 @@ class MessageIntake:
         for payload in made.closed.events if made.closed is not None else ():
             journal.add(payload)
         queued = accept.new_task and made.prepare is None
-        loop = asyncio.get_running_loop()
-        return TurnRun(
-            turn=accept.turn,
-            agent=call.agent,
-            caller=call.caller,
-            live=LiveTask(
-                id=accept.task,
-                context_id=message.context_id or "",
-                agent=call.agent.name,
-                caller=call.caller,
-                status=status(TaskState.SUBMITTED if queued else TaskState.WORKING, timestamp(accept.now)),
-                outputs=[*made.outputs, TurnOutput(message)],
-                journal=journal,
-            ),
-            message=message,
-            first_message=made.outputs[0].message if made.outputs else message,
-            accepted_output_modes=incoming.output_modes,
+        live = LiveTask(
+            id=accept.task,
+            context_id=message.context_id or "",
+            status=status(TaskState.SUBMITTED if queued else TaskState.WORKING, timestamp(accept.now)),
+            outputs=[*made.outputs, TurnOutput(message)],
+            journal=journal,
+        )
+        service_call = made.prepare.service_call if made.prepare else None
+        return build_run(
+            accept.turn,
+            call.agent,
+            call.caller,
+            live,
+            accept.preferences,
             fresh_thread=accept.new_thread,
-            opened=loop.create_future(),
-            done=loop.create_future(),
-            rendering=call.rendering,
-            repeats_answer=repeats(call.agent.policies.repeat_answer, call.named),
-            service_call=made.prepare.service_call if made.prepare else "",
-            prepared=made.prepare is not None,
+            service_call=service_call,
         )

@@ -4,7 +4,6 @@ were asked about; text is no answer.
 Source: docs/state-model.md, scenarios 110 to 120.
 """
 
-import asyncio
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -18,14 +17,14 @@ from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun, status
-from gateway.foundation.clock import Clock, timestamp
+from gateway.engine.turn_run import LiveTask, TurnRun, build_run
+from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
 from gateway.ledger.tool_calls import AskedCall
-from gateway.ledger.turns import GivenAnswer, Replay
+from gateway.ledger.turns import GivenAnswer, Preferences, Replay
 from gateway.operations.incoming import Incoming
 from gateway.ports.conversation import UserItem
 from gateway.scheduling.close import close_task
@@ -146,30 +145,7 @@ class PausedTurns:
 
 
 def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, modes: tuple[str, ...]) -> TurnRun:
-    task, loop = paused.task, asyncio.get_running_loop()
-    run = TurnRun(
-        turn=paused.turn.turn,
-        agent=agent,
-        caller=paused.caller,
-        live=LiveTask(
-            id=task.id,
-            context_id=task.context_id,
-            agent=agent.name,
-            caller=paused.caller,
-            status=status(task.state, timestamp(task.status_at), task.status_message),
-            outputs=paused.outputs,
-            journal=journal,
-        ),
-        message=paused.message,
-        first_message=paused.outputs[0].message,
-        accepted_output_modes=modes,
-        fresh_thread=False,
-        opened=loop.create_future(),
-        done=loop.create_future(),
-        service_call=paused.turn.calls[0].call.service_call,
-        resumed=tuple(paused.machine.calls.values()),
-        base=paused.turn.base,
-        rendering=paused.machine.facts.rendering,
-    )
-    run.opened.set_result(None)
+    live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
+    run = build_run(paused.turn.turn, agent, paused.caller, live, Preferences(modes), machine.facts.rendering)
+    run.unpause(paused.turn.calls[0].call.service_call, tuple(machine.calls.values()), paused.turn.base)
     return run

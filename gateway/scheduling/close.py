@@ -1,11 +1,11 @@
 """Ends a task that waits for its caller, without another turn."""
 
-from gateway.a2a.model import TaskState, TaskStatusUpdateEvent
+from gateway.a2a.model import TaskState
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
-from gateway.engine.turn_run import status
+from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
@@ -26,28 +26,27 @@ async def close_task(
     *,
     displaced: bool = False,
 ) -> bool:
-    """Ends a task that waits for its caller. A message, or another that ends it, may be faster: then False.
+    """False: a message to the task, or another end of it, was faster.
 
-    `shown`: what its caller sees of its tool calls. `displaced`: its turn that waits is no part of the conversation then.
+    `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
     """
     clock = non_decreasing(clock, task.status_at)
     now = clock.now()
-    update = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status(state, timestamp(now)))
-    waiting = await paused_turn.load(ledger, clock, caller, task, shown)
-    journal = Journal(ledger, fanout.hold(task.id), task.id, waiting.number if waiting else task.last_event)
+    event = entry(status_update(task, status(state, timestamp(now))))
+    paused = await paused_turn.load(ledger, clock, caller, task, shown)
+    journal = Journal(ledger, fanout.hold(task.id), task.id, paused.number if paused else task.last_event)
 
     def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
         last = journal.number + 1
-        if waiting is None:
+        if paused is None:
             return (Close(task.id, state, row, last, now),)
-        return waiting.ending(last, state, row, now, displaced=displaced)
+        return paused.ending(last, state, row, now, displaced=displaced)
 
     try:
-        if waiting is not None:
-            waiting.close()
-            for payload in waiting.events:
+        if paused is not None:
+            paused.close()
+            for payload in paused.events:
                 journal.add(payload)
-        event = entry(update)
         await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
     except Conflict:
         return False

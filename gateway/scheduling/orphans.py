@@ -1,117 +1,204 @@
-"""The turns that nobody works on. Law: silence tells nothing of who could not speak: as long as somebody has locked the
-ledger, no lease can be renewed, and all of them run out.
+"""Finds the turns that no live process works on, and goes on with them or ends them, many threads at a time.
 
-What dead processes left is ended many threads at a time. Law: the turns of one thread one after another, in their order;
-what cannot be ended stops nobody else from being ended, and what may have killed its process is tried last and alone.
+Law: the turns of one thread one after another, in their order; a turn that cannot be ended stops no other from being ended, and
+a turn that may have killed its process is tried last and alone. A process that could not speak is not taken for dead: as long
+as another has locked the ledger, no lease can be renewed, and all of them run out.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 import structlog
 
+from gateway.core.agents import Agent
+from gateway.core.failures import CONTEXT_STUCK
+from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Runtime
+from gateway.engine.turn_context import TurnFailed
+from gateway.engine.turn_run import TurnRun
+from gateway.foundation.clock_steps import ClockSteps
+from gateway.foundation.in_flight import InFlight
+from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, UnfinishedTurn
-from gateway.scheduling.quarantine import Quarantine
+from gateway.ledger.threads import ThreadRecord
+from gateway.scheduling.quarantine import Quarantine, is_last
+from gateway.scheduling.queues import ThreadQueue
+from gateway.scheduling.settle import settle
+from gateway.scheduling.takeover import take_over_turn
 
 log = structlog.get_logger("gateway.scheduling.orphans")
 
-_ASKS_AGAIN = 0.2
+_BUSY_INTERVAL = 0.2
 _COMMITS = 20
-"""Who waits for a locked database asks again every 0.1 s at least (SQLite's busy handler); when it is free, so many commits
-of others may come before theirs, of which each takes as long as one of ours."""
-
-
-class OrphanScan:
-    """As one process finds them. `own`: its turns that it works on; `beat`: what it says itself; `patience`: seconds in
-    which a commit is no late one."""
-
-    def __init__(
-        self,
-        means: Runtime,
-        quarantine: Quarantine,
-        own: Callable[[], set[str]],
-        beat: Callable[[], Heartbeat],
-        patience: float,
-    ) -> None:
-        self._means = means
-        self._quarantine = quarantine
-        self._own = own
-        self._beat = beat
-        self._patience = patience
-
-    async def to_try(self) -> list[UnfinishedTurn]:
-        """The turns of a thread in their order; those of others only if these had the chance to say that they live.
-
-        Raises: LedgerUnavailable.
-        """
-        clock, holder = self._means.clock, self._means.holder
-        # Whose lease has run out by now. It may be set meanwhile, and tells nothing then.
-        now = clock.now()
-        left = self._quarantine.sift(await self._left(now))
-        ours = [leftover for leftover in left if leftover.process == holder]
-        if len(ours) == len(left):
-            return left
-        began = clock.monotonic()
-        await self._means.ledger.commit(self._beat())
-        took = clock.monotonic() - began
-        if took > self._patience:
-            log.warning("recovery.postponed", seconds=round(took, 1))
-            return ours
-        await self._means.pace.sleep(min(_ASKS_AGAIN + _COMMITS * took, self._patience))
-        return self._quarantine.sift(await self._left(now))
-
-    async def _left(self, now: int) -> list[UnfinishedTurn]:
-        """A turn of this process that was at work then may have come to wait for its caller by now."""
-        own = self._own()
-        found = await self._means.ledger.unfinished_turns(now, self._means.holder)
-        own |= self._own()
-        return [leftover for leftover in found if leftover.turn not in own]
-
+"""A process that waits for a locked database tries again every 0.1 s at least (SQLite's busy handler); when the database is
+free, so many commits of others may precede its own, each of which takes as long as a commit of this process."""
 
 _AT_ONCE = 16
 """Threads. Their commits go together; more of them would only wait for each other's reads."""
 
 
-async def settle_all(left: Sequence[UnfinishedTurn], settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:
-    """`left` has the turns of a thread side by side. Raises: LedgerUnavailable, and leaves the rest."""
-    threads = [tuple(turns) for _, turns in groupby(left, key=lambda leftover: leftover.thread)]
-    await _beside([turns for turns in threads if not _tries(turns)], _AT_ONCE, settle)
-    # Who dies of one of them takes nobody along who has done nothing.
-    await _beside(sorted(filter(_tries, threads), key=_tries), 1, settle)
+class OrphanScan:
+    """Of one process. `own`: the turns that it works on; `heartbeat`: its own sign of life; `patience`: seconds in which a
+    commit is not late."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        quarantine: Quarantine,
+        own: Callable[[], set[str]],
+        heartbeat: Callable[[], Heartbeat],
+        patience: float,
+    ) -> None:
+        self._runtime = runtime
+        self._quarantine = quarantine
+        self._own = own
+        self._heartbeat = heartbeat
+        self._patience = patience
+
+    async def to_try(self) -> list[UnfinishedTurn]:
+        """The turns of a thread in their order; turns of other processes only if these had the chance to show that they live.
+
+        Raises: LedgerUnavailable.
+        """
+        clock, holder = self._runtime.clock, self._runtime.holder
+        # Leases that have run out by now. The clock may be set meanwhile, and tells nothing then.
+        now = clock.now()
+        found = self._quarantine.sift(await self._unfinished(now))
+        ours = [unfinished for unfinished in found if unfinished.process == holder]
+        if len(ours) == len(found):
+            return found
+        began = clock.monotonic()
+        await self._runtime.ledger.commit(self._heartbeat())
+        took = clock.monotonic() - began
+        if took > self._patience:
+            log.warning("recovery.postponed", seconds=round(took, 1))
+            return ours
+        await self._runtime.pace.sleep(min(_BUSY_INTERVAL + _COMMITS * took, self._patience))
+        return self._quarantine.sift(await self._unfinished(now))
+
+    async def _unfinished(self, now: int) -> list[UnfinishedTurn]:
+        own = self._own()
+        found = await self._runtime.ledger.unfinished_turns(now, self._runtime.holder)
+        # A turn that was at work here before the read may be paused by now.
+        own |= self._own()
+        return [unfinished for unfinished in found if unfinished.turn not in own]
+
+
+class Host(Protocol):
+    """The process, as recovery uses it."""
+
+    retired: bool
+    in_flight: InFlight
+    find_agent: Callable[[str], Agent | None]
+
+    def owns(self, unfinished: UnfinishedTurn) -> bool: ...
+
+    def adopt(self, run: TurnRun, thread: ThreadRecord, queues: dict[str, ThreadQueue], *, cancel: bool) -> None: ...
+
+
+class OrphanRecovery:
+    """One loop for each process. `interval` is in seconds."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        fanout: Fanout,
+        scan: OrphanScan,
+        quarantine: Quarantine,
+        host: Host,
+        interval: float,
+    ) -> None:
+        self._runtime = runtime
+        self._fanout = fanout
+        self._scan = scan
+        self._quarantine = quarantine
+        self._host = host
+        self._interval = interval
+
+    async def run(self, recovered: asyncio.Event, serving: asyncio.Event) -> None:
+        """Never returns; `recovered` is set after the first round. Raises: LedgerUnavailable before `serving`."""
+        steps = ClockSteps(self._runtime.clock, self._interval)
+        while True:
+            try:
+                if not (steps.recent() or self._host.retired):
+                    await settle_all(await self._scan.to_try(), partial(self._settle, {}))
+            except LedgerUnavailable as error:
+                if not serving.is_set():
+                    raise
+                log.warning("upkeep.skipped", error=str(error))
+            recovered.set()
+            await asyncio.sleep(self._interval)
+
+    async def _settle(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> None:
+        """`queues`: those of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
+        if not (self._host.retired or self._host.owns(unfinished)):
+            with self._host.in_flight.now:
+                await self._quarantine.attempt(unfinished, partial(self._try, queues, unfinished))
+
+    async def _try(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> bool:
+        """The turn goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""
+        agent, failure = self._host.find_agent(unfinished.task.agent), RESTARTED
+        blocked, last = unfinished.turn in self._quarantine.blocked, is_last(unfinished)
+        try:
+            taken = None if blocked or last else await take_over_turn(unfinished, agent, self._runtime, self._fanout)
+        except TurnFailed as error:
+            log.warning("turn.not-taken-over", task=unfinished.task.id, failure=error.failure, detail=error.detail)
+            taken, failure = None, error.failure
+        except CorruptRecord as error:
+            log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
+            taken = None
+        if taken is not None:
+            self._quarantine.watch(unfinished, taken[0])
+            self._host.adopt(*taken, queues, cancel=unfinished.cancel_asked)
+            return True
+        policies, clock = None if agent is None else agent.policies, self._runtime.clock
+        failure = CONTEXT_STUCK if blocked else failure
+        return await settle(unfinished, self._runtime.ledger, self._fanout, clock, policies, failure, bare=last)
+
+
+async def settle_all(found: Sequence[UnfinishedTurn], settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:
+    """`found` has the turns of a thread side by side. Raises: LedgerUnavailable, and leaves the rest."""
+    threads = [tuple(turns) for _, turns in groupby(found, key=lambda unfinished: unfinished.thread)]
+    await _settle_threads([turns for turns in threads if not _tries(turns)], _AT_ONCE, settle)
+    # A process that dies of one of them takes no innocent turn along.
+    await _settle_threads(sorted(filter(_tries, threads), key=_tries), 1, settle)
 
 
 def _tries(turns: Sequence[UnfinishedTurn]) -> int:
-    return max(leftover.tries for leftover in turns)
+    return max(unfinished.tries for unfinished in turns)
 
 
-async def _beside(
+async def _settle_threads(
     threads: Sequence[Sequence[UnfinishedTurn]], at_once: int, settle: Callable[[UnfinishedTurn], Awaitable[None]]
 ) -> None:
     """Raises: LedgerUnavailable."""
     due = iter(threads)
 
-    async def some() -> None:
+    async def worker() -> None:
         for turns in due:
-            for leftover in turns:
-                await _settle(leftover, settle)
+            for unfinished in turns:
+                await _settle_one(unfinished, settle)
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(at_once, len(threads))):
-                group.create_task(some())
+                group.create_task(worker())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 
 
-async def _settle(leftover: UnfinishedTurn, settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:
+async def _settle_one(unfinished: UnfinishedTurn, settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:
     try:
-        await settle(leftover)
+        await settle(unfinished)
     except LedgerUnavailable:
         raise
     except CorruptRecord as error:
-        log.error("turn.unreadable", task=leftover.task.id, turn=leftover.turn, error=str(error))
-    except Exception:  # whatever it is, it is tried again in the next rounds or put aside, and the gateway goes on
-        log.exception("turn.not-settled", task=leftover.task.id, turn=leftover.turn)
+        log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
+    except (
+        Exception
+    ):  # whatever it is, the turn is tried again in the next rounds or put aside, and the gateway goes on
+        log.exception("turn.not-settled", task=unfinished.task.id, turn=unfinished.turn)

@@ -1,7 +1,7 @@
-"""Turns of dead processes that nobody gets to an end: each is tried a few times and then put aside. Law: a try of one that
-had begun is counted before it is made, so that what kills its process counts; what is the database's fault does not.
+"""Turns of dead processes that cannot be ended: each is tried a few times and then put aside.
 
-Source: reliability, K12.
+Law: a try of a turn that had begun is counted before it is made, so that a turn that kills its process counts; faults of the
+database do not count.
 """
 
 import asyncio
@@ -18,68 +18,69 @@ from gateway.ledger.port import Commits
 log = structlog.get_logger("gateway.scheduling.quarantine")
 
 
-def is_last(leftover: UnfinishedTurn) -> bool:
-    """Nobody tries it again behind this."""
-    return leftover.tries >= TRIES - 1
+def is_last(unfinished: UnfinishedTurn) -> bool:
+    """No other try follows this one."""
+    return unfinished.tries >= TRIES - 1
 
 
 class Quarantine:
-    """What one process knows of it; the count is the turn's own. `behind`: turns of this round that come behind one that is
-    put aside, on its thread. `probation`: seconds which the process has to outlive a turn that it listens to again."""
+    """As one process knows it; the count is in the turn's row. `blocked`: turns of this round after a turn of their thread that
+    was put aside. `probation`: seconds for which the process has to outlive a turn that it listens to again."""
 
     def __init__(self, ledger: Commits, clock: Clock, probation: float) -> None:
         self._ledger = ledger
         self._clock = clock
         self._probation = probation
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._on_trial: dict[str, tuple[int, float]] = {}
-        self.behind: frozenset[str] = frozenset()
+        self.blocked: frozenset[str] = frozenset()
 
-    def sift(self, left: Sequence[UnfinishedTurn]) -> list[UnfinishedTurn]:
-        """Those that are to be tried. `left` has the turns of a thread in their order."""
-        aside = {leftover.turn: leftover for leftover in left if leftover.tries >= TRIES}
-        for turn in aside.keys() - self._told:
-            leftover = aside[turn]
-            log.error("turn.put-aside", task=leftover.task.id, turn=turn, context=leftover.task.context_id)
-        self._told = set(aside)
-        self.behind = frozenset(_behind(left))
-        return [leftover for leftover in left if leftover.turn not in aside]
+    def sift(self, found: Sequence[UnfinishedTurn]) -> list[UnfinishedTurn]:
+        """The turns that are to be tried. `found` has the turns of a thread in their order."""
+        aside = {unfinished.turn: unfinished for unfinished in found if unfinished.tries >= TRIES}
+        for turn in aside.keys() - self._logged:
+            unfinished = aside[turn]
+            log.error("turn.put-aside", task=unfinished.task.id, turn=turn, context=unfinished.task.context_id)
+        self._logged = set(aside)
+        self.blocked = frozenset(_blocked(found))
+        return [unfinished for unfinished in found if unfinished.turn not in aside]
 
-    async def attempt(self, leftover: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
-        """`settle` goes on with it or ends it; False: another was faster. Raises: what it raises, LedgerUnavailable."""
-        if leftover.waits:
-            await self._attempt_fresh(leftover, settle)
+    async def attempt(self, unfinished: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
+        """`settle` goes on with the turn or ends it; False: another process was faster. Raises: the errors of `settle`,
+        LedgerUnavailable."""
+        if unfinished.waits:
+            await self._attempt_queued(unfinished, settle)
             return
-        found, counted = leftover.tries, leftover.tries + 1
+        found, counted = unfinished.tries, unfinished.tries + 1
         try:
-            await self._ledger.commit(CountTries(leftover.turn, found, counted))
+            await self._ledger.commit(CountTries(unfinished.turn, found, counted))
         except Conflict:
-            return  # Somebody else is trying it.
+            return  # Another process is trying it.
         try:
             if await settle():
                 return
         except (LedgerUnavailable, asyncio.CancelledError):
-            self._count(leftover.turn, counted, found)
+            self._count(unfinished.turn, counted, found)
             raise
-        self._count(leftover.turn, counted, found)
+        self._count(unfinished.turn, counted, found)
 
-    async def _attempt_fresh(self, leftover: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
-        """Nothing has come of it that could kill a process: there may be thousands, and they are not written twice."""
+    async def _attempt_queued(self, unfinished: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
+        """The turn has not begun, and killed no process: there may be thousands of them, which are not written twice."""
         try:
             await settle()
         except LedgerUnavailable:
             raise
         except Exception:
-            self._count(leftover.turn, leftover.tries, leftover.tries + 1)
+            self._count(unfinished.turn, unfinished.tries, unfinished.tries + 1)
             raise
 
-    def goes_on(self, leftover: UnfinishedTurn, work: TurnRun) -> None:
-        """It was taken over. An answer that is listened to again may be what killed its process."""
-        if work.rejoined is not None and work.rejoined.pending is not None:
-            self._on_trial[leftover.turn] = leftover.tries + 1, self._clock.monotonic() + self._probation
+    def watch(self, unfinished: UnfinishedTurn, run: TurnRun) -> None:
+        """The turn was taken over. An answer that is listened to again may be what killed its process."""
+        if run.resume_point is not None and run.resume_point.pending is not None:
+            self._on_trial[unfinished.turn] = unfinished.tries + 1, self._clock.monotonic() + self._probation
 
     def acquit(self, running: Collection[str]) -> None:
-        """Those that this process has outlived so far. Called every now and then."""
+        """Clears the count of the turns that this process has outlived. Called with every renewal of the leases."""
         now = self._clock.monotonic()
         for turn, (tries, until) in list(self._on_trial.items()):
             if turn not in running or until <= now:
@@ -88,14 +89,14 @@ class Quarantine:
                 self._count(turn, tries, 0)
 
     def _count(self, turn: str, before: int, tries: int) -> None:
-        """Nobody waits for it: where it is not stored the turn has one try less."""
+        """Without waiting: if the count is not stored, the turn has one try less."""
         self._ledger.submit((CountTries(turn, before, tries),), lambda _: None)
 
 
-def _behind(left: Sequence[UnfinishedTurn]) -> Iterator[str]:
+def _blocked(found: Sequence[UnfinishedTurn]) -> Iterator[str]:
     blocked: set[str] = set()
-    for leftover in left:
-        if leftover.tries >= TRIES:
-            blocked.add(leftover.thread)
-        elif leftover.thread in blocked:
-            yield leftover.turn
+    for unfinished in found:
+        if unfinished.tries >= TRIES:
+            blocked.add(unfinished.thread)
+        elif unfinished.thread in blocked:
+            yield unfinished.turn

@@ -1,179 +1,139 @@
-"""A turn whose process died goes on in another one: it waits here for its place, its service call is listened to again, or the
-next one is made. Law: the same turn and the same log; one process takes it, and nothing is asked of the backend before.
+"""Takes over a turn whose process died: it waits here for its place, its service call is listened to again, or the next call is
+made. Law: the same turn and the same log; one process takes it, and asks nothing of the backend before.
 """
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 from msgspec.structs import replace
 
-from gateway.a2a.tool_calls import rendering
-from gateway.core import ownership
+from gateway.core import commit_points, ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import OWNER_CONFLICT
-from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.replay import MakeCall, ResumeCall, ShownOutput, resume_plan, shown_before
-from gateway.core.task_record import TurnOutput, repeats, replay
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
-from gateway.engine.turn_run import LiveTask, Rejoined, TurnRun, status
-from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import RESTARTED, Fail, LatestCall
+from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun, build_run
+from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
 from gateway.ledger.leases import Claim, Heartbeat, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.port import Ledger
-from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.turns import Preferences
 
-log = structlog.get_logger("gateway.taking-over")
+log = structlog.get_logger("gateway.scheduling.takeover")
 
 
 async def take_over_turn(
-    leftover: UnfinishedTurn, agent: Agent | None, means: Runtime, fanout: Fanout
+    unfinished: UnfinishedTurn, agent: Agent | None, runtime: Runtime, fanout: Fanout
 ) -> tuple[TurnRun, ThreadRecord] | None:
-    """The turn, with its thread as this leaves it; None: nobody can go on with it, or another did.
+    """The turn, with its thread as this leaves it; None: the turn cannot go on, or another process has taken it.
 
-    The fanout's hold on the task belongs to the turn then. Raises: TurnFailed where the agent's settings do not let the thread
-    go on; LedgerUnavailable, CorruptRecord.
+    The turn gets the fanout's hold on its task. Raises: TurnFailed where the agent's settings do not let the thread go on;
+    LedgerUnavailable, CorruptRecord.
     """
-    # What this process itself has lost has met a fault here, which it would meet again.
-    anew = leftover.process != means.holder and not (leftover.cancel_asked and leftover.expired)
-    if agent is None or not (leftover.expired or (leftover.waits and anew)):
+    # A turn that this process itself has lost met a fault here, which it would meet again.
+    makes_calls = unfinished.process != runtime.holder and not (unfinished.cancel_asked and unfinished.expired)
+    if agent is None or not (unfinished.expired or (unfinished.waits and makes_calls)):
         return None
-    thread = await means.ledger.thread(leftover.thread)
+    thread = await runtime.ledger.thread(unfinished.thread)
     if thread is None:
         return None
     if not ownership.can_serve(agent.adapter.ownership, thread):
         raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({thread.owner}, {thread.handle_kind})")
-    if leftover.waits:
-        return await _take_queued(leftover, agent, thread, means, fanout)
-    return await _take_begun(leftover, agent, thread, means, fanout, anew=anew)
+    if unfinished.waits:
+        return await _take_queued(unfinished, agent, thread, runtime, fanout)
+    return await _take_begun(unfinished, agent, thread, runtime, fanout, makes_calls=makes_calls)
 
 
 async def _take_queued(
-    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Runtime, fanout: Fanout
+    unfinished: UnfinishedTurn, agent: Agent, thread: ThreadRecord, runtime: Runtime, fanout: Fanout
 ) -> tuple[TurnRun, ThreadRecord] | None:
-    """Nothing of it was sent: it takes its place here."""
-    known = await _known(leftover, means.ledger)
-    now = means.clock.now()
-    claim = Claim(leftover.turn, leftover.process, means.holder, now)
-    if not await _stored(means, Heartbeat(means.holder, means.lease_until(), now), claim):
+    """Nothing of the turn was sent: it takes its place here."""
+    stored, preferences = await _read(unfinished, runtime)
+    now, holder = runtime.clock.now(), runtime.holder
+    claim = Claim(unfinished.turn, unfinished.process, holder, now)
+    if not await _committed(runtime, Heartbeat(holder, runtime.lease_until(), now), claim):
         return None
-    log.info("turn.taken-up", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
-    return _work(leftover, agent, known, means, fanout), thread
+    log.info("turn.taken-up", agent=agent.name, task=unfinished.task.id, turn=unfinished.turn)
+    return _run(unfinished, agent, stored, preferences, runtime, fanout), thread
 
 
 async def _take_begun(
-    leftover: UnfinishedTurn, agent: Agent, thread: ThreadRecord, means: Runtime, fanout: Fanout, *, anew: bool
+    unfinished: UnfinishedTurn,
+    agent: Agent,
+    thread: ThreadRecord,
+    runtime: Runtime,
+    fanout: Fanout,
+    *,
+    makes_calls: bool,
 ) -> tuple[TurnRun, ThreadRecord] | None:
-    """`anew`: a service call may be made, besides listening to one."""
-    call = await means.ledger.latest_call(leftover.turn)
-    open_tools = bool(await means.ledger.open_tool_calls(leftover.turn))
+    """`makes_calls`: a service call may be made, and not only listened to."""
+    call = await runtime.ledger.latest_call(unfinished.turn)
+    open_tools = bool(await runtime.ledger.open_tool_calls(unfinished.turn))
 
     def find(updates: Sequence[Update]) -> ResumeCall | MakeCall | None:
         way = resume_plan(agent, thread, call, updates, open_tools=open_tools)
-        return None if isinstance(way, MakeCall) and not anew else way
+        return None if isinstance(way, MakeCall) and not makes_calls else way
 
-    # What nobody could go on with, had it shown nothing, is not read: at a start there may be thousands of them.
+    # The log of a turn that could not go on even with an empty log is not read: at a start there may be thousands of them.
     if call is None or find(()) is None:
         return None
-    known = await _known(leftover, means.ledger)
-    way = find(known.updates)
+    stored, preferences = await _read(unfinished, runtime)
+    way = find(stored.updates)
     if way is None:
         return None
-    taken = replace(thread, generation=leftover.generation + 1)
-    now = means.clock.now()
-    # What is listened to may be what killed its process; calls that are made again are counted themselves.
-    tries = leftover.tries + 1 if isinstance(way, ResumeCall) else 0
-    take = TakeOver(thread.id, leftover.generation, means.holder, means.lease_until(), leftover.turn, now, tries)
-    gives_up = isinstance(way, MakeCall) and way.instead_of is not None
-    if not await _stored(means, take, *([_given_up(call, leftover, taken, now)] if gives_up else [])):
+    taken = replace(thread, generation=unfinished.generation + 1)
+    now = runtime.clock.now()
+    # Listening may be what killed its process; calls that are made again have a count of their own.
+    tries = unfinished.tries + 1 if isinstance(way, ResumeCall) else 0
+    take = TakeOver(
+        thread.id, unfinished.generation, runtime.holder, runtime.lease_until(), unfinished.turn, now, tries
+    )
+    points: list[CommitPoint] = [take]
+    if isinstance(way, MakeCall) and way.instead_of is not None:
+        # The end of that call stays unknown. Its error class is what counts such calls.
+        points.append(commit_points.fail(taken, unfinished.turn, call.id, RESTARTED, now, before=call.status))
+    if not await _committed(runtime, *points):
         return None
-    work = _work(leftover, agent, known, means, fanout)
-    work.base = call.base
+    run = _run(unfinished, agent, stored, preferences, runtime, fanout)
     match way:
         case ResumeCall(pending=pending):
-            work.service_call, work.prepared = call.id, True
-            before = shown_before(known.outputs[-1], known.updates, call.round)
-            work.rejoined = Rejoined(call.round, call.attempt, pending, before)
+            run.begin_call(call.id)
+            before = shown_before(stored.outputs[-1], stored.updates, call.round)
+            run.take_over(ResumePoint(call.round, call.attempt, pending, before), call.base)
         case MakeCall(round=round_, attempt=attempt):
-            # In an artifact of its own: which of those that were shown goes on growing is not known.
-            work.rejoined = Rejoined(round_, attempt, None, ShownOutput(known.outputs[-1], ""))
-    log.info("turn.taken-over", agent=agent.name, task=leftover.task.id, turn=leftover.turn)
-    return work, taken
+            # In a new artifact: which of the artifacts that were shown goes on growing is not known.
+            run.take_over(ResumePoint(round_, attempt, None, ShownOutput(stored.outputs[-1], "")), call.base)
+    log.info("turn.taken-over", agent=agent.name, task=unfinished.task.id, turn=unfinished.turn)
+    return run, taken
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """`outputs` of the task's turns, the last of them is this one's; `updates` are those in its log, `number` its last."""
-
-    outputs: list[TurnOutput]
-    updates: list[Update]
-    number: int
-    preferences: Preferences
+async def _read(unfinished: UnfinishedTurn, runtime: Runtime) -> tuple[StoredTask, Preferences]:
+    stored = await StoredTask.read(runtime.ledger, unfinished.task)
+    return stored, await runtime.ledger.preferences(unfinished.turn)
 
 
-async def _known(leftover: UnfinishedTurn, ledger: Ledger) -> _Known:
-    task = leftover.task
-    turns = (await ledger.turns((task.id,), artifacts=True))[task.id]
-    events = await ledger.events(task.id, task.last_event)
-    outputs = [TurnOutput.stored(turn) for turn in turns]
-    updates = [update for _, update in replay(outputs[-1], turns[-1], events)]
-    number = events[-1][0] if events else task.last_event
-    return _Known(outputs, updates, number, await ledger.preferences(leftover.turn))
+def _run(
+    unfinished: UnfinishedTurn,
+    agent: Agent,
+    stored: StoredTask,
+    preferences: Preferences,
+    runtime: Runtime,
+    fanout: Fanout,
+) -> TurnRun:
+    task = unfinished.task
+    journal = Journal(runtime.ledger, fanout.hold(task.id), task.id, stored.number)
+    live = LiveTask.stored(task, stored.outputs, journal)
+    return build_run(unfinished.turn, agent, unfinished.caller, live, preferences)
 
 
-def _work(leftover: UnfinishedTurn, agent: Agent, known: _Known, means: Runtime, fanout: Fanout) -> TurnRun:
-    task, loop, named = leftover.task, asyncio.get_running_loop(), known.preferences.named
-    policies = agent.policies
-    return TurnRun(
-        turn=leftover.turn,
-        agent=agent,
-        caller=leftover.caller,
-        live=LiveTask(
-            id=task.id,
-            context_id=task.context_id,
-            agent=agent.name,
-            caller=leftover.caller,
-            status=status(task.state, timestamp(task.status_at), task.status_message),
-            outputs=known.outputs,
-            journal=Journal(means.ledger, fanout.hold(task.id), task.id, known.number),
-        ),
-        message=known.outputs[-1].message,
-        first_message=known.outputs[0].message,
-        accepted_output_modes=known.preferences.modes,
-        fresh_thread=False,
-        opened=loop.create_future(),
-        done=loop.create_future(),
-        rendering=rendering(policies.tool_calls, leftover.caller.principal, named),
-        repeats_answer=repeats(policies.repeat_answer, named),
-    )
-
-
-def _given_up(call: LatestCall, leftover: UnfinishedTurn, thread: ThreadRecord, now: int) -> Fail:
-    """The call that nobody hears the end of. Its error class is what counts such calls."""
-    return Fail(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=leftover.turn,
-        service_call=call.id,
-        status=advance(SERVICE_CALL, call.status, ServiceCallStatus.FAILED),
-        error_class=RESTARTED,
-        items=(),
-        now=now,
-    )
-
-
-async def _stored(means: Runtime, *points: CommitPoint) -> bool:
+async def _committed(runtime: Runtime, *points: CommitPoint) -> bool:
     try:
-        await means.ledger.commit(*points)
+        await runtime.ledger.commit(*points)
     except Conflict:
         return False
     return True

@@ -159,7 +159,7 @@ async def test_140_an_answer_that_is_being_stored_is_stored_before_its_context_g
     await soon(gate.reached.wait())
     async with asyncio.TaskGroup() as group:
         group.create_task(contexts(core).delete(ADA, "c"))
-        await until(lambda: core.runner.runs_in(ADA, "c")[0].cancel_asked)
+        await until(lambda: core.runner.runs_in(ADA, "c")[0].cancel_requested)
         core.ledger.let_go()
     assert (left(core), states(await frames(stream))[-1]) == ([], "COMPLETED")
 

@@ -90,7 +90,7 @@ async def test_92_a_turn_reads_as_often_as_another_whatever_was_said_before(core
     for number in range(1, 13):
         core.ledger.reads.clear()
         await core.send(str(number), context="c")
-        reads.append([name for name in core.ledger.reads if name in {"history", "recent_history", "measured"}])
+        reads.append([name for name in core.ledger.reads if name in {"history", "recent_history", "measured_calls"}])
     assert reads[0] == []
     assert len(reads[1]) == 1 + ("history_tokens" in window)
     assert reads[1:] == [reads[1]] * 11

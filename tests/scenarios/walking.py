@@ -105,7 +105,7 @@ class Walk(RuleBasedStateMachine):
         if settled and len(self.processes) > 1:
             # What an idle process still holds goes back with its next upkeep; the other one would wait for that.
             for process in self.processes:
-                await process.core.runner._keep_leases()
+                await process.core.runner._upkeep.renew()
         if settled:
             self.world.check_answers()
             self.world.let_go()
@@ -223,4 +223,4 @@ class Walk(RuleBasedStateMachine):
         for _ in range(2):
             self.pass_time(int(LEASE.length * 500) + 1)
             for process in self.processes:
-                await process.core.runner._keep_leases()
+                await process.core.runner._upkeep.renew()

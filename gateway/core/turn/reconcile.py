@@ -9,16 +9,15 @@ from dataclasses import dataclass
 import structlog
 from msgspec.structs import replace
 
-from gateway.core import ownership
+from gateway.core import commit_points, ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.history import View
-from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.foundation.clock import Clock
-from gateway.ledger.calls import Complete, Fail, UnknownCall
+from gateway.ledger.calls import UnknownCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import OPEN, ServiceCallStatus
 from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
@@ -83,16 +82,8 @@ def unresolved(unheard: UnknownOutcome, clock: Clock) -> tuple[CommitPoint, ...]
 def call_failed(unheard: UnknownOutcome, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
     """The call counts as one that failed."""
     thread, call = unheard.thread, unheard.call
-    fail = Fail(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=call.turn,
-        service_call=call.id,
-        status=advance(SERVICE_CALL, ServiceCallStatus.UNKNOWN, ServiceCallStatus.FAILED),
-        error_class=why,
-        items=(),
-        now=clock.now(),
-    )
+    before = ServiceCallStatus.UNKNOWN
+    fail = commit_points.fail(thread, call.turn, call.id, why, clock.now(), before=before)
     return (*unresolved(unheard, clock), fail)
 
 
@@ -117,21 +108,8 @@ def _completed(
     unheard: UnknownOutcome, closed: CompleteCall, sent: tuple[int, ...], clock: Clock
 ) -> tuple[CommitPoint, ...]:
     thread, call = unheard.thread, unheard.call
-    complete = Complete(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=call.turn,
-        service_call=call.id,
-        handle_in=thread.handle,
-        handle_out=closed.handle,
-        state=closed.state,
-        usage=closed.usage,
-        items=closed.items,
-        tool_calls=closed.tool_calls,
-        sent=sent,
-        now=clock.now(),
-        state_version=unheard.agent.adapter.ownership.state_version,
-    )
+    version = unheard.agent.adapter.ownership.state_version
+    complete = commit_points.complete(thread, call.turn, call.id, closed, sent, version, clock.now())
     kept = () if closed.handle is None else (KeepHandle(thread.id, closed.handle),)
     return (MarkSynced(thread.id, thread.generation), complete, *kept)
 

@@ -231,7 +231,7 @@ async def test_a_turn_that_nobody_listens_to_ends_at_the_backend_it_began_with_t
 def test_a_limit_of_streams_holds_from_now_on() -> None:
     fanout = Fanout(StreamLimits(streams=1))
     fanout.check_room()
-    fanout.limit(StreamLimits(streams=0))
+    fanout.set_limits(StreamLimits(streams=0))
     with pytest.raises(Busy):
         fanout.check_room()
 

@@ -31,9 +31,9 @@ def ask(
     breakers: Breakers, error: BaseException | None = None, *, heard: bool = False, of: Agent | None = None
 ) -> None:
     try:
-        with breakers.asking(of or agent()) as asking:
+        with breakers.request(of or agent()) as asking:
             if heard:
-                asking.heard()
+                asking.answered()
             if error is not None:
                 raise error
     except BaseException as raised:
@@ -95,7 +95,7 @@ def test_a_request_that_is_refused_is_not_made_and_says_when_it_may_be() -> None
     time = Time()
     breakers = broken(time)
     time.monotonic += 6.5
-    with pytest.raises(AdapterError) as raised, breakers.asking(agent()):
+    with pytest.raises(AdapterError) as raised, breakers.request(agent()):
         raise AssertionError
     assert (raised.value.kind, raised.value.retry_after) == (ErrorClass.UNREACHABLE, 24)
     assert breakers.rest(agent(), DOWN) == 24
@@ -106,9 +106,9 @@ def test_who_is_refused_while_somebody_tries_may_come_back_soon() -> None:
     breakers = broken(time)
     time.monotonic += COOLDOWN
     assert breakers.rest(agent(), DOWN) is None
-    with breakers.asking(agent()):
+    with breakers.request(agent()):
         assert breakers.rest(agent(), DOWN) == 1
-        with pytest.raises(AdapterError) as raised, breakers.asking(agent()):
+        with pytest.raises(AdapterError) as raised, breakers.request(agent()):
             raise AssertionError
     assert raised.value.retry_after == 1
     assert not breakers.refuses(agent())
@@ -158,7 +158,7 @@ def test_the_log_has_a_line_for_each_change_and_no_account() -> None:
     time = Time()
     with capture_logs() as lines:
         breakers = broken(time)
-        with pytest.raises(AdapterError), breakers.asking(agent()):
+        with pytest.raises(AdapterError), breakers.request(agent()):
             raise AssertionError
         time.monotonic += COOLDOWN
         ask(breakers, BAD_GATEWAY)

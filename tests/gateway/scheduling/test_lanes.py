@@ -1,7 +1,7 @@
-from gateway.engine.turn_run import ThreadQueue, TurnRun
+from gateway.engine.turn_run import TurnRun
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import HandleKind, StorageOwner
-from gateway.scheduling.queues import ThreadQueues
+from gateway.scheduling.queues import ThreadQueue, ThreadQueues
 
 
 def lane(thread: str) -> ThreadQueue:

@@ -12,7 +12,7 @@ import pytest
 from gateway.a2a.model import TaskState
 from gateway.core.replay import ShownOutput
 from gateway.core.task_record import TurnOutput
-from gateway.engine.turn_run import Rejoined
+from gateway.engine.turn_run import ResumePoint
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
@@ -67,9 +67,9 @@ def test_what_is_put_aside_is_not_tried_and_what_stands_behind_it_is_known() -> 
         left("3.1", TRIES + 9),
     ]
     assert [leftover.turn for leftover in kept.sift(found)] == ["1.1", "1.3", "1.4", "2.1"]
-    assert kept.behind == {"1.3", "1.4"}
+    assert kept.blocked == {"1.3", "1.4"}
     assert kept.sift([left("1.3")]) == [left("1.3")]
-    assert kept.behind == frozenset()
+    assert kept.blocked == frozenset()
 
 
 async def test_what_may_have_killed_its_process_is_tried_last_and_alone() -> None:
@@ -155,8 +155,8 @@ def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it
     ledger, now = Counting(), 100.0
     kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
     for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):
-        rejoined: Any = _Work(Rejoined(0, 0, pending, ShownOutput(TurnOutput(message("1")), "")))
-        kept.goes_on(left(turn, 1), rejoined)
+        run: Any = _Run(ResumePoint(0, 0, pending, ShownOutput(TurnOutput(message("1")), "")))
+        kept.watch(left(turn, 1), run)
     now = 104.9
     kept.acquit({"1.1", "2.1", "3.1"})
     assert ledger.points == []
@@ -167,5 +167,5 @@ def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it
 
 
 @dataclasses.dataclass
-class _Work:
-    rejoined: Rejoined | None
+class _Run:
+    resume_point: ResumePoint | None

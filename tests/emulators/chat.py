@@ -1,10 +1,8 @@
-"""Steps -> the chunks of the Chat Completions wire and the completion they add up to; no network.
+"""An emulator of Chat Completions, in the dialects of OpenAI and of compatible servers, with scripted answers.
+
+It keeps nothing: a script sees the messages of the request.
 
 Source: OpenAI API description 2.3.0, schema `CreateChatCompletionStreamResponse`; the dialects from captures.
-
-An emulator of Chat Completions, OpenAI's own and the compatible servers', with scripted answers.
-
-It keeps nothing: what a script knows of the conversation is what the request's messages say.
 """
 
 import json
@@ -92,7 +90,7 @@ class ChatReply:
             case Refuse(text, chunks):
                 yield from self._grow("refusal", text, chunks)
             case Think(text, _, chunks):
-                # OpenAI itself keeps the model's reasoning to itself on this wire.
+                # OpenAI itself hides the model's reasoning on this wire.
                 if self._dialect.reasoning_field:
                     yield from self._grow(self._dialect.reasoning_field, text, chunks)
             case Call():
@@ -161,7 +159,7 @@ class ChatReply:
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
 
     def _chunk(self, choices: Iterable[Json], more: Mapping[str, Any]) -> bytes:
-        # Once usage was asked for, OpenAI puts a null into every other chunk.
+        # With usage requested, OpenAI puts a null into every other chunk.
         usage = {"usage": None} if self._wants_usage else {}
         return _line({**self._head, "object": "chat.completion.chunk", "choices": list(choices), **usage, **more})
 
@@ -170,11 +168,11 @@ class ChatReply:
         return _line({"error": self._failed})
 
     def _usage(self) -> Json:
-        said = len(json.dumps([self._message, self._calls]).split())
+        output_tokens = len(json.dumps([self._message, self._calls]).split())
         return {
             "prompt_tokens": self._input_tokens,
-            "completion_tokens": said,
-            "total_tokens": self._input_tokens + said,
+            "completion_tokens": output_tokens,
+            "total_tokens": self._input_tokens + output_tokens,
         }
 
 
@@ -243,7 +241,7 @@ def _check_shape(body: Mapping[str, Any]) -> None:
 
 
 def _check_calls(messages: Sequence[Mapping[str, Any]]) -> None:
-    """Tool messages follow their calls at once, and none is missing."""
+    """Raises: Refused unless the tool messages of all calls follow the calls at once."""
     made: list[str] = []
     pending: list[str] = []
     answering = False

@@ -1,4 +1,4 @@
-"""Steps -> the events of the Responses wire and the response object they build; no network.
+"""Steps -> the events of the Responses wire, and the response object of these events; no network.
 
 Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`. Numbers and indexes follow the dialect.
 """
@@ -79,8 +79,8 @@ def new_response(request: Mapping[str, Any], dialect: ResponsesDialect, previous
 class ResponsesReply:
     """One response in the making; `body` is the response object as it stands.
 
-    `truncated` collects the beginnings of encrypted reasoning that go out with `output_item.added`: worthless copies.
-    `ending` is called when the response has its end, before the client hears of it.
+    `truncated` collects the beginnings of encrypted reasoning in `output_item.added`: useless copies.
+    `ending` is called at the end of the response, before the client gets its last event.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class ResponsesReply:
         return self._message
 
     def _part(self, part: Json) -> Iterator[bytes]:
-        """Makes `part`'s kind the one that is being said."""
+        """Opens a part of this kind, unless the open part is one."""
         if self._message is None:
             self._message = {"id": f"msg_{token_hex(24)}", "type": "message", "status": "in_progress"}
             self._message |= {"role": "assistant", "content": []}
@@ -382,17 +382,17 @@ class ResponsesReply:
         return (f"event: {kind}\n{data}" if self._dialect.event_lines else data).encode()
 
     def _padding(self) -> Json:
-        """OpenAI hides the length of deltas unless asked not to."""
+        """OpenAI hides the length of deltas unless the request forbids that."""
         return {"obfuscation": token_hex(4)} if self._obfuscates else {}
 
     def _usage(self) -> Json:
-        said = sum(len(json.dumps(item).split()) for item in self.body["output"])
+        output_tokens = sum(len(json.dumps(item).split()) for item in self.body["output"])
         return {
             "input_tokens": self._input_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": said,
+            "output_tokens": output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": self._input_tokens + said,
+            "total_tokens": self._input_tokens + output_tokens,
         }
 
 

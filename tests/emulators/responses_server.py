@@ -1,6 +1,6 @@
 """An emulator of OpenAI's Responses API: exact events and errors, rotating ids, scripted answers.
 
-A background response goes on when nobody listens, and can be listened to again for as long as the server runs.
+A background response can be streamed again for as long as the server runs.
 """
 
 import json
@@ -11,27 +11,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.emulators.responses_dialects import RESPONSES_DIALECTS, ResponsesDialect
-from tests.emulators.responses_reply import ResponsesReply, new_response
-from tests.emulators.responses_state import (
-    Conversations,
-    FirstListener,
-    Generation,
+from tests.emulators.responses_background import BackgroundAnswer, BackgroundRun
+from tests.emulators.responses_chain import (
     StoredResponse,
     check_calls,
     check_shape,
     find_previous,
     input_items,
-    page,
     resolve_ids,
 )
+from tests.emulators.responses_conversations import Conversations, page
+from tests.emulators.responses_dialects import RESPONSES_DIALECTS, ResponsesDialect
+from tests.emulators.responses_reply import ResponsesReply, new_response
 from tests.emulators.scripts import Conversation, Json, Script, Step, greeting
 from tests.emulators.server import Emulator, EventStream, Validator, play, refused
 
 
 class ResponsesServer(Emulator):
-    """`stored` holds the responses that can be fetched, by id: also those that never completed. `conversations` holds
-    those that were made, by id."""
+    """`stored` holds the responses that can be fetched, by id, with those that never completed. `conversations` holds
+    all conversations, by id."""
 
     def __init__(
         self,
@@ -49,10 +47,10 @@ class ResponsesServer(Emulator):
         self.conversations = self._conversations.kept
         self._dialect = dialect
         self._truncated: set[str] = set()
-        self._background: dict[str, Generation] = {}
+        self._background: dict[str, BackgroundRun] = {}
 
     def forget_streams(self) -> None:
-        """Background responses can only be fetched from now on: OpenAI keeps their events for minutes."""
+        """From now on, background responses can only be fetched: OpenAI keeps their events for minutes."""
         self._background.clear()
 
     def routes(self) -> Iterable[Route]:
@@ -86,7 +84,7 @@ class ResponsesServer(Emulator):
         def ending() -> None:
             nonlocal running
             if within and running:
-                within.land(given, response)
+                within.add(given, response)
             running = False
 
         try:
@@ -103,19 +101,19 @@ class ResponsesServer(Emulator):
             self.stored[response["id"]] = StoredResponse(response, given, earlier)
         reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated, ending)
         if response["background"]:
-            generation = self._background[response["id"]] = Generation()
+            run = self._background[response["id"]] = BackgroundRun()
             frames = play(reply, _until_closed(steps, ending), goes_on=True)
             streams = bool(body.get("stream"))
-            return FirstListener(generation, frames, stream=streams, body=json.dumps(response).encode())
+            return BackgroundAnswer(run, frames, stream=streams, body=json.dumps(response).encode())
         return await self.answer(reply, _until_closed(steps, ending), stream=bool(body.get("stream")))
 
     async def _retrieve(self, request: Request) -> Response:
         found = self._find(request)
         if request.query_params.get("stream") == "true":
-            generation = self._background.get(found.body["id"])
-            if generation is not None:
+            run = self._background.get(found.body["id"])
+            if run is not None:
                 after = int(request.query_params.get("starting_after", -1))
-                return EventStream(generation.listen(after, live=False))
+                return EventStream(run.listen(after, live=False))
             message = "This response cannot be streamed because it was not created with background=true."
             raise refused(400, message, param="stream", code="invalid_request_error")
         return JSONResponse(found.body)
@@ -131,8 +129,8 @@ class ResponsesServer(Emulator):
             raise refused(400, "Cannot cancel a synchronous response.")
         if body["status"] == "in_progress":
             body["status"] = "cancelled"
-            if generation := self._background.get(body["id"]):
-                generation.stop()
+            if run := self._background.get(body["id"]):
+                run.stop()
         return JSONResponse(body)
 
     async def _list_input_items(self, request: Request) -> Response:
@@ -151,7 +149,7 @@ class ResponsesServer(Emulator):
 
 
 async def _until_closed(steps: AsyncGenerator[Step], closed: Callable[[], None]) -> AsyncGenerator[Step]:
-    """The steps; `closed` is called when they are not asked for to their end."""
+    """The steps; `closed` is called when their reader stops before the end."""
     async with aclosing(steps):
         try:
             async for step in steps:

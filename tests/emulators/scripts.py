@@ -1,6 +1,6 @@
-"""What a scripted backend does: small steps, and scripts that choose them by what was said.
+"""Steps of a scripted backend, and scripts that choose steps by the conversation.
 
-A script is a function of the conversation; the emulators play the same steps on their own wires.
+A script is a function of the conversation; every emulator plays the same steps on its own wire.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Cite:
-    """An annotation of the message being said (`url_citation`, `container_file_citation`: how files come out)."""
+    """An annotation of the open message (`url_citation`, or `container_file_citation` for a file)."""
 
     annotation: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Reasoning. `encrypted` is made up when empty, and sent only if the request includes it."""
+    """Reasoning. `encrypted` is random when empty, and sent only if the request includes it."""
 
     summary: str
     encrypted: str = ""
@@ -45,7 +45,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call that the client must answer. `call_id` is made up when empty."""
+    """A function call that the client must answer. `call_id` is random when empty."""
 
     name: str
     arguments: str | Mapping[str, Any]
@@ -69,7 +69,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool that the server itself runs; `during` passes between its start and its outcome."""
+    """A tool that the server itself runs; `during` lies between its start and its outcome."""
 
     kind: Literal["mcp", "web_search"]
     name: str
@@ -78,12 +78,12 @@ class ServerTool:
     error: str | None = None
     during: Pause | Delay | None = None
     question: str | None = None
-    """The id of the Ask that was answered with a yes."""
+    """The id of the approved Ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The server asks whether it may run a tool of its MCP server. `question` is its id, made up when empty."""
+    """The server asks whether it may run a tool of its MCP server. `question` is its id, random when empty."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -99,14 +99,14 @@ class ImageOut:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Any other output item, announced and done at once; an `id` is made up when it has none."""
+    """Any other output item, announced and done at once; it gets an `id` if it has none."""
 
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """`response.in_progress` in mid-stream: what was said before is void and will be said again."""
+    """`response.in_progress` in mid-stream: the output so far is void and will be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +159,12 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Drops the connection after what was written so far."""
+    """Drops the connection after the bytes written so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoTerminal:
-    """Ends the stream cleanly but without saying how it ended."""
+    """Ends the stream cleanly, without a terminal event."""
 
 
 Step: TypeAlias = (
@@ -175,7 +175,7 @@ Step: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """All that the server knows when it answers: the history in the wire's own items, oldest first, and the request."""
+    """The history in the wire's own items, oldest first, and the request."""
 
     items: tuple[Json, ...]
     request: Json
@@ -186,12 +186,12 @@ class Conversation:
 
     @property
     def text(self) -> str:
-        """The last user message's text: what scripts decide by."""
+        """The text of the last user message."""
         return self.user_texts[-1] if self.user_texts else ""
 
     @property
     def tool_outputs(self) -> dict[str, str]:
-        """Outputs of tool calls by call id, as far as they came after the last user message."""
+        """Outputs of tool calls after the last user message, by call id."""
         outputs: dict[str, str] = {}
         for item in self.items:
             if item.get("role") == "user":
@@ -204,7 +204,7 @@ class Conversation:
 
     @property
     def decisions(self) -> dict[str, bool]:
-        """Answers to questions for approval, by the question's id, as far as they came after the last user message."""
+        """Decisions on questions for approval after the last user message, by the question's id."""
         decisions: dict[str, bool] = {}
         for item in self.items:
             if item.get("role") == "user":
@@ -215,7 +215,7 @@ class Conversation:
 
     @property
     def round(self) -> int:
-        """How often outputs or decisions came back after the last user message."""
+        """The number of requests with outputs or decisions after the last user message."""
         rounds, answered = 0, False
         for item in self.items:
             was, answered = answered, item.get("type") in _ANSWERS or item.get("role") == "tool"
@@ -235,7 +235,7 @@ def _text(content: str | Iterable[Mapping[str, Any]] | None) -> str:
 
 
 async def steps_of(script: Script, conversation: Conversation) -> AsyncGenerator[Step]:
-    """The script's steps one by one, each made only when the one before it was played."""
+    """The script's steps, each computed after the one before it was played."""
     produced = script(conversation)
     if not isinstance(produced, AsyncIterable):
         for step in produced:
@@ -261,9 +261,9 @@ def by_keyword(table: Mapping[str, Sequence[Step] | Script], otherwise: Sequence
 
 
 def in_rounds(*rounds: Sequence[Step] | Script) -> Script:
-    """A script of a turn with tools: the first answers the user's message, each other what came back for the one before.
+    """A script of a turn with tools: the first round answers the user's message, each other the outputs of the round before.
 
-    The last one plays also for whatever comes after.
+    The last round also answers every later request.
     """
 
     def script(conversation: Conversation) -> Iterable[Step] | AsyncIterable[Step]:
@@ -285,7 +285,7 @@ def rate_limited(retry_after: int | None = 1) -> Status:
 
 
 def greeting(_: Conversation) -> tuple[Step, ...]:
-    """What an emulator without a script of its own answers."""
+    """The script of an emulator without one."""
     return (Say("Hello."),)
 
 

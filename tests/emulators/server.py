@@ -1,6 +1,6 @@
-"""What the emulators of vendor services share: reading a request, refusing it as OpenAI does, and playing a script.
+"""The common part of the emulators: reading a request, refusing it in OpenAI's form, and playing a script.
 
-Law: every body that arrives is recorded before it is judged.
+Law: every body is recorded before it is checked.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.emulators.scripts import (
 )
 
 Validator: TypeAlias = Callable[[str, object], list[str]]
-"""Name of a schema of the vendor's API description, body -> what is wrong with it."""
+"""Name of a schema of the vendor's API description, body -> the violations."""
 
 Frame: TypeAlias = bytes | Raw | Cut
 
@@ -73,8 +73,8 @@ class Reply(Protocol):
 class Emulator:
     """A scripted service. Subclasses bring routes.
 
-    `requests` holds the parsed bodies in order of arrival and `headers` the headers that came with each (names in
-    lower case); `violations` what the validator found.
+    `requests` holds the parsed bodies in order of arrival, `headers` the headers of each (names in lower case),
+    `violations` the findings of the validator.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Emulator:
         models: tuple[str, ...] = (),
         validator: Validator | None = None,
     ) -> None:
-        """`api_key` is required of every request when given; with `models` any other model is refused."""
+        """With `api_key`, every request needs it; with `models`, any other model is refused."""
         self.script = script
         self.requests: list[Json] = []
         self.headers: list[dict[str, str]] = []
@@ -168,7 +168,7 @@ class Emulator:
 
 
 class EventStream(Response):
-    """Frames as server-sent events, until they end, the client leaves, or a Cut."""
+    """Frames as server-sent events, until their end, the client's leaving, or a Cut."""
 
     media_type = "text/event-stream"
 
@@ -220,7 +220,7 @@ async def _put_back(first: Step | None, steps: AsyncGenerator[Step]) -> AsyncGen
 
 
 async def play(reply: Reply, steps: AsyncGenerator[Step], *, goes_on: bool = False) -> AsyncGenerator[Frame]:
-    """`goes_on`: a Cut ends the connection and not the answer."""
+    """`goes_on`: a Cut ends the connection only, not the answer."""
     for frame in reply.begin():
         yield frame
     async with aclosing(steps):

@@ -15,8 +15,8 @@ from typing import Any
 
 from gateway.testing.serving import serve
 from tests.emulators.chat import ChatServer
+from tests.emulators.responses_chain import check_calls
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.responses_state import check_calls
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.emulators.server import Refused
 

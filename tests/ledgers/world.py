@@ -13,8 +13,9 @@ from typing import Any
 
 from gateway.testing.serving import serve
 from tests.emulators.chat import ChatServer
+from tests.emulators.responses_chain import StoredResponse
+from tests.emulators.responses_conversations import KeptConversation
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.responses_state import KeptConversation, StoredResponse
 from tests.emulators.scripts import Call, Conversation, Cut, Fail, Item, Pause, Say, Step, Think
 from tests.receiver import Receiver, receiving
 

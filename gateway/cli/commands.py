@@ -11,49 +11,33 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console.address import DEFAULT_URL, read_address
+from gateway.cli.console.groups import CommandGroup, examples
 from gateway.cli.console.imports import hidden
+from gateway.cli.console.options import SendOptions, ServeOptions
 from gateway.cli.console.parameters import (
     DEFAULT_FILE,
-    HELP_OPTIONS,
-    Agent,
     AgentOrUrl,
     ApiKey,
     Approval,
     Binding,
     ConfigFile,
     Context,
-    Data,
-    Files,
     Format,
     Headers,
-    Key,
     Output,
-    Task,
-    Text,
-    Timeout,
     Tools,
     Url,
-    examples,
 )
 from gateway.cli.console.terminal import PROGRAM
 from gateway.cli.group_commands import GROUPS
 
-app = typer.Typer(name=PROGRAM, rich_markup_mode=None, context_settings=HELP_OPTIONS)
+commands = CommandGroup(PROGRAM, "Exposes agents to A2A clients, whatever service runs behind them.")
+app = commands.app
 
 
 class CardOutput(StrEnum):
     text = "text"
     json = "json"
-
-
-Targets = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TARGET", show_default=False, help="Agents in short, instead of a file."),
-]
-ServeFile = Annotated[
-    Path | None,
-    typer.Option("-c", "--config", metavar="FILE", show_default=str(DEFAULT_FILE), help="The configuration file."),
-]
 
 
 def _show_version(asked: bool) -> None:
@@ -71,35 +55,17 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Exposes agents to A2A clients, whatever service runs behind them."""
+    """The options of all commands."""
 
 
-@app.command(
-    epilog=examples(
-        "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
-        "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
-        "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
-        "a2a-gateway serve -c gateway.yaml --port 9000",
-    )
+@commands.command(
+    "serve",
+    "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
+    "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
+    "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
+    "a2a-gateway serve -c gateway.yaml --port 9000",
 )
-def serve(
-    targets: Targets = None,
-    file: ServeFile = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the targets to this configuration file, then serve it.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let --save write over a file.")] = False,
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Listen on this address instead of the file's.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Listen on this port; 0 takes a free one.")
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Listen where other machines reach it, though nobody is asked who they are."),
-    ] = False,
-) -> int:
+def serve(options: ServeOptions) -> int:
     """Run the gateway on a configuration file, or on targets.
 
     \b
@@ -113,17 +79,12 @@ def serve(
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
     with hidden("rich"):
-        from gateway.cli.serve.serve import ServeOptions, serve_agents
+        from gateway.cli.serve.serve import serve_agents
 
-    return serve_agents(ServeOptions(targets or (), file, save, force, host, port, insecure))
+    return serve_agents(options)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway demo",
-        "a2a-gateway demo --port 9000",
-    )
-)
+@commands.command("demo", "a2a-gateway demo", "a2a-gateway demo --port 9000")
 def demo(
     port: Annotated[
         int | None,
@@ -142,12 +103,7 @@ def demo(
     return run_demo(port)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway init",
-        "a2a-gateway init my-gateway",
-    )
-)
+@commands.command("init", "a2a-gateway init", "a2a-gateway init my-gateway")
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
 ) -> int:
@@ -160,12 +116,11 @@ def init(
     return write_starter(folder)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway check -c gateway.yaml",
-        "a2a-gateway check --live",
-        "a2a-gateway check --print > everything.yaml",
-    )
+@commands.command(
+    "check",
+    "a2a-gateway check -c gateway.yaml",
+    "a2a-gateway check --live",
+    "a2a-gateway check --print > everything.yaml",
 )
 def check(
     file: ConfigFile = DEFAULT_FILE,
@@ -184,11 +139,7 @@ def check(
     return check_file(file, live=live, show=show)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway schema > gateway.schema.json",
-    )
-)
+@commands.command("schema", "a2a-gateway schema > gateway.schema.json")
 def schema() -> int:
     """Print the JSON Schema of the configuration file, for editors."""
     from gateway.cli.serve.check import print_schema
@@ -196,12 +147,7 @@ def schema() -> int:
     return print_schema()
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway card support",
-        "a2a-gateway card https://agents.example.com -o json",
-    )
-)
+@commands.command("card", "a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")
 def card(
     agent: AgentOrUrl = None,
     url: Url = DEFAULT_URL,
@@ -217,67 +163,32 @@ def card(
     return print_card(read_address(agent, url, None, headers, key), as_json=output is CardOutput.json)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway send 'What is the weather?'",
-        "a2a-gateway send -a notes --context ID 'And tomorrow?'",
-        "a2a-gateway send -u https://agents.example.com --file report.pdf 'Summarise this'",
-        "git diff | a2a-gateway send -a reviewer -",
-    )
+@commands.command(
+    "send",
+    "a2a-gateway send 'What is the weather?'",
+    "a2a-gateway send -a notes --context ID 'And tomorrow?'",
+    "a2a-gateway send -u https://agents.example.com --file report.pdf 'Summarise this'",
+    "git diff | a2a-gateway send -a reviewer -",
 )
-def send(
-    text: Text,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    context: Context = None,
-    task: Task = None,
-    files: Files = None,
-    data: Data = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    idempotency_key: Key = None,
-    output: Format = Output.text,
-    timeout: Timeout = None,
-) -> int:
+def send(options: SendOptions) -> int:
     """Send a message and print the complete answer.
 
     Exit codes: 0 completed, 10 failed, 11 canceled, 12 rejected, 13 input required, 14 authorisation required,
     15 not in time, 69 unreachable, 75 try again, 77 not authorised.
     """
-    from gateway.cli.talk.send import SendOptions, run_send
+    from gateway.cli.talk.send import run_send
 
-    address = read_address(agent, url, binding, headers, key)
-    return run_send(
-        SendOptions("send", text, address, context, task, files or (), data, idempotency_key, output, timeout)
-    )
+    return run_send("send", options)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway stream 'What is the weather?'",
-        "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
-        "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
-        "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
-    )
+@commands.command(
+    "stream",
+    "a2a-gateway stream 'What is the weather?'",
+    "a2a-gateway stream -a notes --context ID 'And tomorrow?'",
+    "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
+    "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
 )
-def stream(
-    text: Text,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    context: Context = None,
-    task: Task = None,
-    files: Files = None,
-    data: Data = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    idempotency_key: Key = None,
-    output: Format = Output.text,
-    timeout: Timeout = None,
-    approve: Approval = None,
-    tools: Tools = None,
-) -> int:
+def stream(options: SendOptions, approve: Approval = None, tools: Tools = None) -> int:
     """Send a message and watch the answer come.
 
     The answer goes to standard output, tool calls and progress to standard error. A connection that drops is taken up
@@ -285,19 +196,16 @@ def stream(
     send.
     """
     from gateway.cli.talk.local_tools import read_tools
-    from gateway.cli.talk.send import SendOptions, run_send
+    from gateway.cli.talk.send import run_send
 
-    address = read_address(agent, url, binding, headers, key)
-    options = SendOptions("stream", text, address, context, task, files or (), data, idempotency_key, output, timeout)
-    return run_send(options, approve, read_tools(tools or ()))
+    return run_send("stream", options, approve, read_tools(tools or ()))
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway chat support",
-        "a2a-gateway chat https://agents.example.com",
-        "a2a-gateway chat support --context ID",
-    )
+@commands.command(
+    "chat",
+    "a2a-gateway chat support",
+    "a2a-gateway chat https://agents.example.com",
+    "a2a-gateway chat support --context ID",
 )
 def chat(
     agent: AgentOrUrl = None,
@@ -333,12 +241,7 @@ def chat(
     return run_chat(read_address(agent, url, binding, headers, key), context, output, read_tools(tools or ()))
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway health",
-        "a2a-gateway health --live -u http://127.0.0.1:9000",
-    )
-)
+@commands.command("health", "a2a-gateway health", "a2a-gateway health --live -u http://127.0.0.1:9000")
 def health(
     url: Annotated[
         str | None,
@@ -359,11 +262,7 @@ def health(
     return print_health(url, live=live)
 
 
-@app.command(
-    epilog=examples(
-        "a2a-gateway version",
-    )
-)
+@commands.command("version", "a2a-gateway version")
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
@@ -372,4 +271,4 @@ def version() -> None:
 
 
 for _group in GROUPS:
-    _group.add_to(app)
+    commands.add(_group)

@@ -6,16 +6,18 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console.address import DEFAULT_URL, read_address
+from gateway.cli.console.groups import CommandGroup
+from gateway.cli.console.options import AgentOptions, GatewayOptions, NewKeyOptions
 from gateway.cli.console.parameters import (
     DEFAULT_FILE,
     Agent,
     ApiKey,
     Approval,
-    Binding,
-    CommandGroup,
     ConfigFile,
     Format,
     Headers,
+    KeyName,
+    Listing,
     Output,
     StateChoice,
     Tools,
@@ -41,38 +43,24 @@ Limit = Annotated[
 From = Annotated[
     int | None, typer.Option("--from", metavar="N", min=1, help="Begin with event N; with the first if not given.")
 ]
-Listing = Annotated[
-    Output,
-    typer.Option(
-        "-o", "--output", metavar="text|json|jsonl", help="text: columns; json: all in one; jsonl: a line each."
-    ),
-]
 Whole = Annotated[
     Output,
     typer.Option(
         "-o", "--output", metavar="text|json|jsonl", help="text; json: as the agent tells it; jsonl: on a line."
     ),
 ]
-KeyName = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the key, for people.")]
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-@tasks.command(
-    "list",
-    "a2a-gateway tasks list -a support",
-    "a2a-gateway tasks list --state failed --limit 10 -o jsonl",
-)
+@tasks.command("list", "a2a-gateway tasks list -a support", "a2a-gateway tasks list --state failed --limit 10 -o jsonl")
 def list_tasks(
+    *,
     context: OfContext = None,
     state: InState = None,
     limit: Limit = None,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: AgentOptions,
     output: Listing = Output.text,
 ) -> int:
     """List tasks, the latest first.
@@ -81,46 +69,23 @@ def list_tasks(
     """
     from gateway.cli.manage.tasks import Filters, print_tasks
 
-    return print_tasks(read_address(agent, url, binding, headers, key), Filters(context, state, limit), output)
+    return print_tasks(where.address(), Filters(context, state, limit), output)
 
 
-@tasks.command(
-    "get",
-    "a2a-gateway tasks get ID -a support",
-    "a2a-gateway tasks get ID -o json | jq .artifacts",
-)
-def get_task(
-    task: TaskId,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    output: Whole = Output.text,
-) -> int:
+@tasks.command("get", "a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts")
+def get_task(task: TaskId, where: AgentOptions, output: Whole = Output.text) -> int:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.manage.tasks import print_task
 
-    return print_task(read_address(agent, url, binding, headers, key), task, output)
+    return print_task(where.address(), task, output)
 
 
-@tasks.command(
-    "cancel",
-    "a2a-gateway tasks cancel ID -a support",
-)
-def cancel_task(
-    task: TaskId,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    output: Whole = Output.text,
-) -> int:
+@tasks.command("cancel", "a2a-gateway tasks cancel ID -a support")
+def cancel_task(task: TaskId, where: AgentOptions, output: Whole = Output.text) -> int:
     """Cancel a task that has not ended."""
     from gateway.cli.manage.tasks import cancel
 
-    return cancel(read_address(agent, url, binding, headers, key), task, output)
+    return cancel(where.address(), task, output)
 
 
 @tasks.command(
@@ -130,13 +95,10 @@ def cancel_task(
     "a2a-gateway tasks watch ID --approve ask --tool 'clock=date -u'",
 )
 def watch_task(
+    *,
     task: TaskId,
     first: From = None,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: AgentOptions,
     output: Format = Output.text,
     approve: Approval = None,
     tools: Tools = None,
@@ -149,68 +111,41 @@ def watch_task(
     from gateway.cli.manage.watch import watch
     from gateway.cli.talk.local_tools import read_tools
 
-    address = read_address(agent, url, binding, headers, key)
-    return watch(address, task, first, output, approve, read_tools(tools or ()))
+    return watch(where.address(), task, first, output, approve, read_tools(tools or ()))
 
 
 # --- contexts ---------------------------------------------------------------------------------------------------------
 
 
-@contexts.command(
-    "list",
-    "a2a-gateway contexts list -a support",
-    "a2a-gateway contexts list --limit 10 -o json",
-)
-def list_contexts(
-    limit: Limit = None,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    output: Listing = Output.text,
-) -> int:
+@contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
+def list_contexts(*, limit: Limit = None, where: AgentOptions, output: Listing = Output.text) -> int:
     """List conversations, the latest first.
 
     The columns are context, number of tasks, state of the last task, its time, and what was said first.
     """
     from gateway.cli.manage.contexts import print_contexts
 
-    return print_contexts(read_address(agent, url, binding, headers, key), limit, output)
+    return print_contexts(where.address(), limit, output)
 
 
-@contexts.command(
-    "show",
-    "a2a-gateway contexts show ID -a support",
-)
-def show_context(
-    context: ContextId,
-    url: Url = DEFAULT_URL,
-    agent: Agent = None,
-    binding: Binding = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    output: Whole = Output.text,
-) -> int:
+@contexts.command("show", "a2a-gateway contexts show ID -a support")
+def show_context(context: ContextId, where: AgentOptions, output: Whole = Output.text) -> int:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.manage.contexts import print_context
 
-    return print_context(read_address(agent, url, binding, headers, key), context, output)
+    return print_context(where.address(), context, output)
 
 
 @contexts.command(
-    "export",
-    "a2a-gateway contexts export ID -f talk.json",
-    "a2a-gateway contexts export ID | jq .threads",
+    "export", "a2a-gateway contexts export ID -f talk.json", "a2a-gateway contexts export ID | jq .threads"
 )
 def export_context(
+    *,
     context: ContextId,
     file: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="Write it here, not to standard output.")
     ] = None,
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: GatewayOptions,
 ) -> int:
     """Write a conversation as a JSON document.
 
@@ -219,7 +154,7 @@ def export_context(
     """
     from gateway.cli.manage.contexts import export
 
-    return export(read_address(None, url, None, headers, key), context, file)
+    return export(where.address(), context, file)
 
 
 @contexts.command(
@@ -231,9 +166,7 @@ def import_context(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
     ],
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: GatewayOptions,
 ) -> int:
     """Take up a conversation that was exported.
 
@@ -242,15 +175,14 @@ def import_context(
     """
     from gateway.cli.manage.contexts import import_document
 
-    return import_document(read_address(None, url, None, headers, key), file)
+    return import_document(where.address(), file)
 
 
 @contexts.command(
-    "adopt",
-    "a2a-gateway contexts adopt support resp_68ca",
-    "a2a-gateway contexts adopt support resp_68ca --context ID",
+    "adopt", "a2a-gateway contexts adopt support resp_68ca", "a2a-gateway contexts adopt support resp_68ca --context ID"
 )
 def adopt_handle(
+    *,
     agent: Annotated[str, typer.Argument(metavar="AGENT", show_default=False, help="Name of the agent.")],
     handle: Annotated[
         str,
@@ -263,9 +195,7 @@ def adopt_handle(
     context: Annotated[
         str | None, typer.Option("--context", metavar="ID", help="Id of the new conversation; made if not given.")
     ] = None,
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: GatewayOptions,
 ) -> int:
     """Go on with a conversation of the backend's own.
 
@@ -274,13 +204,10 @@ def adopt_handle(
     """
     from gateway.cli.manage.contexts import adopt
 
-    return adopt(read_address(agent, url, None, headers, key), handle, context)
+    return adopt(where.address(agent), handle, context)
 
 
-@contexts.command(
-    "delete",
-    "a2a-gateway contexts delete ID",
-)
+@contexts.command("delete", "a2a-gateway contexts delete ID")
 def delete_context(
     context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None, key: ApiKey = None
 ) -> int:
@@ -297,16 +224,11 @@ def delete_context(
 # --- push -------------------------------------------------------------------------------------------------------------
 
 
-@push.command(
-    "list",
-    "a2a-gateway push list",
-    "a2a-gateway push list --stopped -o jsonl",
-)
+@push.command("list", "a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")
 def list_pushes(
+    *,
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: GatewayOptions,
     output: Listing = Output.text,
 ) -> int:
     """List what is still to be posted, the latest first.
@@ -316,15 +238,12 @@ def list_pushes(
     """
     from gateway.cli.manage.push import print_pushes
 
-    return print_pushes(read_address(None, url, None, headers, key), stopped, output)
+    return print_pushes(where.address(), stopped, output)
 
 
-@push.command(
-    "replay",
-    "a2a-gateway push replay TASK",
-    "a2a-gateway push replay TASK CONFIG",
-)
+@push.command("replay", "a2a-gateway push replay TASK", "a2a-gateway push replay TASK CONFIG")
 def replay_pushes(
+    *,
     task: TaskId,
     config: Annotated[
         str | None,
@@ -332,9 +251,7 @@ def replay_pushes(
             metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
         ),
     ] = None,
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    where: GatewayOptions,
 ) -> int:
     """Post again what was given up.
 
@@ -342,7 +259,7 @@ def replay_pushes(
     """
     from gateway.cli.manage.push import replay
 
-    return replay(read_address(None, url, None, headers, key), task, config)
+    return replay(where.address(), task, config)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -354,37 +271,18 @@ def replay_pushes(
     "a2a-gateway keys create laptop --principal ada --expires 90d",
     "a2a-gateway keys create ops --admin -c /etc/a2a-gateway/gateway.yaml",
 )
-def create_key(
-    name: KeyName,
-    principal: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default="the key's name", help="Whose key it is: what it sees and owns."),
-    ] = None,
-    tenant: Annotated[
-        str, typer.Option(metavar="NAME", show_default=False, help="The tenant of the principal, if there are several.")
-    ] = "",
-    admin: Annotated[bool, typer.Option("--admin", help="The key opens the admin API, too.")] = False,
-    expires: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Ends by itself after so long, as 90d; never if not given.")
-    ] = None,
-    file: ConfigFile = DEFAULT_FILE,
-    output: Listing = Output.text,
-) -> int:
+def create_key(options: NewKeyOptions) -> int:
     """Make an API key and print it.
 
     It is printed this once: what is stored finds the key and cannot be turned back into it. A gateway that runs takes it
     at once. Several keys of one principal see the same conversations.
     """
-    from gateway.cli.manage.keys import NewKey, create
+    from gateway.cli.manage.keys import create
 
-    return create(NewKey(file, name, principal, tenant, admin, expires, output))
+    return create(options)
 
 
-@keys.command(
-    "list",
-    "a2a-gateway keys list",
-    "a2a-gateway keys list -o jsonl | jq .principal",
-)
+@keys.command("list", "a2a-gateway keys list", "a2a-gateway keys list -o jsonl | jq .principal")
 def list_keys(file: ConfigFile = DEFAULT_FILE, output: Listing = Output.text) -> int:
     """List all keys that were ever made, the oldest first.
 
@@ -395,10 +293,7 @@ def list_keys(file: ConfigFile = DEFAULT_FILE, output: Listing = Output.text) ->
     return print_keys(file, output)
 
 
-@keys.command(
-    "revoke",
-    "a2a-gateway keys revoke laptop",
-)
+@keys.command("revoke", "a2a-gateway keys revoke laptop")
 def revoke_key(name: KeyName, file: ConfigFile = DEFAULT_FILE) -> int:
     """Revoke a key.
 

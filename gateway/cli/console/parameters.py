@@ -1,11 +1,10 @@
-"""Options and arguments that several commands take, and what the shell completes in them.
+"""Options and arguments of commands, and what the shell completes in them.
 
 Law: imports nothing but typer; completion is quick, and an error in it completes nothing.
 """
 
 import http.client
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,6 @@ import typer
 from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, BindingChoice
 
 DEFAULT_FILE = Path("gateway.yaml")
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 _TIMEOUT = 0.5
 _LARGEST = 1_000_000
@@ -149,28 +147,10 @@ AgentOrUrl = Annotated[
     ),
 ]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
-
-
-def examples(*lines: str) -> str:
-    """The last section of a command's help."""
-    return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
-
-
-class CommandGroup:
-    """Commands under one word. The help of the group shows the first example of each."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.commands: list[str] = []
-        self._text = text
-        self._shown: list[str] = []
-        self._app = typer.Typer(rich_markup_mode=None, context_settings=HELP_OPTIONS)
-
-    def command(self, name: str, *lines: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-        """Registers a function with these examples."""
-        self.commands.append(name)
-        self._shown.append(lines[0])
-        return self._app.command(name, epilog=examples(*lines))
-
-    def add_to(self, app: typer.Typer) -> None:
-        app.add_typer(self._app, name=self.name, help=self._text, epilog=examples(*self._shown))
+Listing = Annotated[
+    Output,
+    typer.Option(
+        "-o", "--output", metavar="text|json|jsonl", help="text: columns; json: all in one; jsonl: a line each."
+    ),
+]
+KeyName = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the key, for people.")]

@@ -8,11 +8,11 @@ import re
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.options import NewKeyOptions
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.table import local_time, print_json, print_rows
 from gateway.cli.console.terminal import program, visible
@@ -33,49 +33,36 @@ T = TypeVar("T")
 _VALID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """The options of `keys create`."""
-
-    file: Path
-    name: str
-    principal: str | None
-    tenant: str
-    admin: bool
-    expires: str | None
-    output: Output
-
-
-def create(new: NewKey) -> int:
+def create(options: NewKeyOptions) -> int:
     """Raises: Stop."""
     now = Clock().now()
     secret = new_key()
-    principal = new.name if new.principal is None else new.principal
-    for what, value in (("the name", new.name), ("--principal", principal), ("--tenant", new.tenant or "none")):
+    principal = options.name if options.principal is None else options.principal
+    for what, value in (("the name", options.name), ("--principal", principal), ("--tenant", options.tenant or "none")):
         if not _VALID.fullmatch(value):
             raise Stop(ExitCode.USAGE, f"{what} must be 1 to 256 characters without control characters")
     key = ApiKey(
         digest=digest_of(secret),
-        name=new.name,
+        name=options.name,
         prefix=shown(secret),
         principal=principal,
-        tenant=new.tenant,
-        admin=new.admin,
+        tenant=options.tenant,
+        admin=options.admin,
         created_at=now,
-        expires_at=None if new.expires is None else now + _milliseconds(new.expires),
+        expires_at=None if options.expires is None else now + _milliseconds(options.expires),
     )
-    config = _config(new.file)
+    config = _config(options.file)
     try:
         _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
     except Conflict as error:
-        again = f"revoke it first, or choose another name: {program()} keys revoke {_revocation(new.file, new.name)}"
-        raise Stop(ExitCode.USAGE, f"there is a key {new.name!r} already; {again}") from error
-    if new.output is Output.text:
+        again = f"revoke it first, or choose another name: {program()} keys revoke {_revocation(options.file, options.name)}"
+        raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {again}") from error
+    if options.output is Output.text:
         sys.stdout.write(f"{secret}\n")
         sys.stderr.write(visible(f"{_summary(key)}; it is shown this once\n"))
     else:
         document = {"key": secret, **_document(key, now)}
-        print_json([document], document, new.output)
+        print_json([document], document, options.output)
     if config.auth.mode == "none":
         sys.stderr.write("auth.mode is none: nobody is asked for a key\n")
     return ExitCode.OK

@@ -4,13 +4,14 @@ import asyncio
 import errno
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.options import ServeOptions
 from gateway.cli.console.parameters import DEFAULT_FILE
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions
@@ -21,23 +22,6 @@ from gateway.foundation.logs import configure_logging
 from gateway.ledger.errors import LedgerUnavailable
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of the command line."""
-
-    targets: Sequence[str]
-    file: Path | None
-    save: Path | None
-    force: bool
-    host: str | None
-    port: int | None
-    insecure: bool
-
-    def flags(self) -> dict[str, object]:
-        given = {"server.host": self.host, "server.port": self.port}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +105,7 @@ def _of_file(options: ServeOptions) -> _Source:
 def _of_targets(options: ServeOptions) -> _Source:
     """Relative paths resolve against the folder of the saved file, or else the current one."""
     folder = options.save.resolve().parent if options.save is not None else Path.cwd()
-    text = compose(options.targets, options.flags(), folder)
+    text = compose(options.targets or (), options.flags(), folder)
     return _Source(COMMAND_LINE, lambda: read_composed(text, options.flags(), folder), text)
 
 

@@ -7,15 +7,14 @@ the command that finds it again.
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.options import SendOptions
 from gateway.cli.console.parameters import Approve, Output
 from gateway.cli.console.terminal import Screen, json_text, program
 from gateway.cli.talk.answers import answer_questions, decisions_on
@@ -28,33 +27,20 @@ from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, text_at
 
 
-@dataclass(frozen=True, slots=True)
-class SendOptions:
-    """The command line."""
-
-    command: Literal["send", "stream"]
-    text: str
-    address: AgentAddress
-    context: str | None
-    task: str | None
-    files: Sequence[Path]
-    data: str | None
-    idempotency_key: str | None
-    output: Output
-    timeout: float | None
-
-
-def run_send(options: SendOptions, approve: Approve | None = None, tools: Tools | None = None) -> int:
+def run_send(
+    command: Literal["send", "stream"], options: SendOptions, approve: Approve | None = None, tools: Tools | None = None
+) -> int:
     """`approve` None: asks on a terminal. Raises: Stop."""
+    address = options.address()
     message = build_message(
-        options.text, files=options.files, data=options.data, context=options.context, task=options.task
+        options.text, files=options.files or (), data=options.data, context=options.context, task=options.task
     )
     tools = tools or {}
-    exchange = _Exchange(options, with_tools(message, tools))
+    exchange = _Exchange(command, options, address, with_tools(message, tools))
     try:
-        with task_must_exist(options.address, options.task) if options.task is not None else nullcontext():
+        with task_must_exist(address, options.task) if options.task is not None else nullcontext():
             asyncio.run(exchange.run())
-        if options.command == "stream":
+        if command == "stream":
             if exchange.question:
                 answer_questions(exchange, exchange.send_answer, approve, tools)
             asyncio.run(exchange.print_result())
@@ -68,7 +54,7 @@ def run_send(options: SendOptions, approve: Approve | None = None, tools: Tools 
         exchange.screen.end_line()
         stop = stop_for(error)
         if exchange.last_event is None:
-            raise Stop(stop.code, "\n".join([stop.text, *blocking_task_lines(options.address, error)])) from error
+            raise Stop(stop.code, "\n".join([stop.text, *blocking_task_lines(address, error)])) from error
         exchange.leave(stop.text)
         return stop.code
     return exchange.end()
@@ -77,11 +63,19 @@ def run_send(options: SendOptions, approve: Approve | None = None, tools: Tools 
 class _Exchange(TaskDisplay):
     """`last_event` is None until the agent has taken the message."""
 
-    def __init__(self, options: SendOptions, message: dict[str, Json]) -> None:
+    def __init__(
+        self,
+        command: Literal["send", "stream"],
+        options: SendOptions,
+        address: AgentAddress,
+        message: dict[str, Json],
+    ) -> None:
         conversation = ConversationState(context=options.context, task=options.task)
         super().__init__(Screen(sys.stdout, sys.stderr), options.output, conversation)
         self.last_event: Json = None
+        self._command = command
         self._options = options
+        self._address = address
         self._idempotency_key = options.idempotency_key
         self._message = message
         self._sent = False
@@ -89,17 +83,17 @@ class _Exchange(TaskDisplay):
     async def run(self) -> None:
         """Raises: ClientError, TimeoutError."""
         options = self._options
-        async with asyncio.timeout(options.timeout), open_client(options.address) as client:
+        async with asyncio.timeout(options.timeout), open_client(self._address) as client:
             self._sent = True
             if options.task is not None and self.output is Output.text:
                 self.view.skip(await client.get_task(options.task))
-            await (self._send(client) if options.command == "send" else self._stream(client))
+            await (self._send(client) if self._command == "send" else self._stream(client))
 
     async def send_answer(self, extra: dict[str, Json], parts: list[Json]) -> None:
         """Sends the answer that the task waits for. Raises: ClientError, TimeoutError."""
         self._message = extra | compose(parts, context=self.conversation.context, task=self.conversation.task)
         self._idempotency_key = None
-        async with asyncio.timeout(self._options.timeout), open_client(self._options.address) as client:
+        async with asyncio.timeout(self._options.timeout), open_client(self._address) as client:
             await self._stream(client)
 
     async def _send(self, client: Client) -> None:
@@ -131,7 +125,7 @@ class _Exchange(TaskDisplay):
             return
         task, result = self.conversation.task, self.last_event
         if task and not self.conversation.replied:
-            async with open_client(self._options.address) as client:
+            async with open_client(self._address) as client:
                 result = {"task": await client.get_task(task)}
         self.print(result)
 
@@ -154,13 +148,13 @@ class _Exchange(TaskDisplay):
         if ids:
             yield "  ".join((*ids, *([conversation.words] if conversation.words else [])))
         if question and question.approvals and conversation.task:
-            yield f"ask again: {answer_command(self._options.address, conversation.task, question)}"
+            yield f"ask again: {answer_command(self._address, conversation.task, question)}"
         if ids:
             yield f"next: {self._next_command()}"
 
     def _next_command(self) -> str:
-        address, conversation, question = self._options.address, self.conversation, self.question
-        words = [self._options.command, *address.options]
+        address, conversation, question = self._address, self.conversation, self.question
+        words = [self._command, *address.options]
         if question and question.calls and conversation.task:
             return answer_command(address, conversation.task, question)
         if question and question.approvals and conversation.task:
@@ -182,7 +176,7 @@ class _Exchange(TaskDisplay):
         elif task is None:
             lines = [f"{reason}; the agent may work on the message, but it has not named a task yet"]
         elif self.conversation.state in WAITING:
-            lines += waiting_task_lines(self._options.address, task, self.question)
+            lines += waiting_task_lines(self._address, task, self.question)
         else:
-            lines += running_task_lines(self._options.address, task)
+            lines += running_task_lines(self._address, task)
         self.screen.report("\n".join(lines))

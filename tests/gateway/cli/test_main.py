@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.console.options import SendOptions
 from gateway.cli.main import run
-from gateway.cli.talk.send import SendOptions
 from tests.gateway.cli.conftest import CommandLine
 
 UNREACHABLE = "Is it running? Another address is given with -u URL."
@@ -185,7 +185,7 @@ async def test_without_arguments_there_is_help_and_a_usage_error(command_line: C
 async def test_what_nobody_expected_is_one_line_and_a_traceback_only_with_debug(
     command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def surprise(_: object) -> int:
+    def surprise(*_: object) -> int:
         raise ZeroDivisionError("a \x1b[31m\nsurprise")
 
     monkeypatch.setattr("gateway.cli.talk.send.run_send", surprise)
@@ -208,7 +208,7 @@ async def test_behind_two_dashes_debug_is_a_text_like_any_other(
 ) -> None:
     orders: list[str] = []
 
-    def note(order: SendOptions) -> int:
+    def note(_: str, order: SendOptions) -> int:
         orders.append(order.text)
         return 0
 
@@ -218,7 +218,7 @@ async def test_behind_two_dashes_debug_is_a_text_like_any_other(
 
 
 def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(_: object) -> int:
+    def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gateway.cli.talk.send.run_send", interrupted)

@@ -1,0 +1,72 @@
+"""Commands in groups, each with examples. Law: imports nothing but typer, as `commands`."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeAlias
+
+import typer
+
+Command: TypeAlias = Callable[..., int | None]
+
+
+class CommandGroup:
+    """Commands under one word. The help of a group below another shows the first example of each command."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.commands: list[str] = []
+        self.app = typer.Typer(
+            name=name, help=text, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+        )
+        self._shown: list[str] = []
+
+    def command(self, name: str, *lines: str) -> Callable[[Command], Command]:
+        """Registers a function with these examples."""
+
+        def register(command: Command) -> Command:
+            self.app.command(name, epilog=examples(*lines))(_expanded(command))
+            return command
+
+        self.commands.append(name)
+        self._shown.append(lines[0])
+        return register
+
+    def add(self, group: "CommandGroup") -> None:
+        self.app.add_typer(group.app, epilog=examples(*group._shown))
+
+
+def examples(*lines: str) -> str:
+    """The last section of a command's help."""
+    return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
+
+
+def _expanded(command: Command) -> Command:
+    """The command with one parameter for each field of a parameter that is a dataclass: typer reads parameters only."""
+    signature = inspect.signature(command)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+
+    @functools.wraps(command)
+    def run(**given: Any) -> int | None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    def parameters() -> Iterator[inspect.Parameter]:
+        for name, parameter in signature.parameters.items():
+            if name not in groups:
+                yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                continue
+            for field in fields(groups[name]):
+                default = inspect.Parameter.empty if field.default is MISSING else field.default
+                yield inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+                )
+
+    expanded = list(parameters())
+    run.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]  # inspect.signature reads it
+    run.__annotations__ = {each.name: each.annotation for each in expanded}
+    return run

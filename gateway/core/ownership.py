@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import Json
 from gateway.core.agents import AgentPolicies
 from gateway.ledger.calls import Complete
+from gateway.ledger.documents import PortableThread
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import (
@@ -54,7 +55,7 @@ def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
     return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
 
 
-def can_serve(declared: Ownership, thread: ThreadRecord) -> bool:
+def can_serve(declared: Ownership, thread: ThreadRecord | PortableThread) -> bool:
     """May a thread that began under these settings or others go on with this adapter?"""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return True

@@ -35,8 +35,9 @@ from gateway.http.reply import Headers
 from gateway.http.sse import OnRevocation, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.threads import Caller
-from gateway.operations.api import A2AOperations, EventStream, OperationCall
+from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
+from gateway.operations.service import Operations
 
 _OFF_LOOP = 1024 * 1024
 """Bodies longer than this are parsed in another thread."""
@@ -90,7 +91,7 @@ Perform = Callable[[OperationCall, Any], Awaitable[Any]]
 Refuse = Callable[[A2AError], ASGIApp]
 
 
-def operation_table(operations: A2AOperations) -> Mapping[str, Perform]:
+def operation_table(operations: Operations) -> Mapping[str, Perform]:
     """The operation of every method, by its name on the wire."""
     return {
         "SendMessage": operations.send_message,
@@ -112,7 +113,7 @@ class Pipeline:
 
     def __init__(
         self,
-        operations: A2AOperations,
+        operations: Operations,
         agents: Agents,
         auth: Authenticator,
         settings: BindingSettings,

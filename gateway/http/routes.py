@@ -25,10 +25,10 @@ from gateway.http.errors import rest_reply
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import BindingSettings, Pipeline
 from gateway.http.rest import Resource, Rest, resource
-from gateway.operations.api import A2AOperations
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
+from gateway.operations.service import Operations
 
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path follows one of them
@@ -36,7 +36,7 @@ _NOT_FOUND = rest_reply(NotFound("nothing stands at this address"))
 
 
 def routes(
-    operations: A2AOperations,
+    operations: Operations,
     agents: Agents,
     auth: Authenticator,
     *,

@@ -19,7 +19,7 @@ from gateway.foundation.drain import Drain
 from gateway.foundation.watchdog import Watchdog
 from gateway.http.reply import Headers
 from gateway.ledger.events import Frame
-from gateway.operations.api import EventStream
+from gateway.operations.call import EventStream
 
 OnRevocation = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While its block runs, it calls the callback when the credential of the request is revoked."""

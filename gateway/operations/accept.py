@@ -15,7 +15,7 @@ from gateway.ledger.tasks import OpenTurn, TaskRecord
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.turns import Replay
 from gateway.operations.answer import OnStored, PausedTurns
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.operations.incoming import Incoming
 from gateway.operations.plan import Plan, plan
 from gateway.operations.quotas import ConcurrencyLimit

@@ -23,7 +23,7 @@ from gateway.ledger.documents import Adopt, Import, PortableThread
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, PurgeContext
-from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ledger.threads import Caller
 from gateway.operations.answer import PausedTurns
 from gateway.operations.target import new_thread
 from gateway.ports.capabilities import HandleChecking
@@ -46,12 +46,7 @@ class Contexts:
     """Deletes and expires contexts. One instance serves every agent of the gateway."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        runner: Runner,
-        fanout: Fanout,
-        clock: Clock,
-        purged: Callable[[], object] = lambda: None,
+        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, purged: Callable[[], object] = lambda: None
     ) -> None:
         """`purged` is called when there may be deletions to make at backends."""
         self._purged = purged
@@ -209,7 +204,7 @@ def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
     if agent is None:
         raise invalid(f"{place}.agent", f"no agent is called {echo(thread.agent)} here")
     ownership = agent.adapter.ownership
-    if not can_serve(ownership, _record(thread)):
+    if not can_serve(ownership, thread):
         raise invalid(
             f"{place}.owner",
             f"the history is kept by the {thread.owner} ({thread.handle_kind}), and the agent {agent.name!r} is set to "
@@ -219,17 +214,3 @@ def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:
         raise invalid(
             f"{place}.stateVersion", f"{thread.state_version} is newer than {ownership.state_version}, the agent's"
         )
-
-
-def _record(thread: PortableThread) -> ThreadRecord:
-    return ThreadRecord(
-        id=thread.id,
-        context="",
-        agent=thread.agent,
-        epoch=thread.epoch,
-        owner=thread.owner,
-        handle_kind=thread.handle_kind,
-        handle=thread.handle,
-        generation=thread.generation,
-        adapter_state=thread.adapter_state,
-    )

@@ -17,7 +17,7 @@ from gateway.core.agents import Agent
 from gateway.core.tools.answers import AG2_RESULTS, Answers, answers
 from gateway.core.tools.client_tools import AG2_SCHEMAS, with_declarations
 from gateway.ledger.turns import IdempotencyKey, Preferences
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.operations.push_configs import PushDraft
 from gateway.ports.tools import ToolError
 

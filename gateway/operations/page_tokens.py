@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.a2a.errors import invalid
 from gateway.a2a.model import ListTasksRequest
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 
 _SIGNATURE = 16
 

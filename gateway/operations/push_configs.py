@@ -24,7 +24,7 @@ from gateway.ledger.errors import Conflict
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DeletePushConfig, PushConfig, PushState, PushStatus, PutPushConfig, ReplayPush
 from gateway.ledger.threads import Caller
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.push.secrets import SecretBox, Secrets
 
 MAX_CONFIGS = 10

@@ -13,7 +13,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
-from gateway.operations.api import EventStream
+from gateway.operations.call import EventStream
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
 from gateway.operations.answer import OnStored, PausedTurns
-from gateway.operations.api import EventStream, OperationCall
+from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.incoming import read_message
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
@@ -54,7 +54,10 @@ _CANCEL_ATTEMPTS = 3
 
 
 class Operations:
-    """Implements `A2AOperations`. One instance serves every agent of the gateway."""
+    """Every operation raises A2AError for a failure that the caller can act on, a streaming one before it returns a stream.
+
+    One instance serves every agent of the gateway.
+    """
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import ContextRecord, ThreadRecord
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.ports.capabilities import HandleNaming
 from gateway.ports.conversation import HandleKind
 

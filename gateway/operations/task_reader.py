@@ -6,16 +6,7 @@ import structlog
 from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
-from gateway.a2a.model import (
-    INTERRUPTED,
-    TERMINAL,
-    Json,
-    Message,
-    Task,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.core.task_record import TurnOutput, assemble, pauses, replay
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
@@ -23,7 +14,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.events import Frame, Update, logged
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.operations.target import not_found
 from gateway.scheduling.runner import Runner
 

@@ -25,7 +25,8 @@ from gateway.a2a.model import (
     Wire,
 )
 from gateway.ledger.events import Frame
-from gateway.operations.api import A2AOperations, OperationCall
+from gateway.operations.call import OperationCall
+from gateway.operations.service import Operations
 
 TASK = Task(
     id="task-1",
@@ -61,7 +62,7 @@ class ScriptedStream:
         self.closed.set()
 
 
-class ScriptedOperations(A2AOperations):
+class ScriptedOperations(Operations):
     """`answers` by operation; an exception among them is raised. `calls` are those that arrived."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.operations.api import EventStream
+from gateway.operations.call import EventStream
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,

@@ -440,7 +440,7 @@ async def test_116_a_decision_stays_valid_when_the_tools_cannot_be_reached(core:
     assert query(core.path, "SELECT status FROM turn") == [("waiting",)]
     tools.unreachable = None
     core.time.now += 60_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED
     assert tools.ran == ["pay"]
@@ -466,7 +466,7 @@ async def test_116_a_turn_that_could_not_be_taken_up_is_taken_up_by_the_same_dec
     await soon(core.runner.idle())
     assert (tools.ran, outcomes(core)) == ([], [("pay", "approved")])
     core.time.now += 60_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert tools.ran == ["pay"]
     settled(core)
@@ -605,12 +605,12 @@ async def test_119_what_nobody_decides_in_time_is_rejected(core: Core, ownership
     adapter, tools = setup(core, ownership, asks("r1", PAY), says("a pity", "r2"), approval_timeout=60.0)
     task = await start(core)
     core.time.now += 59_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     assert (await core.get(task.id)) == task
     core.time.now += 2_000
     with pytest.raises(InvalidParams, match="the time to decide"):
         await reply(core, task.id, yes(one(task)))
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     done = await core.get(task.id)
     assert (done.status.state, tools.ran) == (TaskState.COMPLETED, [])
@@ -651,7 +651,7 @@ async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
         await reply(core, task.id, yes(one(task)))
 
 
-def patience(core: Core) -> QuestionExpiry:
+def expiry(core: Core) -> QuestionExpiry:
     ledger: Any = core.ledger
     answering = PausedTurns(ledger, core.runner, core.fanout, core.time.clock)
     latest = {agent.name: agent for agent in core.agents}
@@ -664,12 +664,12 @@ async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_
     core.time.now += 61_000
     deciding = core.ledger.hold(Decide)
     async with asyncio.TaskGroup() as group:
-        group.create_task(patience(core).sweep())
+        group.create_task(expiry(core).sweep())
         await soon(deciding.reached.wait())
         core.runner.retire()
         drained = group.create_task(core.runner.drained())
         core.ledger.reads.clear()
-        await patience(core).sweep()
+        await expiry(core).sweep()
         looked, early = list(core.ledger.reads), drained.done()
         core.ledger.let_go()
     assert (looked, early) == (["overdue_turns"], False)
@@ -709,7 +709,7 @@ async def test_29_a_turn_that_waited_too_long_ends_and_its_thread_is_left_as_it_
     task = await start(core)
     flipped, _ = setup(core, new, says("wrong", "r2"))
     core.time.now += 61_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert (error_class(await core.get(task.id)), flipped.requests) == ("owner-conflict", [])
     adapter, _ = setup(core, old, says("back", "r1" if old is BS else "r2"))
@@ -770,7 +770,7 @@ async def test_120_a_process_that_dies_around_the_decision_leaves_a_whole_conver
     async with running_core(path, prefix="b", now=START + 60_000, lease=lease) as second:
         _, tools = setup(second, BR, says("done", "r2"), says("more", "r3"))
         second.time.now += 60_000
-        await patience(second).sweep()
+        await expiry(second).sweep()
         await soon(second.runner.idle())
         state = (await second.get(task.id)).status.state
         if point is Decide:
@@ -899,7 +899,7 @@ async def test_72_a_client_that_never_answers_is_not_waited_for_for_ever(core: C
     )
     task = await start(core)
     core.time.now += 61_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert adapter.sent[1] == ("r1", [f"O c1 {NO_RESULT}"])
     assert (await core.get(task.id)).status.state is TaskState.COMPLETED

@@ -28,11 +28,11 @@ from tests.scenarios.test_approvals import (
     PAY,
     SAFE,
     asked,
+    expiry,
     no,
     one,
     open_calls,
     outcomes,
-    patience,
     reply,
     result,
     start,
@@ -280,10 +280,10 @@ async def test_119_a_consent_that_does_not_come_in_time_is_told_to_the_model(cor
     adapter, tools = setup(core, ownership, asks("r1", MAIL), says("a pity", "r2"), approval_timeout=60.0)
     task = await start(core)
     core.time.now += 59_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     assert await core.get(task.id) == task
     core.time.now += 2_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     done = await core.get(task.id)
     assert (done.status.state, tools.ran, outcomes(core)) == (COMPLETED, ["mail"], [("mail", "rejected")])
@@ -300,14 +300,14 @@ async def test_119_behind_a_sibling_that_expired_the_page_is_still_named(core: C
     task = await start(core)
     assert task.status.state is INPUT
     core.time.now += 40_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     waiting = await core.get(task.id)
     assert pages(waiting) == [PAGE]
     assert consent(waiting)["links"] == consent(task)["links"]
     assert query(core.path, "SELECT state FROM task") == [("TASK_STATE_AUTH_REQUIRED",)]
     core.time.now += 60_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert adapter.sent[1][1] == [f"O c1 {NO_CONSENT}", f"O c2 {EXPIRED}"]
     assert tools.ran == ["mail"]
@@ -394,7 +394,7 @@ async def test_120_a_process_that_dies_around_the_consent_leaves_a_whole_convers
     async with running_core(path, prefix="b", now=START + 60_000, lease=lease) as second:
         _, tools = setup(second, BR, says("done", "r2"), says("more", "r3"), mail="two letters")
         second.time.now += 60_000
-        await patience(second).sweep()
+        await expiry(second).sweep()
         await soon(second.runner.idle())
         state = (await second.get(task.id)).status.state
         if point is Decide:
@@ -464,7 +464,7 @@ async def one_death(path: Path, ownership: Ownership, units: int) -> tuple[bool,
         scripts = [says(f"said {number}", f"s{number}") for number in range(4)]
         setup(second, ownership, *scripts, mail=mail)
         second.time.now += 60_000
-        await patience(second).sweep()
+        await expiry(second).sweep()
         await soon(second.runner.idle())
         for found in (await second.list()).tasks:
             if found.status.state is AUTH:

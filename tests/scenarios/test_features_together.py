@@ -22,7 +22,7 @@ from gateway.ports.adapter import ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
-from tests.scenarios.test_approvals import PAY, SAFE, one, outcomes, patience, reply, start, yes
+from tests.scenarios.test_approvals import PAY, SAFE, expiry, one, outcomes, reply, start, yes
 from tests.scenarios.test_breaker import agent, falls
 from tests.scenarios.test_consent_of_tools import MAIL, setup
 from tests.scenarios.test_quarantine import Poisoned, count, rounds, survivor, tries
@@ -126,7 +126,7 @@ async def test_133_a_turn_that_comes_to_wait_before_its_process_hears_that_it_is
         later = await there.send("2", context="c", at_once=True)
         pause.go.set()
         await until(lambda: query(here.path, "SELECT status FROM turn ORDER BY number")[0] == ("waiting",))
-        await patience(there).sweep()
+        await expiry(there).sweep()
         assert (await there.get(first.id)).status.state is TaskState.CANCELED
         await soon(there.runner.idle())
         assert answer(await there.get(later.id)) == "A2"

@@ -9,7 +9,7 @@ from gateway.core.tools.tool_call import NOT_RUN
 from gateway.engine.paused_turn import EXPIRED, REJECTED
 from gateway.ports.adapter import ApprovalAsked, CallCompleted
 from gateway.ports.conversation import OutputItem, Ownership
-from tests.scenarios.test_approvals import asked, no, one, outcomes, patience, reply, settled, start, yes
+from tests.scenarios.test_approvals import asked, expiry, no, one, outcomes, reply, settled, start, yes
 from tests.scenarios.test_tool_loop import adapter_of
 from tests.support.core import Core, soon
 from tests.support.scripted import BR, BS, Script, ScriptedAdapter, says
@@ -74,7 +74,7 @@ async def test_119_a_question_expires_as_a_no(core: Core, ownership: Ownership) 
     adapter = setup(core, ownership, ASKS, says("fine", "r2"), approval_timeout=60.0)
     await start(core)
     core.time.now += 61_000
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     assert told(adapter) == [(EXPIRED, False)]
     settled(core)

@@ -8,7 +8,7 @@ import pytest
 from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import Json, TaskState
 from gateway.core.tools.approvals import ApprovalRule
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply
 from tests.scenarios.test_tool_loop import adapter_of, asks, call

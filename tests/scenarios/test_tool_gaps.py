@@ -9,7 +9,7 @@ from gateway.a2a.errors import InvalidParams, UnsupportedOperation
 from gateway.a2a.model import Json, StreamResponse, TaskState
 from gateway.a2a.redaction import MASK, json_path
 from gateway.a2a.tool_calls import URI, Showing
-from tests.scenarios.test_approvals import GATED, PAY, SAFE, asked, no, one, patience, reply, setup, start, yes
+from tests.scenarios.test_approvals import GATED, PAY, SAFE, asked, expiry, no, one, reply, setup, start, yes
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
 from tests.support.core import Core, events, logged, query, soon, until
 from tests.support.scripted import G, Pause, says
@@ -79,7 +79,7 @@ async def test_119_a_decision_that_comes_too_late_is_refused_by_its_field_or_by_
     core.time.now += 61_000
     with pytest.raises(InvalidParams, match=r"the time to decide .* is over"):
         await reply(core, task.id, decision)
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await soon(core.runner.idle())
     done = await core.get(task.id)
     assert done.status.state is TaskState.COMPLETED

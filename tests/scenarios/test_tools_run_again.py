@@ -17,7 +17,7 @@ from gateway.ledger.tool_calls import ToolEnds
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
-from tests.scenarios.test_approvals import asked, patience, reply, yes
+from tests.scenarios.test_approvals import asked, expiry, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
 from tests.support.core import START, Core, answer, error_class, query, running_core, soon
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
@@ -74,7 +74,7 @@ async def until_due(core: Core, task: str) -> None:
     """What is left has been looked at, and what is due has been taken up, until the task has ended."""
     async with asyncio.timeout(30):
         while (await core.get(task)).status.state is TaskState.WORKING:
-            await patience(core).sweep()
+            await expiry(core).sweep()
             await core.runner.idle()
             await pass_time()
 
@@ -130,7 +130,7 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
         async with successor(path, adapter_of(G), Box({"one": pause}), number) as core:
             while not await core.ledger.overdue_turns(core.time.now, 0, 10):
                 await soon(pass_time())
-            await patience(core).sweep()
+            await expiry(core).sweep()
             await soon(pause.reached.wait())
             assert query(path, "SELECT runs_left FROM tool_call") == [(RUNS - number,)]
     box = Box({"one": "O"})
@@ -214,6 +214,6 @@ async def test_137_cancelling_a_task_whose_tool_is_to_run_again_tells_that_its_o
         while not await core.ledger.overdue_turns(core.time.now, 0, 10):
             await soon(pass_time())
         assert (await core.cancel(task)).status.state is TaskState.CANCELED
-        await patience(core).sweep()
+        await expiry(core).sweep()
     assert (box.runs, query(path, "SELECT status FROM tool_call")) == ([], [("interrupted",)])
     assert violations(path) == []

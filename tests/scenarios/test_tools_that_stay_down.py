@@ -12,7 +12,7 @@ from gateway.core.tools.approvals import ApprovalRule
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolError
 from tests.invariants import violations
-from tests.scenarios.test_approvals import asked, patience, reply, yes
+from tests.scenarios.test_approvals import asked, expiry, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks
 from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, pass_time, successor
 from tests.support.core import Core, answer, error_class, query, soon
@@ -44,7 +44,7 @@ async def due(core: Core) -> None:
 async def tried(core: Core) -> None:
     """What is due has been looked at once, by a process that remembers nothing of it."""
     await soon(due(core))
-    await patience(core).sweep()
+    await expiry(core).sweep()
     await core.runner.idle()
 
 
@@ -107,7 +107,7 @@ async def test_50_a_source_that_stays_down_is_asked_less_and_less_often(tmp_path
     box, now = Down({"one": "O"}), 1000.0
     async with successor(path, adapter_of(G), box, turn_timeout=10_000.0) as core:
         core.time.clock = msgspec.structs.replace(core.time.clock, monotonic=lambda: now)
-        waits = patience(core)
+        waits = expiry(core)
         await soon(due(core))
         asked_at: list[float] = []
         while now < 2000.0:

@@ -41,7 +41,7 @@ from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller
-from gateway.operations.api import EventStream, OperationCall
+from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.service import Operations
 from gateway.ports.capabilities import Backend
 from gateway.scheduling.leases import LeaseTimes

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from gateway.a2a.wire.v1_0 import METHODS
 from gateway.http.pipeline import operation_table
-from gateway.operations.api import A2AOperations
+from gateway.operations.service import Operations
 
 
 class _Named:
@@ -15,8 +15,8 @@ class _Named:
 
 
 def test_every_method_has_an_operation_of_its_own() -> None:
-    table = operation_table(cast("A2AOperations", _Named()))
+    table = operation_table(cast("Operations", _Named()))
     assert set(table) == set(METHODS)
-    operations = {name for name in vars(A2AOperations) if not name.startswith("_")}
+    operations = {name for name in vars(Operations) if not name.startswith("_")}
     assert {str(operation) for operation in table.values()} == operations
     assert len(operations) == 11

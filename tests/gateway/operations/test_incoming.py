@@ -11,7 +11,7 @@ from gateway.a2a.model import Message, Part, Role, SendMessageConfiguration, Sen
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.ledger.threads import Caller
 from gateway.ledger.turns import IdempotencyKey
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.operations.incoming import check_content, digest, idempotency_key, media_type
 from tests.support.core import CARD, message
 from tests.support.scripted import G, ScriptedAdapter

@@ -10,7 +10,7 @@ from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import ListTasksRequest, TaskState
 from gateway.core.agents import Agent
 from gateway.ledger.threads import Caller
-from gateway.operations.api import OperationCall
+from gateway.operations.call import OperationCall
 from gateway.operations.page_tokens import decode, encode
 from tests.support.core import CARD
 from tests.support.scripted import G, ScriptedAdapter

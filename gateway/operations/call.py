@@ -1,0 +1,40 @@
+"""What an operation is called with, and the stream that it may return. Law: no envelope and no HTTP."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from gateway.a2a.tool_calls import Rendering, rendering
+from gateway.core.agents import Agent
+from gateway.ledger.events import Frame
+from gateway.ledger.threads import Caller
+
+
+class OperationCall(msgspec.Struct, frozen=True):
+    """The caller of an operation, the agent, and the service parameters of the request.
+
+    `extensions`: the activated ones, which both the caller and the agent name. `named`: all that the caller names; extensions
+    of other vendors identify the kind of client.
+    """
+
+    agent: Agent
+    caller: Caller
+    extensions: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+    idempotency_key: str | None = None
+    last_event_id: int | None = None
+    version: str = "1.0"
+
+    @property
+    def rendering(self) -> Rendering:
+        """What the caller sees of tool calls."""
+        return rendering(self.agent.policies.tool_calls, self.caller.principal, self.named)
+
+
+class EventStream(Protocol):
+    """The events of one task. Iterating gives batches of frames and ends when the stream closes."""
+
+    def __aiter__(self) -> AsyncIterator[list[Frame]]: ...
+
+    async def aclose(self) -> None: ...

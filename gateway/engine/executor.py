@@ -190,7 +190,7 @@ class CommandExecutor:
         live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
         now = self._context.clock.now()
         asking = status(apply(live.status.state, wait.state), timestamp(now), wait.message)
-        update = status_update(live, asking, wait.metadata)
+        update = status_update(live, asking)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             thread = held.thread.id

@@ -115,10 +115,10 @@ class ToolCall:
         """Raises: IllegalTransition."""
         self.status = advance(TOOL_CALL, self.status, status)
 
-    def settle(self, status: ToolCallStatus, outcome: Json) -> None:
+    def settle(self, settled: Settled) -> None:
         """Raises: IllegalTransition for a call that has an outcome."""
-        self.enter(status)
-        self.outcome = outcome
+        self.enter(settled.status)
+        self.outcome = settled.output
 
     @property
     def is_open(self) -> bool:

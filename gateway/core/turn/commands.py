@@ -1,4 +1,4 @@
-"""What a turn asks of whoever carries it out, in the order in which it is asked."""
+"""The commands of a turn's machine, in the order in which they are to be carried out."""
 
 import msgspec
 
@@ -14,13 +14,13 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordPending(msgspec.Struct, frozen=True):
-    """The handle that the running call may lead to; to be stored before anything later is shown."""
+    """The handle that the service call may lead to, to be stored before any later update is shown."""
 
     handle: str
 
 
 class CompleteCall(msgspec.Struct, frozen=True):
-    """The service call counts: items and handle belong to one commit. `handle` None leaves the thread's as it is."""
+    """The service call counts: items and handle belong to one commit. `handle` None: the thread's handle stays."""
 
     handle: str | None
     state: Json
@@ -30,27 +30,27 @@ class CompleteCall(msgspec.Struct, frozen=True):
 
 
 class AbortCall(msgspec.Struct, frozen=True):
-    """The service call does not count; what was said is kept but never shown to the model again."""
+    """The service call does not count; its output is stored but never sent to the model again."""
 
     error_class: str
     items: tuple[NewItem, ...]
 
 
 class OwnershipConflict(msgspec.Struct, frozen=True):
-    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread goes on from its handle."""
+    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread continues from its handle."""
 
     handle: str | None
     adopts: bool
 
 
 class StrayResult(msgspec.Struct, frozen=True):
-    """The backend gave the result of a call that nobody made: the operator may want to know."""
+    """The backend gave the result of a call that nobody made, which the operator may want to know."""
 
     call_id: str
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """The service call is closed and the turn goes on: with its tool calls first, then with another service call."""
+    """The service call is complete and the turn continues: with its tool calls first, then with another service call."""
 
 
 class StartTool(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class StartTool(msgspec.Struct, frozen=True):
 
 
 class EndTool(msgspec.Struct, frozen=True):
-    """C5: the tool call of this id has its outcome, and `item` tells it to the model."""
+    """C5: the tool call of this id has its outcome; `item` is the outcome for the model."""
 
     id: str
     status: ToolCallStatus
@@ -69,24 +69,23 @@ class EndTool(msgspec.Struct, frozen=True):
 
 
 class PauseTool(msgspec.Struct, frozen=True):
-    """The tool call of this id did nothing, and may be made again when its user has consented, until `expires_at`."""
+    """The tool call of this id did nothing, and may run again when the user has consented, until `expires_at`."""
 
     id: str
     expires_at: int
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The turn goes on when its caller has answered what `message` asks."""
+    """The turn waits until the caller has answered the questions of `message`."""
 
     state: TaskState
     message: Message
-    metadata: dict[str, Json] | None = None
 
 
 class EndTurn(msgspec.Struct, frozen=True):
-    """`state` is the task's; `message` goes with it. `metadata` is the final event's.
+    """`state` is the task's state, `message` its status message, `metadata` that of the final event.
 
-    `failure` with a turn that did not fail is its gap: why the backend does not know what was said in it.
+    `failure` of a turn that did not fail is a gap: the reason why the backend does not know the output of this turn.
     """
 
     status: TurnStatus

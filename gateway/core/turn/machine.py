@@ -1,4 +1,5 @@
-"""One turn, sans IO: adapter events in, commands out. Law: nothing here waits, stores or sends; the runner does."""
+"""One turn, sans IO: adapter events in, commands out. Law: pure; nobody else writes its fields, and it never waits, stores or
+sends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from gateway.core.turn.commands import (
     StartTool,
     Wait,
 )
-from gateway.core.turn.output import ASIDE, OutputBuilder
+from gateway.core.turn.output import NOTE, OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus, TurnStatus
@@ -65,10 +66,8 @@ _ENDINGS = {
 
 
 class TurnFacts(msgspec.Struct, frozen=True):
-    """What a turn knows of itself. `direct_replies`: the agent may answer with a bare message.
-
-    `rendering`: what the caller sees of tool calls; the ledger keeps all of them.
-    """
+    """`direct_replies`: the agent may answer with a bare message. `rendering`: what the caller sees of tool calls; the ledger
+    keeps all of them."""
 
     task_id: str
     context_id: str
@@ -83,16 +82,16 @@ class TurnFacts(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Turn:
-    """Feed it every event of the adapter. Behind GoOn its tool calls are started and settled, then `next_call` begins the
-    next service call. `fail` or `cancel` may come at any time, once. It ends with an EndTurn.
+    """Takes every event of the adapter. After Continue the tool calls are started and settled, then `next_call` begins the
+    next service call. `fail` or `cancel` may come at any time, once. The last command is an EndTurn.
 
-    `round` is the number of the service call. `calls` are the tool calls of the last one that was complete.
+    `round`: the number of the service call. `calls`: the tool calls of the last completed service call.
     """
 
     facts: TurnFacts
     clock: Clock
-    _telling: OutputBuilder = field(init=False)
-    _told: ToolCallTracker = field(init=False)
+    _output: OutputBuilder = field(init=False)
+    _tracker: ToolCallTracker = field(init=False)
     _shown: bool = False
     _consents: dict[str, ConsentLink] = field(default_factory=dict)
     round: int = 0
@@ -103,154 +102,47 @@ class Turn:
     _before_end: list[tuple[ToolCall, ToolCallStatus | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._telling = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
-        self._told = ToolCallTracker(self._telling, self.facts.rendering)
+        self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
+        self._tracker = ToolCallTracker(self._output, self.facts.rendering)
 
     def receive(self, event: AdapterEvent) -> list[Command]:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
         if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
-        telling = self._telling
-        out = telling.begin()
+        output = self._output
+        out = output.begin_event()
         match event:
             case TextDelta(text=text):
-                telling.text(text)
+                output.add_text(text)
             case ReasoningDelta(text=text):
-                telling.thought(text)
+                output.add_reasoning(text)
             case CallStarted(handle=handle):
                 out += [] if handle is None else [RecordPending(handle)]
             case PartReady(part=part):
-                telling.part(part)
+                output.add_part(part)
             case ArtifactReady():
-                telling.artifact(event)
+                output.add_artifact(event)
             case Progress(text=text):
-                telling.aside(text)
+                output.add_note(text)
             case ItemReady():
-                telling.item(event)
+                output.add_item(event)
             case ConsentAsked():
-                self._ask_consent(event)
+                self._add_consent(event)
             case CallCompleted():
                 self._complete(event)
             case DirectReply(parts=parts, state=state):
                 self._reply(parts, state)
             case _:
-                self._told.receive(event, self.facts.tools, self.round)
+                self._tracker.receive(event, self.facts.tools, self.round)
         self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
-
-    def fail(self, failure: str, correlation_id: str, retry_after: int | None = None) -> list[Command]:
-        """The service call failed (or could not be made): FAILED with a text from the table.
-
-        `retry_after`: seconds for which another message would fail as well.
-        """
-        if self.ended:
-            # The end that was decided before could not be stored.
-            self.status = TurnStatus.RUNNING
-        out = self._interrupt(TurnStatus.FAILED)
-        drop = AbortCall(failure, self._telling.unreplayable())
-        return [*out, drop, self._failed(failure, correlation_id, retry_after)]
-
-    def announce_rebuild(self, kind: str) -> list[Command]:
-        """The backend has lost the conversation and gets it whole once more: its caller is told."""
-        out = self._telling.begin()
-        self._telling.aside(_REBUILT, {"contextRebuilt": kind})
-        self._shown = True
-        return out
-
-    def cancel(self) -> list[Command]:
-        out = self._interrupt(TurnStatus.CANCELLED)
-        drop = AbortCall("cancelled", self._telling.unreplayable())
-        return [*out, drop, EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
-
-    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
-        metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
-        if retry_after is not None:
-            metadata["retryAfter"] = retry_after
-        message = self._telling.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
-        return EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
-
-    def _interrupt(self, status: TurnStatus) -> list[Command]:
-        """Ends the turn before its end: a tool call that nobody answered is shown as interrupted, and one of a completed
-        service call gets its outcome."""
-        before, out = self._telling.out, self._telling.begin()
-        self._before_end = [(call, call.status) for call in self.calls.values()]
-        self._enter(status)
-        self._telling.flush()
-        self._told.interrupt()
-        for call in self.calls.values():
-            if call.is_open:
-                self._end_tool(call, tool_call.outcome_at_end(call.status))
-        self._telling.out = before
-        return out
-
-    # --- the tool calls of a service call that is complete
-
-    def start_tool(self, call: ToolCall) -> list[Command]:
-        call.enter(ToolCallStatus.RUNNING)
-        again, call.cut = call.cut, False
-        out = self._telling.begin()
-        out.append(StartTool(call.facts.id))
-        if not again:
-            self._told.show(call, Phase.EXECUTING)
-        return out
-
-    def progress(self, call: ToolCall, text: str) -> list[Command]:
-        out = self._telling.begin()
-        self._told.show(call, Phase.PROGRESS, text)
-        return out
-
-    def settle_tool(self, call: ToolCall, settled: Settled) -> list[Command]:
-        out = self._telling.begin()
-        self._end_tool(call, settled)
-        return out
-
-    def pause_tool(self, call: ToolCall, pages: Sequence[ConsentPage]) -> list[Command]:
-        """It did nothing: its user has to consent to something first."""
-        server = call.facts.server or ""
-        call.enter(ToolCallStatus.PENDING_CONSENT)
-        new_id = self.clock.new_id
-        call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
-        call.expires_at = self.clock.now() + self.facts.tools.patience
-        return [PauseTool(call.facts.id, call.expires_at)]
 
     @property
     def answer(self) -> str:
         """The id of the artifact with the answer; empty while there is none."""
-        return self._telling.answer
+        return self._output.answer
 
-    @property
-    def waiting(self) -> bool:
-        """Some of the calls need their caller: a decision, a consent, or a result."""
-        return any(call.waits for call in self.calls.values())
-
-    def wait(self) -> list[Command]:
-        """The turn has to be told something about its open calls before it can go on."""
-        out = self._telling.begin()
-        waiting = [call for call in self.calls.values() if call.waits]
-        for call in waiting:
-            call.shown = True
-        expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
-        parts, metadata = question(
-            waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
-        )
-        elsewhere = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
-        state = TaskState.AUTH_REQUIRED if elsewhere else TaskState.INPUT_REQUIRED
-        self._enter(TurnStatus.WAITING)
-        out.append(Wait(state, self._telling.message(parts, metadata)))
-        return out
-
-    def update_facts(self, facts: TurnFacts) -> None:
-        """The thread or the offered tools have changed since the last service call."""
-        self.facts = facts
-
-    def approve(self, call_id: str) -> None:
-        """The caller allowed the call, or consented to what it needs: it may run."""
-        self.calls[call_id].enter(ToolCallStatus.APPROVED)
-
-    def resume(self, facts: TurnFacts) -> None:
-        """The turn goes on with what it waited for."""
-        self._enter(TurnStatus.RUNNING)
-        self.facts = facts
+    # --- the turn
 
     def restore(self, calls: tuple[ToolCall, ...]) -> None:
         """The turn waits, and these calls of its last service call are still open."""
@@ -262,24 +154,34 @@ class Turn:
         self.round = calls[0].facts.round
         self.between_calls = True
 
-    def rejoin(self, round_: int, answer: str) -> None:
-        """The turn was taken over from another process at the service call of this number, which begins with this artifact."""
-        self.round = round_
-        self.replay_call(answer, ())
+    def resume(self, facts: TurnFacts) -> None:
+        """The turn continues after it has waited."""
+        self._enter(TurnStatus.RUNNING)
+        self.facts = facts
 
-    def replay_call(self, answer: str, calls: Sequence[str]) -> None:
-        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids."""
-        self._consents.clear()
-        self._telling.begin_again(answer)
-        self._told.begin_again(calls)
-        self._shown = self._shown or bool(answer or calls)
+    def update_facts(self, facts: TurnFacts) -> None:
+        """The thread or the offered tools have changed since the last service call."""
+        self.facts = facts
 
-    def abandon_unrecorded_calls(self) -> None:
-        """The service call that asked for them could not be stored: the ledger does not know them."""
-        self.calls = {}
+    def fail(self, failure: str, correlation_id: str, retry_after: int | None = None) -> list[Command]:
+        """The service call failed (or could not be made): FAILED with a text from the table.
+
+        `retry_after`: seconds for which another message would fail as well.
+        """
+        if self.ended:
+            # The end that was decided before could not be stored.
+            self.status = TurnStatus.RUNNING
+        out = self._interrupt(TurnStatus.FAILED)
+        abort = AbortCall(failure, self._output.unreplayable())
+        return [*out, abort, self._failed(failure, correlation_id, retry_after)]
+
+    def cancel(self) -> list[Command]:
+        out = self._interrupt(TurnStatus.CANCELLED)
+        abort = AbortCall("cancelled", self._output.unreplayable())
+        return [*out, abort, EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
 
     def restart(self, facts: TurnFacts) -> None:
-        """The end could not be stored: drops what was said, and puts the tool calls back to how they were before it."""
+        """The end could not be stored: drops the output, and gives the tool calls the statuses from before the end."""
         for call, status in self._before_end:
             call.status = status
         self.facts, self._shown, self.between_calls = facts, False, False
@@ -291,23 +193,123 @@ class Turn:
         self.status = advance(TURN, self.status, status)
         self.ended = status not in TURN
 
+    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
+        metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
+        if retry_after is not None:
+            metadata["retryAfter"] = retry_after
+        message = self._output.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
+        return EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
+
+    def _interrupt(self, status: TurnStatus) -> list[Command]:
+        """Ends the turn early: an unanswered tool call of the running service call is shown as interrupted, an open one of a
+        completed service call gets its outcome."""
+        before, out = self._output.out, self._output.begin_event()
+        self._before_end = [(call, call.status) for call in self.calls.values()]
+        self._enter(status)
+        self._output.flush()
+        self._tracker.interrupt()
+        for call in self.calls.values():
+            if call.is_open:
+                self._end_tool(call, tool_call.outcome_at_end(call.status))
+        self._output.out = before
+        return out
+
+    # --- its service calls
+
     def next_call(self) -> None:
         self.round += 1
         self.between_calls = False
         self.calls = {}
 
+    def abandon_unrecorded_calls(self) -> None:
+        """The service call that asked for them could not be stored: the ledger does not know them."""
+        self.calls = {}
+
+    def rejoin(self, round_: int, answer: str) -> None:
+        """Another process took the turn over at the service call of this number, whose answer is in this artifact."""
+        self.round = round_
+        self.replay_call(answer, ())
+
+    def replay_call(self, answer: str, call_ids: Sequence[str]) -> None:
+        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids."""
+        self._consents.clear()
+        self._output.restart(answer)
+        self._tracker.restart(call_ids)
+        self._shown = self._shown or bool(answer or call_ids)
+
+    def announce_rebuild(self, kind: str) -> list[Command]:
+        """The backend has lost the conversation and gets it whole once more: the caller sees that."""
+        out = self._output.begin_event()
+        self._output.add_note(_REBUILT, {"contextRebuilt": kind})
+        self._shown = True
+        return out
+
+    # --- the tool calls of a completed service call
+
+    def approve(self, call_id: str) -> None:
+        """The caller allowed the call, or consented to what it needs: it may run."""
+        self.calls[call_id].enter(ToolCallStatus.APPROVED)
+
+    def start_tool(self, call: ToolCall) -> list[Command]:
+        call.enter(ToolCallStatus.RUNNING)
+        again, call.cut = call.cut, False
+        out = self._output.begin_event()
+        out.append(StartTool(call.facts.id))
+        if not again:
+            self._tracker.show(call, Phase.EXECUTING)
+        return out
+
+    def progress(self, call: ToolCall, text: str) -> list[Command]:
+        out = self._output.begin_event()
+        self._tracker.show(call, Phase.PROGRESS, text)
+        return out
+
+    def settle_tool(self, call: ToolCall, settled: Settled) -> list[Command]:
+        out = self._output.begin_event()
+        self._end_tool(call, settled)
+        return out
+
+    def pause_tool(self, call: ToolCall, pages: Sequence[ConsentPage]) -> list[Command]:
+        """The tool did nothing yet: the user has to consent first."""
+        call.enter(ToolCallStatus.PENDING_CONSENT)
+        server, new_id = call.facts.server or "", self.clock.new_id
+        call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
+        call.expires_at = self.clock.now() + self.facts.tools.patience
+        return [PauseTool(call.facts.id, call.expires_at)]
+
+    @property
+    def waiting(self) -> bool:
+        """Some calls need the caller: a decision, a consent, or a result."""
+        return any(call.waits for call in self.calls.values())
+
+    def wait(self) -> list[Command]:
+        """The turn asks the caller about its open calls."""
+        out = self._output.begin_event()
+        waiting = [call for call in self.calls.values() if call.waits]
+        for call in waiting:
+            call.shown = True
+        expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
+        parts, metadata = question(
+            waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
+        )
+        only_consents = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
+        self._enter(TurnStatus.WAITING)
+        state = TaskState.AUTH_REQUIRED if only_consents else TaskState.INPUT_REQUIRED
+        out.append(Wait(state, self._output.message(parts, metadata)))
+        return out
+
     def _end_tool(self, call: ToolCall, settled: Settled) -> None:
-        # What never ran need not be told where the model can be shown a conversation without the call.
+        # A call that never ran can be left out of the history where the gateway keeps it.
         never_ran = settled.status is ToolCallStatus.CANCELLED and call.status is not ToolCallStatus.RUNNING
         gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
-        call.settle(settled.status, settled.output)
+        call.settle(settled)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
-        self._telling.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
-        self._told.show_outcome(call, settled.output)
+        self._output.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
+        self._tracker.show_outcome(call, settled.output)
 
-    # --- the end
+    # --- the end of a service call
 
-    def _ask_consent(self, event: ConsentAsked) -> None:
+    def _add_consent(self, event: ConsentAsked) -> None:
         try:
             consent.check_all([*self._consents, event.url])
         except ValueError as error:
@@ -316,122 +318,123 @@ class Turn:
         self._consents.setdefault(event.url, link)
 
     def _complete(self, event: CallCompleted) -> None:
-        facts, telling, told = self.facts, self._telling, self._told
+        facts, output, tracker = self.facts, self._output, self._tracker
         ending = Ending.AUTH_REQUIRED if self._consents and event.ending is Ending.COMPLETED else event.ending
-        out = telling.out
+        out = output.out
         backend = facts.ownership.owner is StorageOwner.BACKEND
-        telling.flush()
+        output.flush()
         missing = backend and event.handle is None
         if missing and not facts.tolerate_missing_handle:
             out.extend(self.fail(HANDLE_MISSING, self.clock.correlation_id()))
             return
         conflict = self._conflict(event)
-        if conflict is not None and facts.on_owner_conflict != "warn" and not conflict.adopts:
+        adopts = conflict is not None and conflict.adopts
+        if conflict is not None and facts.on_owner_conflict != "warn" and not adopts:
             out.extend([conflict, *self.fail(OWNER_CONFLICT, self.clock.correlation_id())])
             return
-        unanswered = told.unanswered
-        on_chain = event.handle is not None and (backend or (conflict is not None and conflict.adopts))
-        goes_on = ending is Ending.COMPLETED and (on_chain or not backend)
+        unanswered = tracker.unanswered
+        on_chain = event.handle is not None and (backend or adopts)
+        continues = ending is Ending.COMPLETED and (on_chain or not backend)
         for call in unanswered:
-            self._decide(call, goes_on=goes_on, on_chain=on_chain)
-        told.keep_stray_results()
+            self._decide(call, continues=continues, on_chain=on_chain)
+        tracker.keep_stray_results()
         handle = event.handle if backend else None
-        out.append(CompleteCall(handle, event.state, event.usage, tuple(self._shadowed()), told.rows()))
+        out.append(CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
         if conflict is not None:
             out.append(conflict)
         asked = [call for call in unanswered if call.executor != "backend" or call.question]
-        if asked and goes_on:
-            out.extend(self._behind(asked))
+        if asked and continues:
+            out.extend(self._continue(asked))
             return
         status = TurnStatus.REJECTED if event.ending is Ending.REJECTED else TurnStatus.COMPLETED
         self._enter(status)
-        why: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
-        said = self._last_words(event, why)
-        metadata = why | {"contextGap": HANDLE_MISSING} if missing else why
+        reason: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
+        message = self._final_message(event, reason)
         gap = HANDLE_MISSING if missing else None
-        out.append(EndTurn(status, _ENDINGS[ending], said, gap, metadata or None))
+        metadata = reason | {"contextGap": gap} if gap else reason
+        out.append(EndTurn(status, _ENDINGS[ending], message, gap, metadata or None))
 
-    def _last_words(self, event: CallCompleted, why: dict[str, Json]) -> Message | None:
-        """Of the status that ends the turn, which is what a caller sees who did not follow it."""
+    def _final_message(self, event: CallCompleted, reason: dict[str, Json]) -> Message | None:
+        """The message of the status that ends the turn: all that a caller sees who did not follow the turn."""
         if event.message:
-            return self._telling.message(event.message, why or None)
+            return self._output.message(event.message, reason or None)
         if self._consents:
             links = tuple(self._consents.values())
-            parts, ours = consent.question(links, f"request_{self.clock.new_id()}")
-            return self._telling.message(parts, {tool_calls.URI: {"consent": ours}})
-        if why:
-            words = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=ASIDE)
-            return self._telling.message((words,), why)
+            parts, metadata = consent.question(links, f"request_{self.clock.new_id()}")
+            return self._output.message(parts, {tool_calls.URI: {"consent": metadata}})
+        if reason:
+            note = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=NOTE)
+            return self._output.message((note,), reason)
         return None
 
     def _conflict(self, event: CallCompleted) -> OwnershipConflict | None:
-        """Source: state-model, scenarios 21 to 23. Only a handle can be adopted."""
+        """Only a handle can be adopted. Source: docs/state-model.md, scenarios 21 to 23."""
         if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
             return None
         return OwnershipConflict(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
 
-    def _decide(self, call: ToolCall, *, goes_on: bool, on_chain: bool) -> None:
-        """A call that nobody answered when its service call was complete: what becomes of it is decided here, once."""
+    def _decide(self, call: ToolCall, *, continues: bool, on_chain: bool) -> None:
+        """The only decision on a call that was unanswered when its service call was complete."""
         if call.arguments is None:
-            call.settle(ToolCallStatus.CANCELLED, None)
+            call.settle(Settled(ToolCallStatus.CANCELLED, None))
             return
         if call.handled:
-            call.settle(ToolCallStatus.EXTERNAL, None)
-            self._told.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
+            call.settle(Settled(ToolCallStatus.EXTERNAL, None))
+            self._tracker.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
             return
         settled = tool_call.decide(call, self.facts.tools)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
-        if settled is None and not goes_on:
+        if settled is None and not continues:
             settled = Settled(ToolCallStatus.CANCELLED, tool_call.NOT_RUN)
         if settled is not None:
-            self._told.answer(call, settled, unsent=on_chain)
+            self._tracker.settle(call, settled, unsent=on_chain)
 
-    def _behind(self, asked: list[ToolCall]) -> list[Command]:
-        """What follows a complete service call that asked for tools."""
+    def _continue(self, asked: list[ToolCall]) -> list[Command]:
+        """After a completed service call that asked for tools."""
         policy = self.facts.tools
         self.calls = {call.facts.id: call for call in asked}
-        self._telling.items = []
-        self._told.begin_again()
+        self._output.items = []
+        self._tracker.restart()
+        failure = None
         if policy.exhausted:
-            return self._broken_off(ROUND_LIMIT)
-        if policy.unknown_fails and any(call.status is ToolCallStatus.NOT_FOUND for call in asked):
-            return self._broken_off(UNKNOWN_TOOL)
+            failure = ROUND_LIMIT
+        elif policy.unknown_fails and any(call.status is ToolCallStatus.NOT_FOUND for call in asked):
+            failure = UNKNOWN_TOOL
+        if failure is not None:
+            return [*self._interrupt(TurnStatus.FAILED), self._failed(failure, self.clock.correlation_id())]
         self.between_calls = True
-        # The question comes when nothing of the round runs any more; that there will be one is told at once.
+        # The turn asks when no tool of the round runs any more; callers see at once that it will.
         for call in asked:
             if call.status is ToolCallStatus.PENDING_APPROVAL:
-                self._told.show(call, Phase.AWAITING_APPROVAL)
+                self._tracker.show(call, Phase.AWAITING_APPROVAL)
         return [Continue()]
 
-    def _broken_off(self, failure: str) -> list[Command]:
-        """The service call counts, and the turn fails behind it: calls that were to run are closed."""
-        return [*self._interrupt(TurnStatus.FAILED), self._failed(failure, self.clock.correlation_id())]
-
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
-        if self._shown or self._telling.items or not self.facts.direct_replies:
+        if self._shown or self._output.items or not self.facts.direct_replies:
             raise AdapterError(
                 ErrorClass.CONTRACT_BROKEN, "a direct reply must be the first and only answer, if allowed"
             )
         self._enter(TurnStatus.COMPLETED)
-        message = self._telling.message(parts, task=False)
-        self._telling.out += [
+        message = self._output.message(parts, task=False)
+        self._output.out += [
             CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
             Reply(message),
             EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, message),
         ]
 
-    def _shadowed(self) -> list[NewItem]:
-        """What the ledger keeps of it: all of it, unless the backend owns the conversation and less was asked for.
+    def _kept_items(self) -> list[NewItem]:
+        """The items for the ledger: all, unless the backend owns the conversation and the shadow is configured to be smaller.
 
-        An output that the backend waits for is kept whatever the setting: the next request has to carry it.
+        An output that the backend waits for is always kept: the next request has to carry it.
         """
-        items = self._telling.items
+        items = self._output.items
         if self.facts.ownership.owner is StorageOwner.GATEWAY or self.facts.shadow == "items":
             return items
-        due = self._told.due
+        awaited = self._tracker.awaited_ids
         kept = AssistantItem if self.facts.shadow == "text" else ()
         return [
             new
             for new in items
-            if isinstance(new.item, kept) or (isinstance(new.item, CallItem | OutputItem) and new.item.call_id in due)
+            if isinstance(new.item, kept)
+            or (isinstance(new.item, CallItem | OutputItem) and new.item.call_id in awaited)
         ]

@@ -1,6 +1,5 @@
-"""What is said in a service call, as its callers are told of it and as the ledger keeps it. Law: pure; both hold the same
-words in the same order.
-"""
+"""The output of a service call, as updates for callers and as items for the ledger. Law: pure; both hold the same words in the
+same order."""
 
 from dataclasses import dataclass, field
 
@@ -22,15 +21,14 @@ from gateway.ports.adapter import ArtifactReady, ItemReady
 from gateway.ports.conversation import AssistantItem, ReasoningItem
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
-ASIDE: dict[str, Json] = {"adk_thought": True}
-"""Metadata of a part that is no part of the answer. Source: google-adk."""
+NOTE: dict[str, Json] = {"adk_thought": True}
+"""Metadata of a part that does not belong to the answer. Source: google-adk."""
 
 
 @dataclass(slots=True)
 class OutputBuilder:
-    """`out` are the commands that the event at hand leads to, `items` what the call has said so far. `answer` is the id of
-    the artifact with the answer; empty while there is none.
-    """
+    """`out`: the commands of the present event. `items`: the output of the call so far. `answer`: the id of the artifact with
+    the answer; empty while there is none."""
 
     task_id: str
     context_id: str
@@ -39,39 +37,39 @@ class OutputBuilder:
     items: list[NewItem] = field(default_factory=list)
     answer: str = ""
     _text: list[str] = field(default_factory=list)
-    _said: list[Part] = field(default_factory=list)
-    _thought: list[str] = field(default_factory=list)
+    _parts: list[Part] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
 
-    def begin(self) -> list[Command]:
-        """Another event: its commands come into this list."""
+    def begin_event(self) -> list[Command]:
+        """The list for the commands of the next event."""
         self.out = []
         return self.out
 
-    def begin_again(self, answer: str) -> None:
-        """The service call is told once more, with its answer in this artifact."""
+    def restart(self, answer: str) -> None:
+        """The service call repeats its output, with its answer in this artifact."""
         self.answer = answer
-        self.items, self._text, self._said, self._thought = [], [], [], []
+        self.items, self._text, self._parts, self._reasoning = [], [], [], []
 
-    # --- what is said
+    # --- content
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if not text:
             return
-        if self._thought:
-            self._flush_thought()
+        if self._reasoning:
+            self._flush_reasoning()
         self._text.append(text)
         self._publish_answer(Part(text=text))
 
-    def part(self, part: Part) -> None:
-        self._flush_thought()
+    def add_part(self, part: Part) -> None:
+        self._flush_reasoning()
         self._flush_text()
-        self._said.append(part)
+        self._parts.append(part)
         self._publish_answer(part)
 
-    def artifact(self, event: ArtifactReady) -> None:
-        self._flush_thought()
+    def add_artifact(self, event: ArtifactReady) -> None:
+        self._flush_reasoning()
         self._flush_text()
-        self._said.extend(event.artifact.parts)
+        self._parts.extend(event.artifact.parts)
         self.out.append(
             Publish(
                 TaskArtifactUpdateEvent(
@@ -84,35 +82,37 @@ class OutputBuilder:
             )
         )
 
-    def thought(self, text: str) -> None:
-        self._flush_said()
-        self._thought.append(text)
-        self.status(metadata={REASONING_URI: {"delta": text}})
+    def add_reasoning(self, text: str) -> None:
+        self._flush_parts()
+        self._reasoning.append(text)
+        self.publish_status(metadata={REASONING_URI: {"delta": text}})
 
-    def aside(self, text: str, metadata: dict[str, Json] | None = None) -> None:
-        """Words for who follows the task, which are no part of the answer."""
-        self.status(self.message((Part(text=text, metadata=ASIDE),)), metadata)
+    def add_note(self, text: str, metadata: dict[str, Json] | None = None) -> None:
+        """Text for followers of the task that does not belong to the answer."""
+        self.publish_status(self.message((Part(text=text, metadata=NOTE),)), metadata)
 
-    def item(self, event: ItemReady) -> None:
-        self._flush_said()
+    def add_item(self, event: ItemReady) -> None:
+        self._flush_parts()
         if isinstance(event.item, ReasoningItem):
-            self._show_thought(event.item.text or "".join(self._thought))
-            self._thought.clear()
-        self._flush_thought()
+            text = event.item.text or "".join(self._reasoning)
+            if text:
+                self.add_note(text)
+            self._reasoning.clear()
+        self._flush_reasoning()
         self.items.append(NewItem(event.item, event.provider_id))
 
     def flush(self) -> None:
-        """What was said comes before what follows."""
-        self._flush_thought()
-        self._flush_said()
+        """Turns pending text into items, before an item of another kind follows."""
+        self._flush_reasoning()
+        self._flush_parts()
 
     def unreplayable(self) -> tuple[NewItem, ...]:
         """The items of a call that does not count."""
         return tuple(NewItem(new.item, new.provider_id, None, replayable=False) for new in self.items)
 
-    # --- what it is made of
+    # --- updates and messages
 
-    def status(self, message: Message | None = None, metadata: dict[str, Json] | None = None) -> None:
+    def publish_status(self, message: Message | None = None, metadata: dict[str, Json] | None = None) -> None:
         now = timestamp(self.clock.now())
         self.out.append(
             Publish(
@@ -152,24 +152,21 @@ class OutputBuilder:
             )
         )
 
-    def _show_thought(self, text: str) -> None:
-        if text:
-            self.aside(text)
-
-    def _flush_thought(self) -> None:
-        if self._thought:
-            text = "".join(self._thought)
-            self._thought.clear()
-            self._show_thought(text)
+    def _flush_reasoning(self) -> None:
+        if self._reasoning:
+            text = "".join(self._reasoning)
+            self._reasoning.clear()
+            if text:
+                self.add_note(text)
             self.items.append(NewItem(ReasoningItem(text)))
 
     def _flush_text(self) -> None:
         if self._text:
-            self._said.append(Part(text="".join(self._text)))
+            self._parts.append(Part(text="".join(self._text)))
             self._text.clear()
 
-    def _flush_said(self) -> None:
+    def _flush_parts(self) -> None:
         self._flush_text()
-        if self._said:
-            self.items.append(NewItem(AssistantItem(tuple(self._said))))
-            self._said.clear()
+        if self._parts:
+            self.items.append(NewItem(AssistantItem(tuple(self._parts))))
+            self._parts.clear()

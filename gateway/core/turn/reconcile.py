@@ -1,7 +1,7 @@
-"""What a service call leads to whose end nobody heard. Law: pure; what a backend shows to be done counts, everything else is
-given up explicitly, and nothing that it holds is said to it twice.
+"""The result of a service call of unknown outcome. Law: pure; what the backend shows to be done counts, everything else is
+failed explicitly, and the backend is never sent what it holds.
 
-Source: state-model, section 8 (step 2) and scenario 51.
+Source: docs/state-model.md, section 8 (step 2) and scenario 51.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ log = structlog.get_logger("gateway.core.turn.reconcile")
 def must_reconcile(
     adapter: Adapter, policies: AgentPolicies, thread: ThreadRecord, error_class: str, pending: str | None
 ) -> bool:
-    """Has a call that failed so to be looked up before the next request? Only where the adapter can.
+    """Whether a call that failed in this way has to be looked up before the next request; only where the adapter can.
 
-    In a static conversation also what was cancelled may have landed. A chain simply goes on from before the call, so that
-    there it is worth asking only where the backend may have an answer that its caller still wants.
+    In a static conversation a cancelled call may have landed too. A chain continues from before the call, so that a look-up
+    pays only where the backend may have an answer that the caller still wants.
     """
     if thread.owner is not StorageOwner.BACKEND or thread.lost:
         return False
@@ -49,7 +49,7 @@ def must_reconcile(
 
 @dataclass(frozen=True, slots=True)
 class UnknownOutcome:
-    """A service call whose end nobody heard, on its thread. `view` is what it carried."""
+    """A service call whose end was not heard, on its thread. `view`: the items that it carried."""
 
     agent: Agent
     thread: ThreadRecord
@@ -58,84 +58,83 @@ class UnknownOutcome:
     view: View
 
 
-def from_fetch(unheard: UnknownOutcome, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
-    """Of a rotating handle: the response is the turn's, or it is nobody's and left for deletion."""
+def from_fetch(unknown: UnknownOutcome, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
+    """For a rotating handle: the response becomes the turn's, or is deleted as an orphan."""
     if found.fate is not Fate.COMPLETED:
-        return call_failed(unheard, found.fate, clock)
-    if unheard.agent.policies.persistence == "per_turn" or unheard.call.handle_in != unheard.thread.handle:
-        # A turn that failed has not been, or the conversation went on without it.
-        return call_failed(unheard, "left-out", clock)
-    closed = _closed(unheard, found.events, clock)
-    if closed is None or closed.handle is None:
-        return call_failed(unheard, "unusable", clock)
-    return _completed(unheard, closed, unheard.view.positions, clock)
+        return call_failed(unknown, found.fate, clock)
+    if unknown.agent.policies.persistence == "per_turn" or unknown.call.handle_in != unknown.thread.handle:
+        # The failed turn is no part of the conversation, or the conversation continued without it.
+        return call_failed(unknown, "left-out", clock)
+    end = _end_of_call(unknown, found.events, clock)
+    if end is None or end.handle is None:
+        return call_failed(unknown, "unusable", clock)
+    return _completed(unknown, end, unknown.view.positions, clock)
 
 
-def unresolved(unheard: UnknownOutcome, clock: Clock) -> tuple[CommitPoint, ...]:
-    """The backend cannot tell: what the call may have made there is nobody's."""
-    thread = unheard.thread
-    left = ownership.orphaned_handle(thread, unheard.call.pending)
-    orphans = () if left is None else (DeleteOrphan(thread.id, unheard.agent.name, left, clock.now()),)
+def unresolved(unknown: UnknownOutcome, clock: Clock) -> tuple[CommitPoint, ...]:
+    """The backend cannot tell: a response that the call may have made there is an orphan."""
+    thread = unknown.thread
+    handle = ownership.orphaned_handle(thread, unknown.call.pending)
+    orphans = () if handle is None else (DeleteOrphan(thread.id, unknown.agent.name, handle, clock.now()),)
     return (MarkSynced(thread.id, thread.generation), *orphans)
 
 
-def call_failed(unheard: UnknownOutcome, why: str, clock: Clock) -> tuple[CommitPoint, ...]:
-    """The call counts as one that failed."""
-    thread, call = unheard.thread, unheard.call
+def call_failed(unknown: UnknownOutcome, reason: str, clock: Clock) -> tuple[CommitPoint, ...]:
+    thread, call = unknown.thread, unknown.call
     before = ServiceCallStatus.UNKNOWN
-    fail = commit_points.fail(thread, call.turn, call.id, why, clock.now(), before=before)
-    return (*unresolved(unheard, clock), fail)
+    fail = commit_points.fail(thread, call.turn, call.id, reason, clock.now(), before=before)
+    return (*unresolved(unknown, clock), fail)
 
 
-def from_tail(unheard: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
-    """Of a static handle: the conversation holds the first so many items of the call, and what follows them.
+def from_tail(unknown: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
+    """For a static handle: the conversation holds the first `held` items of the call, and the answer after them.
 
-    Where it holds nothing the call stays unknown: a response that still runs may yet land there.
+    Where it holds none of them the call stays unknown: a response that still runs may yet land there.
     """
-    thread, call = unheard.thread, unheard.call
+    thread, call = unknown.thread, unknown.call
     held = tail.held if tail is not None else 0
     handle = thread.handle or call.pending
     if not held and thread.handle is not None:
         return (MarkSynced(thread.id, thread.generation),)
-    closed = _closed(unheard, tail.answer, clock) if tail is not None and tail.answer else None
-    if closed is None:
-        # That the conversation was made, or took what was said, is all that is known to be done.
-        closed = CompleteCall(handle, None, None, (), ())
-    return _completed(unheard, replace(closed, handle=handle), unheard.view.positions[:held], clock)
+    end = _end_of_call(unknown, tail.answer, clock) if tail is not None and tail.answer else None
+    if end is None:
+        # All that is known to be done: the conversation was made, or took the items.
+        end = CompleteCall(handle, None, None, (), ())
+    return _completed(unknown, replace(end, handle=handle), unknown.view.positions[:held], clock)
 
 
 def _completed(
-    unheard: UnknownOutcome, closed: CompleteCall, sent: tuple[int, ...], clock: Clock
+    unknown: UnknownOutcome, end: CompleteCall, sent: tuple[int, ...], clock: Clock
 ) -> tuple[CommitPoint, ...]:
-    thread, call = unheard.thread, unheard.call
-    version = unheard.agent.adapter.ownership.state_version
-    complete = commit_points.complete(thread, call.turn, call.id, closed, sent, version, clock.now())
-    kept = () if closed.handle is None else (KeepHandle(thread.id, closed.handle),)
+    thread, call = unknown.thread, unknown.call
+    version = unknown.agent.adapter.ownership.state_version
+    complete = commit_points.complete(thread, call.turn, call.id, end, sent, version, clock.now())
+    kept = () if end.handle is None else (KeepHandle(thread.id, end.handle),)
     return (MarkSynced(thread.id, thread.generation), complete, *kept)
 
 
-def _closed(unheard: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
-    """The call's end, as its turn would have taken it; None for one that it could not have taken.
+def _end_of_call(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
+    """The end of the call as its turn would have taken it; None for one that the turn could not have taken.
 
-    The turn has ended: tool calls that nobody answered were not run, and their model is told so.
+    The turn has ended: unanswered tool calls get the outcome that they were not run.
     """
     facts = TurnFacts(
         task_id="",
         context_id="",
-        ownership=unheard.owned,
-        shadow=unheard.agent.policies.shadow_history,
+        ownership=unknown.owned,
+        shadow=unknown.agent.policies.shadow_history,
         tools=ToolPolicy(exhausted=True, why_not=tool_call.NOT_RUN),
     )
-    machine = Turn(facts, clock, round=unheard.call.round)
-    thread = unheard.thread
+    machine = Turn(facts, clock, round=unknown.call.round)
+    thread = unknown.thread
     try:
         for event in events:
             taken = ownership.on_static_handle(thread, event) if ownership.is_static(thread) else event
             for command in machine.receive(taken):
                 if isinstance(command, CompleteCall):
-                    # A question of the backend's can only be answered in a turn that goes on.
+                    # A question of the backend can only be answered in a turn that continues.
                     asks = any(call.status in OPEN for call in command.tool_calls)
                     return None if asks else command
     except AdapterError as error:
-        log.warning("call.not-adopted", agent=unheard.agent.name, thread=thread.id, detail=error.detail)
+        log.warning("call.not-adopted", agent=unknown.agent.name, thread=thread.id, detail=error.detail)
     return None

@@ -45,6 +45,12 @@ def _flag(column: str) -> CheckConstraint:
     return CheckConstraint(f"{column} IN (0, 1)", name=column)
 
 
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index of the rows that meet a condition, which each dialect takes under its own name."""
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
 _STRICT = {"sqlite_strict": True}
 
 
@@ -89,7 +95,7 @@ class Thread(Row, table=True):
     __tablename__ = "thread"
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
-        Index("uq_thread_live", "context", "agent", unique=True, sqlite_where=text(LIVE)),
+        _partial("uq_thread_live", "context", "agent", where=LIVE, unique=True),
         _one_of("state", "open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"),
         _one_of("storage_owner", "backend", "gateway"),
         _one_of("handle_kind", "none", "rotating", "static"),
@@ -120,8 +126,8 @@ class Task(Row, table=True):
 
     __tablename__ = "task"
     __table_args__ = (
-        Index("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", sqlite_where=text("visible = 1")),
-        Index("ix_task_listed_in_context", "context", "agent", "status_at", "id", sqlite_where=text("visible = 1")),
+        _partial("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", where="visible = 1"),
+        _partial("ix_task_listed_in_context", "context", "agent", "status_at", "id", where="visible = 1"),
         _one_of(
             "state",
             "TASK_STATE_SUBMITTED",
@@ -172,8 +178,8 @@ class Turn(Row, table=True):
     __table_args__ = (
         UniqueConstraint("thread", "number"),
         Index("ix_turn_task", "task"),
-        Index("ix_turn_open", "thread", "number", sqlite_where=text("ended_at IS NULL")),
-        Index("ix_turn_waiting", "task", sqlite_where=text("status = 'waiting'")),
+        _partial("ix_turn_open", "thread", "number", where="ended_at IS NULL"),
+        _partial("ix_turn_waiting", "task", where="status = 'waiting'"),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
@@ -208,15 +214,8 @@ class Input(Row, table=True):
 
     __tablename__ = "input"
     __table_args__ = (
-        Index(
-            "uq_input_key",
-            "tenant",
-            "principal",
-            "agent",
-            "key_kind",
-            "key",
-            unique=True,
-            sqlite_where=text("key IS NOT NULL"),
+        _partial(
+            "uq_input_key", "tenant", "principal", "agent", "key_kind", "key", where="key IS NOT NULL", unique=True
         ),
         Index("ix_input_message_id", "message_id"),
         CheckConstraint("(key IS NULL) = (key_kind IS NULL)", name="key"),
@@ -279,7 +278,7 @@ class ToolCall(Row, table=True):
         ),
         CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
         CheckConstraint("runs_left >= 0", name="runs_left"),
-        Index("ix_tool_call_standing", "standing", sqlite_where=text("standing IS NOT NULL")),
+        _partial("ix_tool_call_standing", "standing", where="standing IS NOT NULL"),
         _flag("approval_required"),
         CheckConstraint("approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name="approval"),
         _STRICT,
@@ -315,10 +314,8 @@ class HistoryItem(Row, table=True):
 
     __tablename__ = "history_item"
     __table_args__ = (
-        Index(
-            "uq_history_item_tool_call", "tool_call", "kind", unique=True, sqlite_where=text("tool_call IS NOT NULL")
-        ),
-        Index("ix_history_item_unsent", "thread", "position", sqlite_where=text(UNSENT)),
+        _partial("uq_history_item_tool_call", "tool_call", "kind", where="tool_call IS NOT NULL", unique=True),
+        _partial("ix_history_item_unsent", "thread", "position", where=UNSENT),
         CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name="payload"),
         _flag("replayable"),
         _STRICT,
@@ -372,7 +369,7 @@ class ApiKey(Row, table=True):
 
     __tablename__ = "api_key"
     __table_args__ = (
-        Index("uq_api_key_name", "name", unique=True, sqlite_where=text("revoked_at IS NULL")),
+        _partial("uq_api_key_name", "name", where="revoked_at IS NULL", unique=True),
         _flag("admin"),
         _STRICT,
     )
@@ -398,7 +395,7 @@ class PushConfig(Row, table=True):
 
     __tablename__ = "push_config"
     __table_args__ = (
-        Index("ix_push_config_due", "due_at", "host", sqlite_where=text("due_at IS NOT NULL")),
+        _partial("ix_push_config_due", "due_at", "host", where="due_at IS NOT NULL"),
         Index("ix_push_config_state", "state"),
         _one_of("state", "active", "stopped", "gone", "done"),
         CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),

@@ -1,6 +1,6 @@
 """The statements of a service call, from the thread's lease to its end, and of its tool calls. Law: as in `statements`."""
 
-from sqlalchemy import and_, bindparam, case, func, insert, null, or_, text, update
+from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, null, or_, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import GOING, SETTLED, UNDER_WAY, UNFINISHED
@@ -196,7 +196,7 @@ START_TOOL = Write(
     .values(
         status=word("running"),
         runs_left=tool_call.c.runs_left - ONE,
-        approval_consumed_at=case((tool_call.c.approval_decision.is_not(None), bindparam("now"))),
+        approval_consumed_at=case((tool_call.c.approval_decision.is_not(None), bindparam("now", type_=BigInteger))),
     ),
 )
 

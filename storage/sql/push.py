@@ -38,7 +38,7 @@ _ENDED = task.c.id.in_(select(task.c.id).where(task.c.id == bindparam("task"), t
 _put = upsert(push_config).from_select(
     [*_CONFIG, "state", "next_event", "attempts", "created_at"],
     select(
-        *(bindparam(name) for name in _CONFIG),
+        *(bindparam(name, type_=push_config.c[name].type) for name in _CONFIG),
         case((_ENDED, word("done")), else_=word("active")),
         _LAST + ONE,
         ZERO,

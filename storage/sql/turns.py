@@ -6,7 +6,7 @@ commit points; those of an event's row begin with `event_`.
 The statements by which a turn and its task wait, change hands and end. Law: as in `statements`.
 """
 
-from sqlalchemy import bindparam, case, delete, insert, literal_column, null, or_, text, update
+from sqlalchemy import Text, bindparam, case, delete, insert, literal_column, null, or_, text, update
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import GOING, UNDER_WAY, WAITING
@@ -156,7 +156,7 @@ END_TURN = Write(
     .where(
         matches(turn, id="turn", task="task", thread="thread"),
         turn.c.ended_at.is_(None),
-        or_(bindparam("process").is_(None), equals(turn.c.process, "process")),
+        or_(bindparam("process", type_=Text).is_(None), equals(turn.c.process, "process")),
     )
     .values(
         ended_at=bindparam("now"),

@@ -1,5 +1,5 @@
-"""A small client of A2A 1.0 over JSON-RPC and HTTP+JSON. Law: what arrives stays the wire's JSON; a stream that drops
-goes on where it stopped, without gap or repeat."""
+"""A small client of A2A 1.0 over JSON-RPC and HTTP+JSON. Law: responses stay the JSON of the wire; a dropped stream continues
+where it stopped, without gap or repeat."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from gateway.client.transport import (
     Refused,
     StreamLost,
     Unreachable,
-    at,
     decode,
+    http_errors,
+    json_at,
     objects,
-    reaching,
     read_json,
-    refusal,
+    refused_from,
     text_at,
 )
 from gateway.foundation.retry import backoff
@@ -34,19 +34,16 @@ ENDED = frozenset(f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CA
 WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
 
 _SILENCE = 60.0
-"""Seconds without a byte after which a stream counts as lost: servers send a comment at least every 30 s or so."""
+"""Seconds without a byte after which a stream counts as lost: servers send a comment about every 30 s."""
 _SUBSCRIBE = "SubscribeToTask"
 _EVENT_SIZE = 32 * 1024 * 1024
-_RETRY_AFTER_AT_MOST = 10.0
+_LONGEST_RETRY_AFTER = 10.0
 _PAGE = 100
-
-
-# --- talking to it ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a dropped stream is taken up again without a new numbered event, and the pauses before it, in seconds."""
+    """How often a dropped stream is resumed without a new numbered event, and the pauses before that, in seconds."""
 
     tries: int = 6
     first: float = 0.25
@@ -57,10 +54,10 @@ class Retry:
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What a stream has told so far. `follows`: it watches a task whose state counts from the first event on.
+class _StreamState:
+    """The state of a stream so far. `follows`: it watches a task whose state counts from the first event on.
 
-    `since`: the timestamp of the first status that counts where the stream repeats what is past.
+    `since`: the timestamp of the first status that counts where the stream repeats earlier ones.
     """
 
     follows: bool
@@ -76,21 +73,21 @@ class _Seen:
 
     def note(self, number: str, event: Json) -> None:
         self.last_id = number or self.last_id
-        whole, update = at(event, "task"), at(event, "statusUpdate")
+        whole, update = json_at(event, "task"), json_at(event, "statusUpdate")
         task = text_at(whole, "id") or text_at(update, "taskId") or text_at(event, "artifactUpdate", "taskId")
         self.task = self.task or task
         state = text_at(whole, "status", "state") or text_at(update, "status", "state")
         if state is not None:
             moment = text_at(whole, "status", "timestamp") or text_at(update, "status", "timestamp") or self.since
             self.waiting = state in WAITING and moment >= self.since
-        # The task that answers a message may still say what it waited for before that message.
+        # The first task after a message may still have the state from before that message.
         final = state in ENDED or (self.waiting and (self.follows or update is not None))
-        self.ended = self.ended or final or at(event, "message") is not None
+        self.ended = self.ended or final or json_at(event, "message") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One operation. `params` are those of JSON-RPC; `rest` is the HTTP method and path of the other binding."""
+    """One operation. `params` are for JSON-RPC; `rest` is the HTTP method and path of the other binding."""
 
     method: str
     params: dict[str, Json]
@@ -99,7 +96,7 @@ class _Call:
 
 
 class Client:
-    """Speaks to one agent."""
+    """A client of one agent."""
 
     def __init__(
         self,
@@ -141,30 +138,30 @@ class Client:
                 return
 
     async def cancel_task(self, task: str) -> Json:
-        """The Task as it is then. Raises: Unreachable, NotA2A, Refused where it has ended."""
+        """The Task after the cancellation. Raises: Unreachable, NotA2A, Refused where it has ended."""
         call = _Call("CancelTask", {"id": task}, ("POST", f"/tasks/{quote(task, safe='')}:cancel"))
         return await self._ask(call)
 
     def stream(self, request: dict[str, Json], idempotency_key: str | None = None) -> AsyncGenerator[Json, None]:
-        """SendStreamingMessage: its events until the task ends or waits for somebody.
+        """SendStreamingMessage: its events until the task ends or waits for the caller.
 
         Raises: Unreachable, NotA2A, Refused, StreamLost.
         """
         call = _Call("SendStreamingMessage", request, ("POST", "/message:stream"), _idempotency(idempotency_key))
-        return self._resuming(call, _Seen(follows=False))
+        return self._resumed(call, _StreamState(follows=False))
 
     def follow(self, task: str, after: int | None = None, since: str = "") -> AsyncGenerator[Json, None]:
-        """SubscribeToTask: the Task as it stands, then its events, until it ends or waits for somebody.
+        """SubscribeToTask: the present Task, then its events, until it ends or waits for the caller.
 
-        `after`: as it stood at this number in the agent's log, if it keeps one. That it waited before `since`, the
-        timestamp of a status, is past and no end. Raises: as `stream`.
+        `after`: the stream begins at this number of the agent's log, if the agent keeps one. A waiting state from before
+        `since`, the timestamp of a status, does not end the stream. Raises: as `stream`.
         """
         last_id = None if after is None else str(after)
-        seen = _Seen(follows=True, task=task, last_id=last_id, since=since)
-        return self._resuming(_subscribe(task, last_id), seen)
+        state = _StreamState(follows=True, task=task, last_id=last_id, since=since)
+        return self._resumed(_subscribe(task, last_id), state)
 
-    async def said(self, message: Json) -> AsyncGenerator[Json, None]:
-        """What comes of a message, as `stream`, also from an agent that does not stream. Raises: as `stream`."""
+    async def send_and_follow(self, message: Json) -> AsyncGenerator[Json, None]:
+        """As `stream`, also for an agent that does not stream."""
         if self.endpoint.streaming:
             async with aclosing(self.stream({"message": message})) as events:
                 async for event in events:
@@ -176,8 +173,8 @@ class Client:
         if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
             yield {"task": await self.wait(task)}
 
-    async def seen(self, task: str) -> AsyncGenerator[Json, None]:
-        """The Task as it stands, and what follows, also of an agent that does not stream. Raises: as `stream`."""
+    async def follow_any(self, task: str) -> AsyncGenerator[Json, None]:
+        """As `follow`, also for an agent that does not stream."""
         if not self.endpoint.streaming:
             yield {"task": await self.wait(task)}
             return
@@ -186,7 +183,7 @@ class Client:
                 yield event
 
     async def wait(self, task: str, poll: float = 1.0) -> Json:
-        """The Task once it has ended or waits for somebody. Raises: as `stream`."""
+        """The Task once it has ended or waits for the caller. Raises: as `stream`."""
         if self.endpoint.streaming:
             async with aclosing(self.follow(task)) as events:
                 async for _ in events:
@@ -198,20 +195,20 @@ class Client:
                 return found
             await self._sleep(poll)
 
-    async def _resuming(self, call: _Call, seen: _Seen) -> AsyncGenerator[Json, None]:
+    async def _resumed(self, call: _Call, state: _StreamState) -> AsyncGenerator[Json, None]:
         failures = 0
-        while not seen.ended:
+        while not state.ended:
             pause = None
             try:
                 async with aclosing(self._events(call)) as events:
                     async for number, event in events:
-                        if seen.is_repeat(number):
+                        if state.is_repeat(number):
                             continue
                         if number:
                             failures = 0
-                        seen.note(number, event)
+                        state.note(number, event)
                         yield event
-                        if seen.ended:
+                        if state.ended:
                             return
                 problem: ClientError = StreamLost("the stream ended before the task did")
             except Unreachable as error:
@@ -222,14 +219,14 @@ class Client:
                     return
                 problem, pause = error, error.retry_after
             failures += 1
-            if seen.task is None or failures > self._retry.tries:
+            if state.task is None or failures > self._retry.tries:
                 raise problem
-            await self._sleep(min(pause or self._retry.pause(failures), _RETRY_AFTER_AT_MOST))
-            seen.follows = True
-            call = _subscribe(seen.task, seen.last_id)
+            await self._sleep(min(pause or self._retry.pause(failures), _LONGEST_RETRY_AFTER))
+            state.follows = True
+            call = _subscribe(state.task, state.last_id)
 
     async def _settled(self, call: _Call, error: Refused) -> Json:
-        """The task that is not streamed (again) because nothing more will come. Raises: `error` where it is none."""
+        """The task that the agent does not stream because it has ended or waits. Raises: `error` where that is not so."""
         if call.method != _SUBSCRIBE or error.status in {401, 403}:
             raise error
         task = await self.get_task(call.params["id"])
@@ -240,7 +237,7 @@ class Client:
     async def _events(self, call: _Call) -> AsyncGenerator[tuple[str, Json], None]:
         """(id or "", StreamResponse) of one connection."""
         request = self._request(call, stream=True)
-        with reaching(str(request.url)):
+        with http_errors(str(request.url)):
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -253,31 +250,31 @@ class Client:
     def _event(self, response: httpx2.Response, data: str) -> Json:
         body = decode(data)
         self._raise_error(response, body)
-        event = at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        event = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
         if not isinstance(event, dict):
             raise NotA2A(f"{response.request.url} sent an event that is no A2A {VERSION}: {data[:80]!r}")
         return event
 
     async def _ask(self, call: _Call) -> Json:
         request = self._request(call, stream=False)
-        with reaching(str(request.url)):
+        with http_errors(str(request.url)):
             return self._result(await self._http.send(request))
 
     def _result(self, response: httpx2.Response) -> Json:
         """Raises: Refused, NotA2A."""
         body = read_json(response)
         self._raise_error(response, body)
-        result = at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        result = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
         if response.status_code >= 300:
-            raise refusal(response, body)
+            raise refused_from(response, body)
         if not isinstance(result, dict):
             kind = response.headers.get("content-type", "no content type")
             raise NotA2A(f"{response.request.url} does not answer as A2A {VERSION} does: {kind}")
         return result
 
     def _raise_error(self, response: httpx2.Response, body: Json) -> None:
-        if isinstance(at(body, "error"), dict):
-            raise refusal(response, body)
+        if isinstance(json_at(body, "error"), dict):
+            raise refused_from(response, body)
 
     def _request(self, call: _Call, *, stream: bool) -> httpx2.Request:
         tenant = self.endpoint.tenant
@@ -290,13 +287,13 @@ class Client:
         else:
             method, path = call.rest
             url = url.rstrip("/") + (f"/{quote(tenant, safe='')}" if tenant else "") + path
-            # What the path says is not said again.
+            # The id is in the path already.
             body = {name: value for name, value in call.params.items() if name != "id"} if method == "POST" else None
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
         timeout = httpx2.Timeout(CONNECT, read=_SILENCE if stream else None)
-        with reaching(url):
+        with http_errors(url):
             return self._http.build_request(method, url, content=content, headers=headers, timeout=timeout)
 
 
@@ -310,5 +307,5 @@ def _idempotency(key: str | None) -> dict[str, str]:
 
 
 def _query(where: dict[str, Json]) -> str:
-    """Parameters of a URL, as ProtoJSON writes them."""
+    """Parameters of a URL in ProtoJSON."""
     return urlencode({name: json.dumps(value) if isinstance(value, bool) else value for name, value in where.items()})

@@ -1,4 +1,4 @@
-"""From what a user types to an address to call: agent cards, and the interface that both sides speak."""
+"""From the address that a user types to an endpoint. Law: the card decides; its first usable interface is chosen."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,11 +12,11 @@ from gateway.client.transport import (
     Json,
     NotA2A,
     Unreachable,
-    at,
+    http_errors,
+    json_at,
     objects,
-    reaching,
     read_json,
-    refusal,
+    refused_from,
     text_at,
 )
 from gateway.foundation.text import did_you_mean
@@ -31,7 +31,7 @@ class Binding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`card` is the address of the card that named this interface, None where there was no card."""
+    """`card` is the address of the card that names this interface, None where there is no card."""
 
     url: str
     binding: Binding
@@ -41,14 +41,14 @@ class Endpoint:
 
 
 async def fetch_card(http: httpx2.AsyncClient, url: str, agent: str | None = None) -> tuple[str, Json]:
-    """The card and its address. `url` is the card's own, or a base; `agent` one of ours below that base.
+    """The card and its address. `url` is that of the card, or a base; `agent` names one of a gateway at that base.
 
     Raises: Unreachable, NotA2A, Refused.
     """
     address = card_address(url, agent)
     card = await _card_at(http, address)
     if card is None:
-        raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url, agent)}")
+        raise NotA2A(f"there is no agent card at {address}{await _agents_hint(http, url, agent)}")
     return address, card
 
 
@@ -62,7 +62,7 @@ def card_address(url: str, agent: str | None) -> str:
 async def discover(
     http: httpx2.AsyncClient, url: str, agent: str | None = None, binding: Binding | None = None
 ) -> Endpoint:
-    """Where to send messages. A `url` with a path but without a card is taken for the endpoint itself.
+    """The endpoint for messages. A `url` with a path but without a card is taken for the endpoint itself.
 
     Raises: Unreachable, NotA2A, Refused.
     """
@@ -77,24 +77,24 @@ async def discover(
             named = [item for item in _interfaces(card) if item.get("url") == url]
             return _choose({**card, "supportedInterfaces": named}, root, binding)
         return Endpoint(url, binding or Binding.JSONRPC)
-    raise NotA2A(f"there is no agent card at {address}{await _agents_there(http, url, agent)}")
+    raise NotA2A(f"there is no agent card at {address}{await _agents_hint(http, url, agent)}")
 
 
 async def _card_at(http: httpx2.AsyncClient, address: str) -> Json | None:
-    """None where something answers, but not with a card."""
-    with reaching(address):
+    """None where the answer is no card."""
+    with http_errors(address):
         response = await http.get(address, headers={"Accept": "application/json"}, timeout=CONNECT)
     if response.status_code in {401, 403, 429} or response.status_code >= 500:
-        raise refusal(response, read_json(response))
+        raise refused_from(response, read_json(response))
     card = read_json(response)
     return card if response.status_code == 200 and isinstance(card, dict) and "name" in card else None
 
 
-async def _agents_there(http: httpx2.AsyncClient, url: str, wanted: str | None) -> str:
-    """What a gateway of ours says of its agents, for the end of a sentence."""
+async def _agents_hint(http: httpx2.AsyncClient, url: str, wanted: str | None) -> str:
+    """The agents that a gateway lists there, for the end of a sentence."""
     listing = f"{url.rstrip('/')}/a2a"
     try:
-        with reaching(listing):
+        with http_errors(listing):
             response = await http.get(listing, timeout=CONNECT)
     except Unreachable:
         return ""
@@ -112,7 +112,7 @@ def _interfaces(card: Json) -> list[dict[str, Json]]:
 
 
 def _choose(card: Json, address: str, binding: Binding | None) -> Endpoint:
-    """The first interface that we speak: the card names the preferred one first. Raises: NotA2A."""
+    """The first interface that the client speaks, as a card lists the preferred one first. Raises: NotA2A."""
     wanted = {binding} if binding else set(Binding)
     for item in _interfaces(card):
         url = text_at(item, "url")
@@ -122,7 +122,7 @@ def _choose(card: Json, address: str, binding: Binding | None) -> Endpoint:
                 urljoin(address, url),
                 Binding(item["protocolBinding"]),
                 text_at(item, "tenant"),
-                bool(at(card, "capabilities", "streaming")),
+                bool(json_at(card, "capabilities", "streaming")),
                 address,
             )
     offered = [f"{item.get('protocolBinding')} {item.get('protocolVersion')}" for item in _interfaces(card)]

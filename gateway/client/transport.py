@@ -1,6 +1,6 @@
-"""What every call of the client rests on: connections, errors in plain words, and JSON of strangers.
+"""The base of every call of the client: errors in plain words, connections, and access to untrusted JSON.
 
-Law: nothing of the HTTP library leaves the client's modules, and nothing that arrives is trusted to have a shape.
+Law: no type of the HTTP library leaves the client's modules; no response is trusted to have a shape.
 """
 
 import json
@@ -26,29 +26,29 @@ CONNECT = 10.0
 """Seconds to find the host and connect."""
 
 
-# --- what can go wrong ------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 class ClientError(Exception):
-    """Base of all of them; the text is for a person."""
+    """Base of the client's errors; the text is for a person."""
 
 
 class Unreachable(ClientError):
-    """Nobody answers there, or stops in the middle of it."""
+    """There is no answer, or not a complete one."""
 
 
 class NotA2A(ClientError):
-    """What answers does not speak A2A 1.0, or not in a way that both sides know."""
+    """The server does not speak A2A 1.0, or not over a binding that the client knows."""
 
 
 class StreamLost(ClientError):
-    """The stream broke off and cannot be taken up again."""
+    """The stream broke off and cannot be resumed."""
 
 
 class Refused(ClientError):
     """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC.
 
-    `task` is the one that stands in the way, where the agent names it. `mute`: the answer says nothing about why.
+    `task` is the conflicting task, where the agent names it. `unexplained`: the answer gives no reason.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Refused(ClientError):
         reason: str | None = None,
         retry_after: float | None = None,
         task: str | None = None,
-        mute: bool = False,
+        unexplained: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -68,7 +68,7 @@ class Refused(ClientError):
         self.reason = reason
         self.retry_after = retry_after
         self.task = task
-        self.mute = mute
+        self.unexplained = unexplained
 
     @property
     def temporary(self) -> bool:
@@ -76,8 +76,8 @@ class Refused(ClientError):
 
 
 @contextmanager
-def reaching(url: str) -> Iterator[None]:
-    """Source: nothing of httpx2 leaves this module."""
+def http_errors(url: str) -> Iterator[None]:
+    """Maps the errors of httpx2 in its block. Raises: Unreachable."""
     try:
         yield
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
@@ -113,27 +113,27 @@ def _why(error: httpx2.RequestError) -> str:
 
 
 def open_http(url: str, headers: Mapping[str, str] | None = None) -> httpx2.AsyncClient:
-    """A connection pool for one agent. A proxy of the environment is not asked for this machine's own addresses."""
+    """A connection pool for one agent. A proxy of the environment is not used for addresses of this machine."""
     return httpx2.AsyncClient(
         headers={"A2A-Version": VERSION, **(headers or {})},
         timeout=httpx2.Timeout(CONNECT, read=None),
         limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
-        trust_env=not _stays_here(url),
+        trust_env=not _is_local(url),
     )
 
 
-def _stays_here(url: str) -> bool:
+def _is_local(url: str) -> bool:
     try:
         return is_loopback(urlsplit(url).hostname or "")
     except ValueError:
         return False
 
 
-# --- JSON of strangers ------------------------------------------------------------------------------------------------
+# --- untrusted JSON ---------------------------------------------------------------------------------------------------
 
 
-def at(value: Json, *path: str) -> Json:
-    """What stands at a path of object keys, None where nothing does."""
+def json_at(value: Json, *path: str) -> Json:
+    """The value at a path of object keys, None where there is none."""
     for key in path:
         if not isinstance(value, dict):
             return None
@@ -142,14 +142,14 @@ def at(value: Json, *path: str) -> Json:
 
 
 def text_at(value: Json, *path: str) -> str | None:
-    """The text at a path of object keys, None where something else stands or nothing."""
-    found = at(value, *path)
+    """The text at a path of object keys, None where there is none or another value."""
+    found = json_at(value, *path)
     return found if isinstance(found, str) and found else None
 
 
 def objects(value: Json, key: str) -> list[dict[str, Json]]:
-    """The objects in a list of objects that may not be one."""
-    found = at(value, key)
+    """The objects in the list under `key`; none where the value is no list."""
+    found = json_at(value, key)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
@@ -164,24 +164,24 @@ def read_json(response: httpx2.Response) -> Json:
     return decode(response.content)
 
 
-def refusal(response: httpx2.Response, body: Json) -> Refused:
-    error = at(body, "error")
+def refused_from(response: httpx2.Response, body: Json) -> Refused:
+    error = json_at(body, "error")
     details: Sequence[Json] = [*objects(error, "data"), *objects(error, "details")]
-    code, message = at(error, "code"), at(error, "message")
+    code, message = json_at(error, "code"), json_at(error, "message")
     retry_after = parse_retry_after(response.headers, Clock().now())
     location = response.headers.get("location")
-    said = message if isinstance(message, str) and message else None
+    text = message if isinstance(message, str) and message else None
     return Refused(
-        said or _http_error(response, location),
+        text or _http_error(response, location),
         status=response.status_code,
         code=code if isinstance(code, int) and code < 0 else None,
         reason=next((str(detail["reason"]) for detail in details if "reason" in detail), None),
         retry_after=None if retry_after is None else float(math.ceil(retry_after)),
         task=next((task for detail in details if (task := text_at(detail, "metadata", "taskId"))), None),
-        mute=said is None,
+        unexplained=text is None,
     )
 
 
 def _http_error(response: httpx2.Response, location: str | None) -> str:
-    said = f"{response.request.url} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
-    return f"{said} and points to {location}; use that address" if location else said
+    text = f"{response.request.url} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    return f"{text} and points to {location}; use that address" if location else text

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
 from gateway.cli.console.address import AgentAddress, BindingChoice
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.client.admin import NotOurGateway
+from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable, open_http
@@ -54,7 +54,7 @@ def stop_for(error: ClientError) -> Stop:
             return _refused(error)
         case Unreachable():
             return Stop(ExitCode.UNREACHABLE, f"{error}\nIs it running? Another address is given with -u URL.")
-        case NotA2A() | NotOurGateway():
+        case NotA2A() | NoAdminApi():
             return Stop(ExitCode.UNREACHABLE, str(error))
         case StreamLost():
             return Stop(ExitCode.TRY_AGAIN, str(error))
@@ -72,7 +72,7 @@ def _refused(error: Refused) -> Stop:
                 "Give a key that may do this (--key, or A2A_GATEWAY_KEY); for the admin API: keys create NAME --admin"
             )
             return Stop(ExitCode.NOT_AUTHORISED, f"not authorised: {error}\n{remedy}")
-        case 404 | 405 if error.mute:
+        case 404 | 405 if error.unexplained:
             remedy = "There is no A2A agent at this address. Another is given with -u URL."
             return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
         case 429 | 503:

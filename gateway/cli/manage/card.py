@@ -9,7 +9,7 @@ from gateway.cli.console.connect import client_errors_stop
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.terminal import json_text, visible
 from gateway.client.discovery import fetch_card
-from gateway.client.transport import Json, at, objects, open_http
+from gateway.client.transport import Json, json_at, objects, open_http
 
 
 def print_card(address: AgentAddress, *, as_json: bool) -> int:
@@ -35,9 +35,11 @@ def _lines(url: str, card: Json) -> Iterator[str]:
     for item in objects(card, "supportedInterfaces"):
         tenant = f" (tenant {item['tenant']})" if item.get("tenant") else ""
         yield f"interface    {item.get('protocolBinding')} {item.get('protocolVersion')} at {item.get('url')}{tenant}"
-    able = [name for name in ("streaming", "pushNotifications", "extendedAgentCard") if at(card, "capabilities", name)]
+    able = [
+        name for name in ("streaming", "pushNotifications", "extendedAgentCard") if json_at(card, "capabilities", name)
+    ]
     yield f"capabilities {', '.join(able) or 'none'}"
-    for item in objects(at(card, "capabilities"), "extensions"):
+    for item in objects(json_at(card, "capabilities"), "extensions"):
         yield f"extension    {item.get('uri')}{' (required)' if item.get('required') else ''}"
     yield f"takes        {_listed(card, 'defaultInputModes')}"
     yield f"gives        {_listed(card, 'defaultOutputModes')}"

@@ -80,13 +80,13 @@ class _Watch(TaskDisplay):
         self.question = None
         async with open_client(self._address) as client:
             try:
-                await self._follow(client.said(message))
+                await self._follow(client.send_and_follow(message))
             except Refused as error:
                 if error.temporary or error.status in {401, 403}:
                     raise
                 # Another client may have answered first: the task goes on all the same.
                 self.screen.report(stop_for(error).text)
-                await self._follow(client.seen(self._task))
+                await self._follow(client.follow_any(self._task))
 
     async def _follow(self, events: AsyncGenerator[Json, None]) -> None:
         async with aclosing(events):

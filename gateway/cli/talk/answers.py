@@ -15,7 +15,7 @@ from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.line_input import LineInput
 from gateway.cli.talk.local_tools import Tools, run_tool, sendable_text, with_tools
 from gateway.cli.talk.questions import Question
-from gateway.client.transport import Json, at
+from gateway.client.transport import Json, json_at
 
 Ask: TypeAlias = Callable[[str], str | None]
 """Shows a prompt and gives the line that was typed; None where nobody answers."""
@@ -97,7 +97,7 @@ class Responder:
 
     def _decision(self, call: Json) -> Json | None:
         # The model chose the arguments: the person has to see all of them.
-        line = self._ask(f"allow {one_line(str(at(call, 'name')))} {json_text(at(call, 'args'))}? [y/N] ")
+        line = self._ask(f"allow {one_line(str(json_at(call, 'name')))} {json_text(json_at(call, 'args'))}? [y/N] ")
         if line is None:
             return None
         if line.strip().lower() in _YES:

@@ -64,7 +64,7 @@ class ChatSession(TaskDisplay):
         self.conversation = ConversationState(context=before.context, task=task)
         event: Json = None
         try:
-            async with aclosing(self._client.said(message)) as events:
+            async with aclosing(self._client.send_and_follow(message)) as events:
                 async for event in events:
                     self.receive(event)
                     if self._cancels and self.conversation.task is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.talk.tool_lines import tool_call
-from gateway.client.transport import Json, at, objects, text_at
+from gateway.client.transport import Json, json_at, objects, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ def question_of(event: Json) -> Question | None:
 
     An empty question means that the task works, has ended or waits for a text.
     """
-    status = at(event, "task", "status") or at(event, "statusUpdate", "status")
+    status = json_at(event, "task", "status") or json_at(event, "statusUpdate", "status")
     state = text_at(status, "state")
     if state is None:
         return None
     if state != "TASK_STATE_INPUT_REQUIRED":
         return Question((), (), consent=state == "TASK_STATE_AUTH_REQUIRED")
-    message = at(status, "message")
-    approvals = objects(at(message, "metadata", URI, "approval"), "tools")
+    message = json_at(status, "message")
+    approvals = objects(json_at(message, "metadata", URI, "approval"), "tools")
     calls = (part["data"] for part in objects(message, "parts") if _runs_here(part))
     return Question(tuple(tool for tool in approvals if text_at(tool, "id")), tuple(calls))
 
 
 def _runs_here(part: Json) -> bool:
     named = text_at(part, "data", "id") and text_at(part, "data", "name")
-    return bool(named) and tool_call(part) == "function_call" and at(part, "metadata", URI, "origin") == "client"
+    return bool(named) and tool_call(part) == "function_call" and json_at(part, "metadata", URI, "origin") == "client"

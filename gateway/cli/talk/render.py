@@ -10,7 +10,7 @@ from gateway.a2a.tool_calls import URI
 from gateway.cli.console.exits import OF_STATE
 from gateway.cli.console.terminal import Screen, json_text
 from gateway.cli.talk.tool_lines import call_line, progress_line, repeats_approval, replaced_call, tool_call
-from gateway.client.transport import Json, at, objects, text_at
+from gateway.client.transport import Json, json_at, objects, text_at
 
 _QUESTION_STATES = {"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"}
 _BAD_ENDS = {"TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
@@ -48,9 +48,9 @@ class TextView:
     def skip(self, task: Json) -> None:
         """Marks everything that the task holds as shown."""
         self._messages.update(
-            str(at(message, "messageId")) for message in (*_by_agent(task), at(task, "status", "message"))
+            str(json_at(message, "messageId")) for message in (*_by_agent(task), json_at(task, "status", "message"))
         )
-        self._note_status(at(task, "status"))
+        self._note_status(json_at(task, "status"))
         self.continue_task()
         for artifact in objects(task, "artifacts"):
             self._artifacts[_id(artifact)] = _shown(objects(artifact, "parts"))
@@ -58,8 +58,8 @@ class TextView:
     def show_question(self, task: Json) -> None:
         """Shows what the task waits for, and nothing else of it."""
         self.skip({name: value for name, value in task.items() if name != "status"})
-        self._messages.discard(str(at(task, "status", "message", "messageId")))
-        self._note_status(at(task, "status"))
+        self._messages.discard(str(json_at(task, "status", "message", "messageId")))
+        self._note_status(json_at(task, "status"))
         self.finish()
 
     def continue_task(self) -> None:
@@ -75,7 +75,7 @@ class TextView:
             ("statusUpdate", self._status_update),
             ("artifactUpdate", self._artifact_update),
         ):
-            body = at(event, key)
+            body = json_at(event, key)
             if isinstance(body, dict):
                 show(body)
 
@@ -93,7 +93,7 @@ class TextView:
 
     def _task(self, task: Json) -> None:
         """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
-        self._note_status(at(task, "status"))
+        self._note_status(json_at(task, "status"))
         for message in _by_agent(task):
             self._show_progress(message)
         for artifact in objects(task, "artifacts"):
@@ -113,9 +113,9 @@ class TextView:
         self._show(objects(message, "parts"))
 
     def _artifact_update(self, update: Json) -> None:
-        artifact = at(update, "artifact")
+        artifact = json_at(update, "artifact")
         parts = objects(artifact, "parts")
-        if not at(update, "append") and _id(artifact) in self._artifacts:
+        if not json_at(update, "append") and _id(artifact) in self._artifacts:
             self._show_artifact(artifact)
             return
         self._switch(_id(artifact))
@@ -142,19 +142,19 @@ class TextView:
         self._last = artifact
 
     def _status_update(self, update: Json) -> None:
-        status = at(update, "status")
-        line = progress_line(at(update, "metadata", URI))
+        status = json_at(update, "status")
+        line = progress_line(json_at(update, "metadata", URI))
         if line is not None:
             self.screen.note(line, about=text_at(update, "metadata", URI, "callId"))
         if text_at(status, "state") not in OF_STATE:
             if self._final is not None and self._final.text:
                 self.screen.note(f"... {self._final.text}")
                 self.continue_task()
-            self._show_progress(at(status, "message"))
+            self._show_progress(json_at(status, "message"))
         self._note_status(status)
 
     def _note_status(self, status: Json) -> None:
-        state, message = text_at(status, "state"), at(status, "message")
+        state, message = text_at(status, "state"), json_at(status, "message")
         name = text_at(message, "messageId")
         if state in OF_STATE and (name is None or name not in self._answered_messages):
             parts = objects(message, "parts")
@@ -200,7 +200,7 @@ def part_line(part: Json) -> str:
 
 
 def _id(artifact: Json) -> str:
-    return str(at(artifact, "artifactId"))
+    return str(json_at(artifact, "artifactId"))
 
 
 def _by_agent(task: Json) -> list[dict[str, Json]]:
@@ -209,7 +209,7 @@ def _by_agent(task: Json) -> list[dict[str, Json]]:
 
 
 def is_text(part: Json) -> bool:
-    return isinstance(at(part, "text"), str)
+    return isinstance(json_at(part, "text"), str)
 
 
 def _shown(parts: list[dict[str, Json]]) -> _Shown:
@@ -234,6 +234,6 @@ def _unshown(parts: Iterable[dict[str, Json]], characters: int, others: int) -> 
 
 
 def file_line(part: Json) -> str:
-    name, kind, url, raw = (at(part, key) for key in ("filename", "mediaType", "url", "raw"))
+    name, kind, url, raw = (json_at(part, key) for key in ("filename", "mediaType", "url", "raw"))
     size = f"{len(raw) * 3 // 4} bytes" if isinstance(raw, str) else None
     return f"file: {' '.join(str(word) for word in (name, kind, size, url) if word) or 'without a name'}"

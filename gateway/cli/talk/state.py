@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.cli.console.exits import OF_STATE, ExitCode
-from gateway.client.transport import Json, at, text_at
+from gateway.client.transport import Json, json_at, text_at
 
 _BODIES = ("task", "message", "statusUpdate", "artifactUpdate")
 
@@ -24,11 +24,11 @@ class ConversationState:
 
     def note(self, event: Json) -> None:
         """`event` is a StreamResponse or a SendMessageResponse."""
-        body = next((body for key in _BODIES if isinstance(body := at(event, key), dict)), None)
+        body = next((body for key in _BODIES if isinstance(body := json_at(event, key), dict)), None)
         self.context = text_at(body, "contextId") or self.context
         self.task = text_at(body, "taskId") or text_at(event, "task", "id") or self.task
         self.state = text_at(body, "status", "state") or self.state
-        self.replied = self.replied or at(event, "message") is not None
+        self.replied = self.replied or json_at(event, "message") is not None
 
     @property
     def words(self) -> str:

@@ -6,7 +6,7 @@ from gateway.cli.console.terminal import json_text, visible
 from gateway.cli.talk.render import file_line, is_text, part_line
 from gateway.cli.talk.state import state_words
 from gateway.cli.talk.tool_lines import repeats_approval, tool_call
-from gateway.client.transport import Json, at, objects, text_at
+from gateway.client.transport import Json, json_at, objects, text_at
 
 _SPEAKERS = {"ROLE_USER": "you", "ROLE_AGENT": "agent"}
 
@@ -32,16 +32,16 @@ def transcript(task: Json) -> Iterator[str]:
     for artifact in objects(task, "artifacts"):
         name = text_at(artifact, "name")
         yield from _lines("agent" if name is None else f"agent, {visible(name)}", objects(artifact, "parts"))
-    closing = at(task, "status", "message")
+    closing = json_at(task, "status", "message")
     known = {text_at(message, "messageId") for message in objects(task, "history")}
     if closing is not None and text_at(closing, "messageId") not in known:
         yield from _message_lines(closing)
-    if at(task, "metadata", "quarantined") is True:
+    if json_at(task, "metadata", "quarantined") is True:
         yield "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
 
 
 def _message_lines(message: Json) -> Iterator[str]:
-    speaker = _SPEAKERS.get(str(at(message, "role")), "somebody")
+    speaker = _SPEAKERS.get(str(json_at(message, "role")), "somebody")
     yield from _lines(speaker, [part for part in objects(message, "parts") if not repeats_approval(part, message)])
 
 

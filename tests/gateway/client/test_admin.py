@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.client.admin import (
-    NotOurGateway,
+    NoAdminApi,
     adopt_handle,
     delete_context,
     export_context,
@@ -47,9 +47,9 @@ async def test_the_gateway_is_found_from_what_was_typed(below: str) -> None:
     ("answer", "error"),
     [
         (JSONResponse(OURS, 404), Refused),
-        (JSONResponse({"detail": "Not Found"}, 404), NotOurGateway),
-        (Response("<html>", 405), NotOurGateway),
-        (Response("", 200), NotOurGateway),
+        (JSONResponse({"detail": "Not Found"}, 404), NoAdminApi),
+        (Response("<html>", 405), NoAdminApi),
+        (Response("", 200), NoAdminApi),
         (Response("", 401), Refused),
         (Response("", 503), Refused),
     ],

@@ -34,7 +34,7 @@ from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, U
         (Refused("slow down", status=429), 75, "slow down\nTry again later."),
         (Refused("down", status=502), 69, "down"),
         (
-            Refused("http://h/x answered HTTP 404 Not Found", status=404, mute=True),
+            Refused("http://h/x answered HTTP 404 Not Found", status=404, unexplained=True),
             69,
             (
                 "http://h/x answered HTTP 404 Not Found\n"

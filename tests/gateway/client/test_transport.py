@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client.transport import Unreachable, at, decode, objects, open_http, reaching, text_at
+from gateway.client.transport import Unreachable, decode, http_errors, json_at, objects, open_http, text_at
 
 Json = Any
 
@@ -24,7 +24,7 @@ Json = Any
 )
 async def test_an_address_that_cannot_be_reached_is_told_in_plain_words(url: str, why: str) -> None:
     async with open_http("http://127.0.0.1") as http:
-        with pytest.raises(Unreachable) as caught, reaching(url):
+        with pytest.raises(Unreachable) as caught, http_errors(url):
             await http.get(url)
     assert str(caught.value).startswith(why)
 
@@ -60,7 +60,7 @@ async def listening(answer: bytes) -> AsyncIterator[str]:
 )
 async def test_an_answer_that_does_not_come_whole_is_told(answer: bytes, why: str) -> None:
     async with listening(answer) as url, open_http(url) as http:
-        with pytest.raises(Unreachable) as caught, reaching(url):
+        with pytest.raises(Unreachable) as caught, http_errors(url):
             await http.get(url, timeout=0.2)
     assert str(caught.value) == f"{url} cannot be reached: {why}"
 
@@ -72,16 +72,17 @@ async def test_this_machine_is_not_asked_for_through_a_proxy(host: str, monkeypa
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     async with open_http(f"http://{host}:{port}") as http:
-        with pytest.raises(Unreachable, match="connection refused"), reaching(host):
+        with pytest.raises(Unreachable, match="connection refused"), http_errors(host):
             await http.get(f"http://{host}:{port}")
     async with open_http("http://agent.example") as http:
-        with pytest.raises(Unreachable, match="there is no such host"), reaching("http://agent.example"):
+        with pytest.raises(Unreachable, match="there is no such host"), http_errors("http://agent.example"):
             await http.get("http://agent.example")
 
 
 def test_json_of_strangers_is_read_without_trust() -> None:
     value = {"a": {"b": "text", "c": 1, "d": ""}, "list": [1, {"x": 1}, None]}
-    assert [at(value, "a", "b"), at(value, "a", "b", "c"), at(value, "z"), at([1], "0")] == ["text", None, None, None]
+    found = [json_at(value, "a", "b"), json_at(value, "a", "b", "c"), json_at(value, "z"), json_at([1], "0")]
+    assert found == ["text", None, None, None]
     assert [text_at(value, "a", key) for key in "bcd"] == ["text", None, None]
     assert [objects(value, "list"), objects(value, "a"), objects(None, "a")] == [[{"x": 1}], [], []]
 

@@ -37,7 +37,7 @@ Sources = Mapping[str, AttachedSource]
 
 
 class Gateway:
-    """`app` answers requests. `drain` set: streams end, new messages are refused, running turns go on."""
+    """`app` answers requests. `drain` set: streams end, new messages are refused, running turns continue."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _STREAMS_PER_PRINCIPAL = 100
 
 
 def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, AttachedSource]:
-    """One for each entry of `tools`, shared by the agents. Raises: ValueError for one that cannot work, naming it."""
+    """One for each entry of `tools`, shared by the agents. Raises: ValueError naming the one that cannot work."""
     return {name: build_source(name, tool, registry) for name, tool in config.tools.items()}
 
 
@@ -50,7 +50,7 @@ def build_source(name: str, tool: ToolConfig, registry: Registry) -> AttachedSou
 def build_agents(
     config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
 ) -> Agents:
-    """`sources` has those that the agents use. Raises: ValueError for an agent whose settings cannot work, naming it."""
+    """`sources` has the sources that the agents use. Raises: ValueError naming the agent whose settings cannot work."""
     agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)

@@ -1,9 +1,8 @@
-"""Points at which a test lets this process die, as by `kill -9`. Law: nothing of this is there unless `GATEWAY_FAIL` is
-set at the start.
+"""Points at which a test kills this process, as by `kill -9`. Law: inactive unless `GATEWAY_FAIL` is set at the start.
 
-`GATEWAY_FAIL=PATTERN:K` kills at the K-th point whose name fits the pattern. Names: `before`, `stored` and `shown` of
-every commit, behind the kinds of its points (`accept+prepare.stored`), and `prepared`, `first` and `completed` of every
-call to a backend (`call.first`).
+`GATEWAY_FAIL=PATTERN:K` kills at the K-th point whose name matches the pattern. Each commit has the points `before`, `stored`
+and `shown`, prefixed with the kinds of its commit points (`accept+prepare.stored`); each call to a backend has `call.prepared`,
+`call.first` and `call.completed`.
 """
 
 import os
@@ -24,7 +23,7 @@ Done = Callable[[Exception | None], None]
 
 class Failpoints:
     def __init__(self, setting: str) -> None:
-        """Raises: ValueError for a setting that is no `PATTERN:K`."""
+        """Raises: ValueError for a setting that is not `PATTERN:K`."""
         self._pattern, separator, number = setting.rpartition(":")
         if not separator or not number.isdecimal() or int(number) < 1:
             raise ValueError(f"{VARIABLE}={setting!r} is not PATTERN:K, as accept*:1")
@@ -38,11 +37,11 @@ class Failpoints:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def ledger(self, ledger: Ledger) -> Ledger:
-        """The same with the points around its commits."""
+        """The ledger with the points of its commits."""
         return cast("Ledger", _GuardedLedger(ledger, self.reach))
 
     async def call(self, adapter: Adapter, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        """A call of this adapter with the points around it."""
+        """A call of this adapter with its points."""
         self.reach("call.prepared")
         first = True
         async with aclosing(adapter.call(request)) as events:
@@ -67,7 +66,6 @@ class _GuardedLedger:
         self._reach = reach
 
     def __getattr__(self, name: str) -> Any:
-        """Every read."""
         return getattr(self._ledger, name)
 
     async def commit(self, *points: CommitPoint) -> None:
@@ -80,14 +78,14 @@ class _GuardedLedger:
         name = _name(points)
         self._reach(f"{name}.before")
 
-        def told(error: Exception | None) -> None:
+        def stored(error: Exception | None) -> None:
             if error is None:
                 self._reach(f"{name}.stored")
             done(error)
             if error is None:
                 self._reach(f"{name}.shown")
 
-        self._ledger.submit(points, told)
+        self._ledger.submit(points, stored)
 
 
 def _name(points: tuple[CommitPoint, ...]) -> str:

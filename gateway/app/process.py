@@ -19,7 +19,7 @@ _GC_THRESHOLD = 50_000
 running turns allocate and free about 10,000 objects all the time, and looking at them each time took 7 % of the CPU."""
 
 _FIXED = ("server", "storage", "push")
-"""Sections that cannot change while the process runs."""
+"""Sections that change only with a restart."""
 
 
 async def serve(
@@ -27,9 +27,9 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the base URL.
 
-    `reload` reads the configuration again, at every SIGHUP and in a thread, and raises ConfigInvalid.
+    `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid.
 
-    Raises: OSError when the address cannot be had, ValueError and LedgerUnavailable as `running`.
+    Raises: OSError when the address cannot be bound, ValueError and LedgerUnavailable as `running`.
     """
     bound = listen(config.server.host, config.server.port)
     with bound:
@@ -37,7 +37,7 @@ async def serve(
         signals = Signals()
         async with running(served, Registry()) as gateway:
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked)
-            # What has been loaded by now stays: no collection looks at it again.
+            # Objects loaded by now stay: no collection examines them again.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
             with signals.watched(reloads=reload is not None):
@@ -62,7 +62,7 @@ async def _reload_on_signal(
     asked: asyncio.Event,
     read: Callable[[], GatewayConfig],
 ) -> None:
-    """Never returns. A configuration that is wrong in any way changes nothing."""
+    """Never returns. An invalid configuration changes nothing."""
     while True:
         await asked.wait()
         asked.clear()
@@ -74,7 +74,7 @@ async def _reload_on_signal(
                 log.error("reload.refused", problem=str(problem))
         except ValueError as error:
             log.error("reload.refused", problem=str(error))
-        except Exception:  # a file that cannot even be judged must not end a gateway that works
+        except Exception:  # a defect in reading the file must not end a working gateway
             log.exception("reload.refused")
         else:
             for setting in _changed(given, wanted):
@@ -83,7 +83,7 @@ async def _reload_on_signal(
 
 
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
-    """The settings that cannot change while the process runs, and should; not those that only follow from others."""
+    """The changed settings that need a restart, without those that are derived from others."""
     changed = []
     for section in _FIXED:
         before, after = getattr(old, section), getattr(new, section)
@@ -94,7 +94,7 @@ def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
 
 
 async def _wait_drained(gateway: Gateway, signals: Signals, grace: float) -> None:
-    """Waits until no turn runs or arrives, the grace is over or a second signal came."""
+    """Returns when no turn runs or arrives, after the grace, or at a second signal."""
     try:
         async with asyncio.timeout(grace):
             await _first_of(signals.second.wait(), gateway.runner.drained())
@@ -103,7 +103,7 @@ async def _wait_drained(gateway: Gateway, signals: Signals, grace: float) -> Non
 
 
 async def _first_of(*waits: Awaitable[object]) -> None:
-    """Returns when one of them has ended; the others are cancelled, but for tasks, which belong to their group."""
+    """Returns when one has ended, and cancels the others, except tasks, which belong to their own group."""
     async with asyncio.TaskGroup() as group:
         tasks = [wait if isinstance(wait, asyncio.Task) else group.create_task(_wait(wait)) for wait in waits]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

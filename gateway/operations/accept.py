@@ -102,7 +102,7 @@ class MessageIntake:
     async def _answer(
         self, incoming: Incoming, task: TaskRecord, on_stored: OnStored | None
     ) -> TurnRun | Replay | PausedTurn:
-        """As PausedTurns.answer; a turn that goes on counts as one of the principal's."""
+        """As PausedTurns.answer; a turn that continues counts as one of the principal's."""
         with self._runs.take(incoming.call.caller) as slot:
 
             def stored(run: TurnRun) -> None:

@@ -58,7 +58,7 @@ class PausedTurns:
         return repeats(given, asked, self._clock.now(), incoming.call.rendering.redact)
 
     async def answer(self, incoming: Incoming, task: TaskRecord, on_stored: OnStored) -> TurnRun | Replay | PausedTurn:
-        """The turn that goes on; a Replay where it still waits; the paused turn, closed, where the message answers nothing.
+        """The turn that continues; a Replay where it still waits; the paused turn, closed, where the message answers nothing.
 
         Raises: InvalidParams; Conflict when the turn waits no more.
         """
@@ -108,7 +108,7 @@ class PausedTurns:
         incoming: Incoming | None = None,
         on_stored: OnStored | None = None,
     ) -> TurnRun | None:
-        """The turn, if it goes on. Raises: Conflict."""
+        """The turn, if it continues. Raises: Conflict."""
         task = paused.task
         push, modes = (None, ()) if incoming is None else (incoming.push, incoming.output_modes)
         besides = () if push is None else (push.on(task.id, self._clock.now()),)

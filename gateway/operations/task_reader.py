@@ -151,7 +151,7 @@ class TaskReader:
         if number > latest:
             raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
         if not events and latest:
-            # Retention took the events: only their result is left, whatever the caller has read of them.
+            # Retention deleted the events: the caller gets their result, however many it has read.
             turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
             outputs = [TurnOutput.stored(turn) for turn in turns]
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
@@ -201,7 +201,7 @@ def _fold(
 
 
 def _first_state(record: TaskRecord, updates: Sequence[tuple[int, Update]]) -> TaskState:
-    """A task whose first turn had to wait was submitted, and says WORKING in its first event."""
+    """The first event of a task that was submitted says WORKING."""
     if not updates:
         return record.state
     match updates[0][1]:

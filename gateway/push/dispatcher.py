@@ -115,7 +115,7 @@ class Dispatcher:
             pass  # another process has claimed it, or the configuration changed
         except LedgerUnavailable as error:
             log.warning("push.not-recorded", task=due.config.task, error=str(error))
-        except Exception:  # the other deliveries go on, and this one is repeated when its claim ends
+        except Exception:  # the other deliveries continue, and this one is repeated when its claim ends
             log.exception("push.skipped", task=due.config.task)
         finally:
             self._under_way.discard((due.config.task, due.config.id))

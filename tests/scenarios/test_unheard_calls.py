@@ -330,4 +330,4 @@ async def test_a_thread_that_is_in_sync_costs_no_read_of_its_own(core: Core) -> 
     core.agent(FetchingAdapter(says("A1", "r1"), says("A2", "r2")))
     for text in "12":
         await core.send(text, context="x")
-    assert "unheard" not in core.ledger.reads
+    assert "unknown_call" not in core.ledger.reads

@@ -1,4 +1,4 @@
-"""`type: echo`: a service that gets a conversation by POST and answers with lines of JSON."""
+"""`type: echo`: a service that takes a conversation by POST and answers with lines of JSON."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
@@ -20,7 +20,7 @@ class EchoAdapter:
     def __init__(self, settings: EchoSettings) -> None:
         self._url = settings.url
         self._key = settings.api_key.get_secret_value() if settings.api_key else ""
-        # The gateway limits how long a call may take, and how many there are.
+        # The gateway limits the duration and the number of calls.
         timeout, limits = httpx2.Timeout(None, connect=10), httpx2.Limits(max_connections=None)
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._client = httpx2.AsyncClient(headers=headers, timeout=timeout, limits=limits)
@@ -64,7 +64,7 @@ class EchoAdapter:
         raise self._failed(ports.ErrorClass.CONTRACT_BROKEN, "a line is neither text nor done nor error")
 
     def _failed(self, kind: ports.ErrorClass, detail: str) -> ports.AdapterError:
-        """The service may quote the key or the conversation; the detail goes into a log."""
+        """For a log: the text of a service may quote the key or the conversation."""
         return ports.AdapterError(kind, (detail.replace(self._key, "***") if self._key else detail)[:200])
 
 
@@ -84,7 +84,7 @@ def error_class(status: int) -> ports.ErrorClass:
 
 
 async def lines(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """`aiter_lines` would also split inside a text, at U+2028 and its like. The last line may lack its end."""
+    """`aiter_lines` would also split inside a text, at U+2028 and the like. The last line may lack its line end."""
     rest = b""
     async for chunk in response.aiter_bytes():
         *whole, rest = (rest + chunk).split(b"\n")

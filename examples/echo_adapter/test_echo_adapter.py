@@ -11,7 +11,7 @@ from echo_adapter import EchoSettings, factory
 
 
 class EchoService:
-    """The real wire, on loopback. `pieces` None: it says what it was told; `last`: its last line, without an end."""
+    """The real wire, on loopback. `pieces` None: the service echoes. `last`: the last line, without a line end."""
 
     pieces: tuple[str, ...] | None = None
     last = '{"done": true}'
@@ -33,7 +33,7 @@ class EchoService:
         self.received.append([(message["role"], message["text"]) for message in messages])
         status = self.status if head.startswith("POST /echo HTTP/1.1\r\n") else 404
         writer.write(
-            f"HTTP/1.1 {status} It\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n".encode()
+            f"HTTP/1.1 {status} Status\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n".encode()
         )
         pieces = (messages[-1]["text"],) if self.pieces is None else self.pieces
         text = "".join(json.dumps({"text": piece}, ensure_ascii=False) + "\n" for piece in pieces)
@@ -47,7 +47,7 @@ class EchoService:
         data = text.encode()
         for chunk in map(bytes, zip(data)) if self.trickles else (data,):
             writer.write(chunk)
-            await asyncio.sleep(0)  # so that the client reads it
+            await asyncio.sleep(0)  # lets the client read it
 
     def stop(self) -> None:
         self.server.close()

@@ -5,6 +5,7 @@ Source: docs/state-model.md, scenarios 110 to 120.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import CallFacts, Rendering
@@ -35,38 +36,22 @@ NO_CONSENT = "The user did not consent to what this call needs in time; it was n
 NO_RESULT = "The client gave no result in time."
 
 
+@dataclass(slots=True)
 class PausedTurn:
     """`outputs` are those of the task's turns, this turn's is the last; `number` is that of the task's latest event. `events`
     and `points` collect the changes."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        task: TaskRecord,
-        turn: WaitingTurn,
-        thread: ThreadRecord,
-        outputs: list[TurnOutput],
-        number: int,
-        clock: Clock,
-        rendering: Rendering,
-    ) -> None:
-        self.caller = caller
-        self.task = task
-        self.turn = turn
-        self.thread = thread
-        self.outputs = outputs
-        self.number = number
-        self.events: list[bytes] = []
-        self._clock = clock = non_decreasing(clock, task.status_at)
-        self._points: list[CommitPoint] = []
-        self._verdicts: list[Verdict] = []
-        self._retries: list[str] = []
-        owned = Ownership(thread.owner, thread.handle_kind)
-        facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
-        self.machine = Turn(facts, clock)
-        links = tuple(consent.named(task.status_message))
-        self.machine.restore(tuple(_call(asked, links) for asked in turn.calls))
-        self._services = {asked.call.id: asked.call.service_call for asked in turn.calls}
+    caller: Caller
+    task: TaskRecord
+    turn: WaitingTurn
+    thread: ThreadRecord
+    outputs: list[TurnOutput]
+    number: int
+    machine: Turn
+    events: list[bytes] = field(default_factory=list)
+    _points: list[CommitPoint] = field(default_factory=list)
+    _verdicts: list[Verdict] = field(default_factory=list)
+    _retries: list[str] = field(default_factory=list)
 
     @property
     def goes_on(self) -> bool:
@@ -126,7 +111,7 @@ class PausedTurn:
                     self.outputs[-1].apply(update)
                     self.events.append(entry(update))
                 case EndTool():
-                    thread, service_call = self.thread, self._services[command.id]
+                    thread, service_call = self.thread, self.turn.calls[0].call.service_call
                     self._points.append(
                         commit_points.tool_ends(thread.id, thread.generation, self.turn.turn, service_call, command)
                     )
@@ -166,7 +151,7 @@ class PausedTurn:
 
         Raises: Conflict, LedgerUnavailable; then nothing has changed.
         """
-        goes_on, now = not self.machine.waiting, self._clock.now()
+        goes_on, now = not self.machine.waiting, self.machine.clock.now()
         following = status(TaskState.WORKING, timestamp(now))
         for command in () if goes_on else self.machine.wait():
             if isinstance(command, Wait):
@@ -218,7 +203,12 @@ async def load(
     stored = await StoredTask.read(ledger, task)
     if stored.ended:
         return None
-    return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, clock, rendering)
+    owned = Ownership(thread.owner, thread.handle_kind)
+    facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
+    machine = Turn(facts, non_decreasing(clock, task.status_at))
+    links = tuple(consent.named(task.status_message))
+    machine.restore(tuple(_call(asked, links) for asked in turn.calls))
+    return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, machine)
 
 
 def call_facts(call: ToolCallRecord) -> CallFacts:

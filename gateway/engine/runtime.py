@@ -19,6 +19,7 @@ from gateway.core.agents import Agent
 from gateway.foundation.breaker import COOLDOWN, ORDINARY, Breaker
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import Prepare
+from gateway.ledger.leases import Heartbeat
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass, Processed, ServiceRequest
@@ -149,6 +150,10 @@ class Runtime:
 
     def lease_until(self) -> int:
         return self.clock.now() + int(self.lease * 1000)
+
+    def heartbeat(self) -> Heartbeat:
+        """Stored with a turn that has to wait: no other process takes it as long as this one lives."""
+        return Heartbeat(self.holder, self.lease_until(), self.clock.now())
 
     def prepare(self, thread: ThreadRecord, turn: str, task: str, *, round_: int = 0, attempt: int = 0) -> Prepare:
         """C2. The first call of a turn takes the lease."""

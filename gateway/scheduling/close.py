@@ -1,4 +1,6 @@
-"""Ends a task that waits for its caller, without another turn."""
+"""Ends tasks that do not run: a task that waits for its caller ends without another turn."""
+
+from collections.abc import Callable, Sequence
 
 from gateway.a2a.model import TaskState
 from gateway.a2a.tool_calls import HIDDEN, Rendering
@@ -34,22 +36,39 @@ async def close_task(
     now = clock.now()
     event = entry(status_update(task, status(state, timestamp(now))))
     paused = await paused_turn.load(ledger, clock, caller, task, shown)
-    journal = Journal(ledger, fanout.hold(task.id), task.id, paused.number if paused else task.last_event)
+    number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
+    if paused is not None:
+        paused.close()
 
-    def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-        last = journal.number + 1
+    def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
         if paused is None:
             return (Close(task.id, state, row, last, now),)
         return paused.ending(last, state, row, now, displaced=displaced)
 
+    return await store_end(task.id, number, events, unit, event, ledger, fanout)
+
+
+async def store_end(
+    task: str,
+    number: int,
+    events: Sequence[bytes],
+    unit: Callable[[EventRow | None, int], tuple[CommitPoint, ...]],
+    final: bytes,
+    ledger: Ledger,
+    fanout: Fanout,
+) -> bool:
+    """Stores the end of a task that does not run: `events` after the one with this `number`, and the `final` one in one unit.
+
+    `unit` gets the row of the events and the number of the last one. False where another process was faster.
+    """
+    journal = Journal(ledger, fanout.hold(task), task, number)
+    last = number + len(events) + 1
     try:
-        if paused is not None:
-            paused.close()
-            for payload in paused.events:
-                journal.add(payload)
-        await journal.commit(unit, event, stored=lambda: fanout.close(task.id))
+        for event in events:
+            journal.add(event)
+        await journal.commit(lambda row: unit(row, last), final, stored=lambda: fanout.close(task))
     except Conflict:
         return False
     finally:
-        fanout.release(task.id)
+        fanout.release(task)
     return True

@@ -3,14 +3,14 @@ back when no turn here needs it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_run import TurnRun
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.leases import Heartbeat, Release, Renew
+from gateway.ledger.leases import Release, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.scheduling.queues import ThreadQueue, ThreadQueues
 
@@ -37,39 +37,29 @@ class LeaseTimes:
         return max(0.0, self.round - took)
 
 
+@dataclass(slots=True)
 class LeaseUpkeep:
-    """Of one process. `runs`: its turns, by task. `begin_next` continues a queue; `renewed` is called after each renewal."""
+    """Of one process. `runs`: its turns, by task. `cancel` ends a turn; `begin_next` continues a queue; `renewed` is called
+    after each renewal."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        times: LeaseTimes,
-        queues: ThreadQueues,
-        runs: Mapping[str, TurnRun],
-        *,
-        cancel: Callable[[TurnRun], None],
-        begin_next: Callable[[ThreadQueue], None],
-        renewed: Callable[[], None],
-    ) -> None:
-        self._runtime = runtime
-        self._ledger = runtime.ledger
-        self._times = times
-        self._queues = queues
-        self._runs = runs
-        self._cancel = cancel
-        self._begin_next = begin_next
-        self._renewed = renewed
-        self._unused: set[str] = set()
+    runtime: Runtime
+    times: LeaseTimes
+    queues: ThreadQueues
+    runs: Mapping[str, TurnRun]
+    cancel: Callable[[TurnRun], None]
+    begin_next: Callable[[ThreadQueue], None]
+    renewed: Callable[[], None]
+    _unused: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         """Never returns."""
-        took, monotonic = 0.0, self._runtime.clock.monotonic
+        took, monotonic = 0.0, self.runtime.clock.monotonic
         while True:
-            await asyncio.sleep(self._times.rest(took))
+            await asyncio.sleep(self.times.rest(took))
             began = monotonic()
             try:
                 await self.renew()
-                if not self._times.rest(monotonic() - began):
+                if not self.times.rest(monotonic() - began):
                     await self.renew()
                 await self._cancel_requested()
                 await self._unpark()
@@ -77,39 +67,35 @@ class LeaseUpkeep:
                 log.warning("upkeep.skipped", error=str(error))
             took = monotonic() - began
 
-    def heartbeat(self) -> Heartbeat:
-        """Stored with a turn that has to wait: no other process takes it as long as this one lives."""
-        return Heartbeat(self._runtime.holder, self._runtime.lease_until(), self._runtime.clock.now())
-
     def give_back(self, thread: str) -> None:
-        """The last turn of the thread here has left the lease behind: the next renewal gives it back."""
+        """No turn of the thread is here any more: the next renewal gives its lease back."""
         self._unused.add(thread)
 
     async def renew(self) -> None:
         """Gives unused leases back first: the turns that are left on their threads are settled next."""
-        threads, holder = self._queues.threads, self._runtime.holder
+        threads, holder = self.queues.threads, self.runtime.holder
         idle = self._unused.difference(threads)
         points: list[CommitPoint] = [Release(thread, holder) for thread in sorted(idle)]
         if threads:
-            points.append(Renew(threads, holder, self._runtime.lease_until()))
-        if any(not run.prepared for run in self._runs.values()):
-            points.append(self.heartbeat())
+            points.append(Renew(threads, holder, self.runtime.lease_until()))
+        if any(not run.prepared for run in self.runs.values()):
+            points.append(self.runtime.heartbeat())
         if points:
-            await self._ledger.commit(*points)
+            await self.runtime.ledger.commit(*points)
         self._unused -= idle
-        self._renewed()
+        self.renewed()
 
     async def _cancel_requested(self) -> None:
         """Another process was asked to cancel a turn that runs here."""
-        if self._runs:
-            for task in await self._ledger.cancel_requests(self._runtime.holder):
-                run = self._runs.get(task)
+        if self.runs:
+            for task in await self.runtime.ledger.cancel_requests(self.runtime.holder):
+                run = self.runs.get(task)
                 if run is not None:
-                    self._cancel(run)
+                    self.cancel(run)
 
     async def _unpark(self) -> None:
         """The paused turn that parked a queue may have ended in another process."""
-        for queue in [queue for queue in self._queues if queue.parked]:
-            if await self._ledger.waiting_task(queue.thread.id) is None:
+        for queue in [queue for queue in self.queues if queue.parked]:
+            if await self.runtime.ledger.waiting_task(queue.thread.id) is None:
                 queue.parked = False
-                self._begin_next(queue)
+                self.begin_next(queue)

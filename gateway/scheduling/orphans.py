@@ -7,6 +7,7 @@ as another has locked the ledger, no lease can be renewed, and all of them run o
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Protocol
@@ -23,7 +24,7 @@ from gateway.foundation.clock_steps import ClockSteps
 from gateway.foundation.in_flight import InFlight
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
-from gateway.ledger.leases import Heartbeat, UnfinishedTurn
+from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.threads import ThreadRecord
 from gateway.scheduling.quarantine import Quarantine, is_last
 from gateway.scheduling.queues import ThreadQueue
@@ -41,53 +42,6 @@ _AT_ONCE = 16
 """Threads. Their commits go together; more of them would only wait for each other's reads."""
 
 
-class OrphanScan:
-    """Of one process. `own`: the turns that it works on; `heartbeat`: its own sign of life; `patience`: seconds in which a
-    commit is not late."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        quarantine: Quarantine,
-        own: Callable[[], set[str]],
-        heartbeat: Callable[[], Heartbeat],
-        patience: float,
-    ) -> None:
-        self._runtime = runtime
-        self._quarantine = quarantine
-        self._own = own
-        self._heartbeat = heartbeat
-        self._patience = patience
-
-    async def to_try(self) -> list[UnfinishedTurn]:
-        """The turns of a thread in their order; turns of other processes only if these had the chance to show that they live.
-
-        Raises: LedgerUnavailable.
-        """
-        clock, holder = self._runtime.clock, self._runtime.holder
-        # Leases that have run out by now. The clock may be set meanwhile, and tells nothing then.
-        now = clock.now()
-        found = self._quarantine.sift(await self._unfinished(now))
-        ours = [unfinished for unfinished in found if unfinished.process == holder]
-        if len(ours) == len(found):
-            return found
-        began = clock.monotonic()
-        await self._runtime.ledger.commit(self._heartbeat())
-        took = clock.monotonic() - began
-        if took > self._patience:
-            log.warning("recovery.postponed", seconds=round(took, 1))
-            return ours
-        await self._runtime.pace.sleep(min(_BUSY_INTERVAL + _COMMITS * took, self._patience))
-        return self._quarantine.sift(await self._unfinished(now))
-
-    async def _unfinished(self, now: int) -> list[UnfinishedTurn]:
-        own = self._own()
-        found = await self._runtime.ledger.unfinished_turns(now, self._runtime.holder)
-        # A turn that was at work here before the read may be paused by now.
-        own |= self._own()
-        return [unfinished for unfinished in found if unfinished.turn not in own]
-
-
 class Host(Protocol):
     """The process, as recovery uses it."""
 
@@ -95,56 +49,81 @@ class Host(Protocol):
     in_flight: InFlight
     find_agent: Callable[[str], Agent | None]
 
+    def own_turns(self) -> set[str]: ...
+
     def owns(self, unfinished: UnfinishedTurn) -> bool: ...
 
     def adopt(self, run: TurnRun, thread: ThreadRecord, queues: dict[str, ThreadQueue], *, cancel: bool) -> None: ...
 
 
+@dataclass(slots=True)
 class OrphanRecovery:
-    """One loop for each process. `interval` is in seconds."""
+    """One loop for each process. `interval` is in seconds; a commit that takes longer is late."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        fanout: Fanout,
-        scan: OrphanScan,
-        quarantine: Quarantine,
-        host: Host,
-        interval: float,
-    ) -> None:
-        self._runtime = runtime
-        self._fanout = fanout
-        self._scan = scan
-        self._quarantine = quarantine
-        self._host = host
-        self._interval = interval
+    runtime: Runtime
+    fanout: Fanout
+    quarantine: Quarantine
+    host: Host
+    interval: float
 
     async def run(self, recovered: asyncio.Event, serving: asyncio.Event) -> None:
         """Never returns; `recovered` is set after the first round. Raises: LedgerUnavailable before `serving`."""
-        steps = ClockSteps(self._runtime.clock, self._interval)
+        steps = ClockSteps(self.runtime.clock, self.interval)
         while True:
             try:
-                if not (steps.recent() or self._host.retired):
-                    await settle_all(await self._scan.to_try(), partial(self._settle, {}))
+                if not (steps.recent() or self.host.retired):
+                    await settle_all(await self._found(), partial(self._settle, {}))
             except LedgerUnavailable as error:
                 if not serving.is_set():
                     raise
                 log.warning("upkeep.skipped", error=str(error))
             recovered.set()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self.interval)
+
+    # --- which turns
+
+    async def _found(self) -> list[UnfinishedTurn]:
+        """The turns of a thread in their order; turns of other processes only if these had the chance to show that they live.
+
+        Raises: LedgerUnavailable.
+        """
+        clock, holder = self.runtime.clock, self.runtime.holder
+        # Leases that have run out by now. The clock may be set meanwhile, and tells nothing then.
+        now = clock.now()
+        found = self.quarantine.sift(await self._unfinished(now))
+        ours = [unfinished for unfinished in found if unfinished.process == holder]
+        if len(ours) == len(found):
+            return found
+        began = clock.monotonic()
+        await self.runtime.ledger.commit(self.runtime.heartbeat())
+        took = clock.monotonic() - began
+        if took > self.interval:
+            log.warning("recovery.postponed", seconds=round(took, 1))
+            return ours
+        await self.runtime.pace.sleep(min(_BUSY_INTERVAL + _COMMITS * took, self.interval))
+        return self.quarantine.sift(await self._unfinished(now))
+
+    async def _unfinished(self, now: int) -> list[UnfinishedTurn]:
+        own = self.host.own_turns()
+        found = await self.runtime.ledger.unfinished_turns(now, self.runtime.holder)
+        # A turn that was at work here before the read may be paused by now.
+        own |= self.host.own_turns()
+        return [unfinished for unfinished in found if unfinished.turn not in own]
+
+    # --- what becomes of one
 
     async def _settle(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> None:
         """`queues`: those of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
-        if not (self._host.retired or self._host.owns(unfinished)):
-            with self._host.in_flight.now:
-                await self._quarantine.attempt(unfinished, partial(self._try, queues, unfinished))
+        if not (self.host.retired or self.host.owns(unfinished)):
+            with self.host.in_flight.now:
+                await self.quarantine.attempt(unfinished, partial(self._try, queues, unfinished))
 
     async def _try(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> bool:
         """The turn goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""
-        agent, failure = self._host.find_agent(unfinished.task.agent), RESTARTED
-        blocked, last = unfinished.turn in self._quarantine.blocked, is_last(unfinished)
+        agent, failure = self.host.find_agent(unfinished.task.agent), RESTARTED
+        blocked, last = unfinished.turn in self.quarantine.blocked, is_last(unfinished)
         try:
-            taken = None if blocked or last else await take_over_turn(unfinished, agent, self._runtime, self._fanout)
+            taken = None if blocked or last else await take_over_turn(unfinished, agent, self.runtime, self.fanout)
         except TurnFailed as error:
             log.warning("turn.not-taken-over", task=unfinished.task.id, failure=error.failure, detail=error.detail)
             taken, failure = None, error.failure
@@ -152,12 +131,12 @@ class OrphanRecovery:
             log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
             taken = None
         if taken is not None:
-            self._quarantine.watch(unfinished, taken[0])
-            self._host.adopt(*taken, queues, cancel=unfinished.cancel_asked)
+            self.quarantine.watch(unfinished, taken[0])
+            self.host.adopt(*taken, queues, cancel=unfinished.cancel_asked)
             return True
-        policies, clock = None if agent is None else agent.policies, self._runtime.clock
+        policies, clock = None if agent is None else agent.policies, self.runtime.clock
         failure = CONTEXT_STUCK if blocked else failure
-        return await settle(unfinished, self._runtime.ledger, self._fanout, clock, policies, failure, bare=last)
+        return await settle(unfinished, self.runtime.ledger, self.fanout, clock, policies, failure, bare=last)
 
 
 async def settle_all(found: Sequence[UnfinishedTurn], settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:

@@ -21,12 +21,12 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.in_flight import InFlight
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.leases import UnfinishedTurn
+from gateway.ledger.leases import Heartbeat, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept
 from gateway.scheduling.leases import LeaseTimes, LeaseUpkeep
-from gateway.scheduling.orphans import OrphanRecovery, OrphanScan
+from gateway.scheduling.orphans import OrphanRecovery
 from gateway.scheduling.quarantine import Quarantine
 from gateway.scheduling.queues import ThreadQueue, ThreadQueues
 
@@ -64,9 +64,7 @@ class Runner:
             begin_next=self._begin_next,
             renewed=lambda: quarantine.acquit(self.own_turns()),
         )
-        self.heartbeat = self._upkeep.heartbeat
-        scan = OrphanScan(runtime, quarantine, self.own_turns, self.heartbeat, lease.round)
-        self._recovery = OrphanRecovery(runtime, fanout, scan, quarantine, self, lease.round)
+        self._recovery = OrphanRecovery(runtime, fanout, quarantine, self, lease.round)
         self.log_tail = LogTail(ledger)
         self._group: asyncio.TaskGroup | None = None
 
@@ -154,6 +152,10 @@ class Runner:
         await self.idle()
 
     # --- what operations change
+
+    def heartbeat(self) -> Heartbeat:
+        """Stored with a turn that has to wait: no other process takes it as long as this one lives."""
+        return self._runtime.heartbeat()
 
     @contextmanager
     def reserved(self, turn: str, thread: str) -> Iterator[None]:

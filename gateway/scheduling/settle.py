@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.a2a import tool_calls
-from gateway.a2a.model import Message, Part, Role, TaskState, TaskStatus
+from gateway.a2a.model import Message, Part, Role, TaskState
 from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
@@ -16,7 +16,6 @@ from gateway.core.task_record import TurnOutput, replay
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool
 from gateway.engine.fanout import Fanout
-from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import call_facts
 from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
@@ -32,6 +31,7 @@ from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, Thre
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
+from gateway.scheduling.close import store_end
 
 log = structlog.get_logger("gateway.scheduling.settle")
 
@@ -57,20 +57,12 @@ async def settle(
     calls = await ledger.open_tool_calls(unfinished.turn)
     fence = (Fence(unfinished.thread, unfinished.generation, clock.now()),) if unfinished.expired else ()
     clock = non_decreasing(clock, task.status_at)
+    settlement = _Settlement(unfinished, ledger, clock, policies, calls, fence, bare)
     if not (bare or unfinished.cancel_asked) and _may_go_on(calls, policies):
-        return await _pause(unfinished, fence, ledger, clock.now())
+        return await settlement.pause()
     if any(call.status is ToolCallStatus.RUNNING for call in calls):
         failure = TOOL_OUTCOME_UNKNOWN
-    end = _end(unfinished, failure, clock, bare=bare)
-    output, number = await _shown(unfinished, turns, end, ledger)
-    needed = calls or (policies is not None and policies.persistence == "per_turn")
-    thread = await _thread(unfinished, ledger, bare=bare) if needed else None
-    ends, rewinds = _tool_ends(thread, calls, unfinished), await _rewinds(unfinished, thread, policies, ledger, end.now)
-    updates = _call_updates(calls, unfinished, policies, clock)
-    if not await _store(unfinished, end, (*fence, *ends, *rewinds), output, number, updates, ledger, fanout):
-        return False
-    log.warning("turn.settled", task=task.id, turn=unfinished.turn, correlation_id=end.correlation_id, bare=bare)
-    return True
+    return await settlement.end(turns[-1] if turns else None, failure, fanout)
 
 
 def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
@@ -88,154 +80,137 @@ def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None
     return policies is not None and not waits and all(call.runs_left for call in ran)
 
 
-async def _pause(unfinished: UnfinishedTurn, fence: tuple[Fence, ...], ledger: Ledger, now: int) -> bool:
-    task, turn, thread = unfinished.task.id, unfinished.turn, unfinished.thread
-    try:
-        await ledger.commit(*fence, Suspend(task, turn, thread, TaskState.WORKING, None, None, now))
-    except Conflict:
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True)
-class _End:
-    """`message` says why the turn ended; a caller that cancelled the task gets none."""
+class _Settlement:
+    """Of one turn. `calls` are its open tool calls; the rest as in `settle`."""
 
-    final: TaskStatus
-    failure: str | None
-    message: Message
-    correlation_id: str
-    now: int
+    unfinished: UnfinishedTurn
+    ledger: Ledger
+    clock: Clock
+    policies: AgentPolicies | None
+    calls: tuple[ToolCallRecord, ...]
+    fence: tuple[Fence, ...]
+    bare: bool
 
+    async def pause(self) -> bool:
+        task, turn, thread = self.unfinished.task.id, self.unfinished.turn, self.unfinished.thread
+        try:
+            await self.ledger.commit(
+                *self.fence, Suspend(task, turn, thread, TaskState.WORKING, None, None, self.clock.now())
+            )
+        except Conflict:
+            return False
+        return True
 
-def _end(unfinished: UnfinishedTurn, failure: str, clock: Clock, *, bare: bool) -> _End:
-    task, now = unfinished.task, clock.now()
-    correlation_id = clock.correlation_id()
-    message = Message(
-        message_id=clock.new_id(),
-        context_id=task.context_id,
-        task_id=task.id,
-        role=Role.AGENT,
-        parts=(Part(text=safe_text(failure, correlation_id)),),
-        metadata={"correlationId": correlation_id, "errorClass": failure},
-    )
-    if bare and unfinished.cancel_asked:
-        return _End(status(TaskState.CANCELED, timestamp(now)), None, message, correlation_id, now)
-    return _End(status(TaskState.FAILED, timestamp(now), message), failure, message, correlation_id, now)
-
-
-async def _shown(
-    unfinished: UnfinishedTurn, turns: tuple[TurnRecord, ...], end: _End, ledger: Ledger
-) -> tuple[TurnOutput, int]:
-    """What the log shows of the turn, and the number of its last event. A log that cannot be read is left out of the
-    record: the turn has to end all the same, because later turns wait for it."""
-    task = unfinished.task
-    if not turns:
-        return TurnOutput(end.message), (await ledger.latest_events((task.id,)))[task.id]
-    number, output = task.last_event, TurnOutput(turns[-1].message)
-    try:
-        events = await ledger.events(task.id, task.last_event)
-        for number, _ in replay(output, turns[-1], events):  # noqa: B007 - the last one counts
-            pass
-    except CorruptRecord as error:
-        log.error("turn.log-unreadable", task=task.id, error=str(error))
-        number = (await ledger.latest_events((task.id,)))[task.id]
-    return output, number
-
-
-async def _thread(unfinished: UnfinishedTurn, ledger: Ledger, *, bare: bool) -> ThreadRecord | None:
-    """None where it is gone; `bare`: or cannot be read. Raises: CorruptRecord."""
-    try:
-        return await ledger.thread(unfinished.thread)
-    except CorruptRecord:
-        if bare:
-            return None
-        raise
-
-
-async def _store(
-    unfinished: UnfinishedTurn,
-    end: _End,
-    before: tuple[CommitPoint, ...],
-    output: TurnOutput,
-    number: int,
-    updates: Iterator[Update],
-    ledger: Ledger,
-    fanout: Fanout,
-) -> bool:
-    """C6, with the points `before` it, behind `updates`. False where another process was faster."""
-    task, turn, thread = unfinished.task, unfinished.turn, unfinished.thread
-    journal = Journal(ledger, fanout.hold(task.id), task.id, number)
-
-    def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-        finish = commit_points.finish(
-            output,
-            task=task.id,
-            turn=turn,
-            thread=thread,
-            status=TurnStatus.CANCELLED if end.failure is None else TurnStatus.FAILED,
-            state=end.final.state,
-            row=row,
-            last_event=journal.number + 1,
-            now=end.now,
-            message=end.final.message,
-            failure=end.failure,
-            process=unfinished.process,
-        )
-        return (*before, finish, RevertIfDisplaced(thread, turn, end.now), MarkUnsynced(thread, turn))
-
-    try:
-        for update in updates:
+    async def end(self, record: TurnRecord | None, failure: str, fanout: Fanout) -> bool:
+        unfinished, task, now = self.unfinished, self.unfinished.task, self.clock.now()
+        correlation_id = self.clock.correlation_id()
+        message = self._message(failure, correlation_id)
+        # A caller that cancelled the task needs no reason.
+        cancels = self.bare and unfinished.cancel_asked
+        said = None if cancels else message
+        final = status(TaskState.CANCELED if cancels else TaskState.FAILED, timestamp(now), said)
+        output, number = await self._shown(record, message)
+        thread = await self._thread()
+        before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
+        events: list[bytes] = []
+        for update in self._call_updates():
             output.apply(update)
-            journal.add(entry(update))
-        final = entry(status_update(task, end.final))
-        await journal.commit(unit, final, stored=lambda: fanout.close(task.id))
-    except Conflict:
-        return False
-    finally:
-        fanout.release(task.id)
-    return True
+            events.append(entry(update))
 
+        def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
+            finish = commit_points.finish(
+                output,
+                task=task.id,
+                turn=unfinished.turn,
+                thread=unfinished.thread,
+                status=TurnStatus.CANCELLED if cancels else TurnStatus.FAILED,
+                state=final.state,
+                row=row,
+                last_event=last,
+                now=now,
+                message=said,
+                failure=None if cancels else failure,
+                process=unfinished.process,
+            )
+            at = (unfinished.thread, unfinished.turn)
+            return (*before, finish, RevertIfDisplaced(*at, now), MarkUnsynced(*at))
 
-# --- the open tool calls of the turn
+        last_event = entry(status_update(task, final))
+        if not await store_end(task.id, number, events, unit, last_event, self.ledger, fanout):
+            return False
+        log.warning("turn.settled", task=task.id, turn=unfinished.turn, correlation_id=correlation_id, bare=self.bare)
+        return True
 
+    def _message(self, failure: str, correlation_id: str) -> Message:
+        return Message(
+            message_id=self.clock.new_id(),
+            context_id=self.unfinished.task.context_id,
+            task_id=self.unfinished.task.id,
+            role=Role.AGENT,
+            parts=(Part(text=safe_text(failure, correlation_id)),),
+            metadata={"correlationId": correlation_id, "errorClass": failure},
+        )
 
-def _call_updates(
-    calls: tuple[ToolCallRecord, ...], unfinished: UnfinishedTurn, policies: AgentPolicies | None, clock: Clock
-) -> Iterator[Update]:
-    """The ends of the calls, for callers: every call that was shown to begin has an end. Calls of an agent that is gone are not
-    shown."""
-    shown = HIDDEN if policies is None else rendering(policies.tool_calls, unfinished.caller.principal, frozenset())
-    place = Place(unfinished.task.id, unfinished.task.context_id, timestamp(clock.now()), clock.new_id)
-    for call in calls:
-        settled = tool_call.outcome_at_end(call.status)
-        update = tool_calls.update(call_facts(call), tool_call.PHASES[settled.status], settled.output, shown, place)
-        if update is not None:
-            yield update
+    async def _shown(self, record: TurnRecord | None, message: Message) -> tuple[TurnOutput, int]:
+        """What the log shows of the turn, and the number of its last event. A log that cannot be read is left out of the
+        record: the turn has to end all the same, because later turns wait for it."""
+        task, ledger = self.unfinished.task, self.ledger
+        if record is None:
+            return TurnOutput(message), (await ledger.latest_events((task.id,)))[task.id]
+        number, output = task.last_event, TurnOutput(record.message)
+        try:
+            events = await ledger.events(task.id, task.last_event)
+            for number, _ in replay(output, record, events):  # noqa: B007 - the last one counts
+                pass
+        except CorruptRecord as error:
+            log.error("turn.log-unreadable", task=task.id, error=str(error))
+            number = (await ledger.latest_events((task.id,)))[task.id]
+        return output, number
 
+    async def _thread(self) -> ThreadRecord | None:
+        """None where it is not needed, or gone; `bare`: or cannot be read. Raises: CorruptRecord."""
+        if not (self.calls or (self.policies is not None and self.policies.persistence == "per_turn")):
+            return None
+        try:
+            return await self.ledger.thread(self.unfinished.thread)
+        except CorruptRecord:
+            if self.bare:
+                return None
+            raise
 
-def _tool_ends(
-    thread: ThreadRecord | None, calls: tuple[ToolCallRecord, ...], unfinished: UnfinishedTurn
-) -> Iterator[ToolEnds]:
-    """No call runs again: what ran may have done its work. Source: docs/state-model.md, scenarios 50 and 87."""
-    generation = unfinished.generation + unfinished.expired
-    gateway = thread is not None and thread.owner is StorageOwner.GATEWAY
-    for call in calls:
-        settled = tool_call.outcome_at_end(call.status)
-        # Of the backend's own calls only its questions are ever left open.
-        approved = False if call.executor == "backend" else None
-        item = OutputItem(call.external_id, settled.output, True, approved)
-        replayable = not (gateway and settled.status is ToolCallStatus.CANCELLED)
-        new = NewItem(item, None, call.id, replayable, unsent=True)
-        command = EndTool(call.id, settled.status, settled.output, new)
-        yield commit_points.tool_ends(unfinished.thread, generation, unfinished.turn, call.service_call, command)
+    async def _rewinds(self, thread: ThreadRecord | None, now: int) -> tuple[Rewind, ...]:
+        """With `per_turn` a failed turn is undone, for the backend too. Source: docs/state-model.md, scenario 59."""
+        policies, turn = self.policies, self.unfinished.turn
+        if policies is None or thread is None or not ownership.rewinds(thread, TurnStatus.FAILED, policies):
+            return ()
+        base = await self.ledger.turn_base(turn)
+        return tuple(Rewind(self.unfinished.thread, turn, handle, now) for handle in base)
 
+    # --- the open tool calls
 
-async def _rewinds(
-    unfinished: UnfinishedTurn, thread: ThreadRecord | None, policies: AgentPolicies | None, ledger: Ledger, now: int
-) -> tuple[Rewind, ...]:
-    """With `per_turn` a failed turn is undone, for the backend too. Source: docs/state-model.md, scenario 59."""
-    if policies is None or thread is None or not ownership.rewinds(thread, TurnStatus.FAILED, policies):
-        return ()
-    base = await ledger.turn_base(unfinished.turn)
-    return tuple(Rewind(unfinished.thread, unfinished.turn, handle, now) for handle in base)
+    def _call_updates(self) -> Iterator[Update]:
+        """The ends of the calls, for callers: every call that was shown to begin has an end. Calls of an agent that is gone
+        are not shown."""
+        task, principal, policies = self.unfinished.task, self.unfinished.caller.principal, self.policies
+        shown = HIDDEN if policies is None else rendering(policies.tool_calls, principal, frozenset())
+        place = Place(task.id, task.context_id, timestamp(self.clock.now()), self.clock.new_id)
+        for call in self.calls:
+            settled = tool_call.outcome_at_end(call.status)
+            update = tool_calls.update(call_facts(call), tool_call.PHASES[settled.status], settled.output, shown, place)
+            if update is not None:
+                yield update
+
+    def _tool_ends(self, thread: ThreadRecord | None) -> Iterator[ToolEnds]:
+        """No call runs again: what ran may have done its work. Source: docs/state-model.md, scenarios 50 and 87."""
+        unfinished, gateway = self.unfinished, thread is not None and thread.owner is StorageOwner.GATEWAY
+        for call in self.calls:
+            settled = tool_call.outcome_at_end(call.status)
+            # Of the backend's own calls only its questions are ever left open.
+            approved = False if call.executor == "backend" else None
+            item = OutputItem(call.external_id, settled.output, True, approved)
+            replayable = not (gateway and settled.status is ToolCallStatus.CANCELLED)
+            new = NewItem(item, None, call.id, replayable, unsent=True)
+            command = EndTool(call.id, settled.status, settled.output, new)
+            generation = unfinished.generation + unfinished.expired
+            yield commit_points.tool_ends(unfinished.thread, generation, unfinished.turn, call.service_call, command)

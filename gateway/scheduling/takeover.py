@@ -19,7 +19,7 @@ from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun, 
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
-from gateway.ledger.leases import Claim, Heartbeat, TakeOver, UnfinishedTurn
+from gateway.ledger.leases import Claim, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.turns import Preferences
@@ -54,9 +54,8 @@ async def _take_queued(
 ) -> tuple[TurnRun, ThreadRecord] | None:
     """Nothing of the turn was sent: it takes its place here."""
     stored, preferences = await _read(unfinished, runtime)
-    now, holder = runtime.clock.now(), runtime.holder
-    claim = Claim(unfinished.turn, unfinished.process, holder, now)
-    if not await _committed(runtime, Heartbeat(holder, runtime.lease_until(), now), claim):
+    claim = Claim(unfinished.turn, unfinished.process, runtime.holder, runtime.clock.now())
+    if not await _committed(runtime, runtime.heartbeat(), claim):
         return None
     log.info("turn.taken-up", agent=agent.name, task=unfinished.task.id, turn=unfinished.turn)
     return _run(unfinished, agent, stored, preferences, runtime, fanout), thread

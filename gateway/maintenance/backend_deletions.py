@@ -62,7 +62,7 @@ class Deletions:
         while True:
             self._woken.clear()
             try:
-                pause = await self.carry_out()
+                pause = await self.run_due()
             except LedgerUnavailable as error:
                 log.warning("deletions.skipped", error=str(error))
                 pause = None
@@ -75,7 +75,7 @@ class Deletions:
             except TimeoutError:
                 pass
 
-    async def carry_out(self) -> float | None:
+    async def run_due(self) -> float | None:
         """Makes all due attempts. Returns the seconds until the next one; None: no job is left.
 
         Raises: LedgerUnavailable.
@@ -87,11 +87,11 @@ class Deletions:
             if not due:
                 return (jobs[0].due_at - now) / 1000 if jobs else None
             async with asyncio.TaskGroup() as group:
-                done = [group.create_task(self._carry_out(job)) for job in due]
+                done = [group.create_task(self._run(job)) for job in due]
             for failure in filter(None, (task.result() for task in done)):
                 raise failure
 
-    async def _carry_out(self, job: Deletion) -> LedgerUnavailable | None:
+    async def _run(self, job: Deletion) -> LedgerUnavailable | None:
         try:
             with self._attempts.now:
                 await self._attempt(job)

@@ -47,7 +47,7 @@ CATALOGUE: dict[str, Fault] = {
     "K10": Fault("killed when the end is committed and neither shown nor posted"),
     "K11": Fault(
         "killed when a notification is posted and not recorded",
-        ("test_who_dies_behind_the_post_leaves_it_to_be_made_again_when_its_time_is_over",),
+        ("test_a_delivery_whose_process_died_after_the_post_is_made_again_when_the_claim_ends",),
     ),
     "K12": Fault(
         "killed while it recovers, again and again",

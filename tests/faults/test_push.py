@@ -28,7 +28,7 @@ from tests.a2a_client import A2A, a2a_http, user_message
 from tests.receiver import LOOPBACK, RESET, STALL, Answer, Letter, Receiver, receiving
 from tests.running import child_gateways
 from tests.support.core import Core, query, running_core
-from tests.support.pushing import BOX, Pushing
+from tests.support.push_harness import BOX, PushHarness
 from tests.support.scripted import BR, ScriptedAdapter
 
 SEED = 20261121
@@ -49,7 +49,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         core.agent(
             ScriptedAdapter(BR, otherwise=lambda _: [*(TextDelta(f"{n}") for n in range(99)), CallCompleted("r")])
         )
-        pushing = Pushing(core)
+        push = PushHarness(core)
         lookup = Resolver(RULES.permit)
         sender = Sender(RULES, lookup, 0.3, core.time.clock)
         notifier = Dispatcher(
@@ -57,7 +57,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         )
         alive = await stack.enter_async_context(AsyncExitStack())
         await alive.enter_async_context(receiving(receiver))
-        await _talk(core, pushing, receiver.url)
+        await _talk(core, push, receiver.url)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             delivering = group.create_task(notifier.run())
             deaths = 0
@@ -88,9 +88,9 @@ def _misbehaves(chance: random.Random) -> Answer | str:
     return STALL if drawn < 0.08 else Answer()
 
 
-async def _talk(core: Core, pushing: Pushing, url: str) -> None:
+async def _talk(core: Core, push: PushHarness, url: str) -> None:
     for _ in range(TASKS):
-        task = await pushing.send("hello")
+        task = await push.send("hello")
         assert task.id
     _send_to(core, f"{url}/hook")
 

@@ -25,7 +25,7 @@ from tests.emulators.scripts import Conversation, Item, Say, Step
 from tests.invariants import violations
 from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, adapter_of, call
 from tests.support.core import CARD, START, Core, answer, error_class, frames, outcome, query, running_core, states
-from tests.support.pushing import Pushing
+from tests.support.push_harness import PushHarness
 from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 from tests.tool_call_vectors import valid
@@ -128,10 +128,10 @@ async def test_106_who_subscribes_to_a_task_that_waits_for_consent_hears_how_it_
 
 async def test_102_a_notification_tells_that_consent_is_needed(core: Core) -> None:
     core.agent(adapter_of(BR, wants(PAGE)))
-    pushing = Pushing(core)
-    await pushing.send("Read my mail")
-    await pushing.deliver()
-    assert pushing.posts.states == ["AUTH_REQUIRED"]
+    push = PushHarness(core)
+    await push.send("Read my mail")
+    await push.deliver()
+    assert push.posts.states == ["AUTH_REQUIRED"]
 
 
 async def test_115_another_principal_sees_no_page_and_cannot_go_on(core: Core) -> None:

@@ -102,7 +102,7 @@ async def test_44_139_each_of_them_is_deleted_at_the_backend_with_its_context(co
     for text in "12345":
         await core.send(text, context="c")
     await contexts(core).delete(ADA, "c")
-    await soon(deletions(core).carry_out())
+    await soon(deletions(core).run_due())
     assert sorted(adapter.asked) == ["r1", "r2", "r3", "r4", "r5"]
     assert jobs(core) == []
 
@@ -132,7 +132,7 @@ async def test_139_the_backend_is_asked_again_until_it_has_forgotten(core: Core)
     await core.send("1", context="c")
     await contexts(core).delete(ADA, "c")
     outbox = deletions(core)
-    while (pause := await soon(outbox.carry_out())) is not None:
+    while (pause := await soon(outbox.run_due())) is not None:
         core.time.now += int(pause * 1000)
     assert (adapter.asked, jobs(core)) == (["r1"] * 3, [])
 
@@ -176,7 +176,7 @@ async def test_141_the_handle_that_a_broken_call_left_is_deleted_and_the_chain_s
         await soon(pause.reached.wait())
         await core.cancel(task.id)
     await soon(core.runner.idle())
-    await soon(deletions(core).carry_out())
+    await soon(deletions(core).run_due())
     assert adapter.asked == ["r2"]
     await core.send("3", context="c")
     assert adapter.sent[2] == ("r1", ["U 2", "U 3"])

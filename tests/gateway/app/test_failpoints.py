@@ -16,13 +16,13 @@ G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 
 
 @pytest.mark.parametrize("setting", ["", "accept", "accept:", "accept:x", "accept:0", "accept:-1"])
-def test_a_setting_that_cannot_be_meant_is_refused(setting: str) -> None:
+def test_a_malformed_setting_is_refused(setting: str) -> None:
     with pytest.raises(ValueError, match=r"is not PATTERN:K"):
         Failpoints(setting)
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_nothing_is_armed_where_nobody_asks(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_nothing_is_armed_without_the_setting(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     if value is not None:
         monkeypatch.setenv(VARIABLE, value)
@@ -37,7 +37,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-def test_the_kth_point_that_fits_kills(monkeypatch: pytest.MonkeyPatch, killed: list[tuple[int, int]]) -> None:
+def test_the_kth_matching_point_kills(monkeypatch: pytest.MonkeyPatch, killed: list[tuple[int, int]]) -> None:
     monkeypatch.setenv(VARIABLE, "accept*.stored:2")
     points = armed()
     assert points is not None

@@ -105,7 +105,7 @@ async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have
     assert new.adapter.closed
 
 
-async def test_at_the_end_everything_is_closed_whoever_still_waits() -> None:
+async def test_at_the_end_everything_is_closed_even_with_waiters() -> None:
     parts = [Part(), Part(), Part()]
     front = reloadable(*parts)
     async with front.open():
@@ -115,7 +115,7 @@ async def test_at_the_end_everything_is_closed_whoever_still_waits() -> None:
     assert [part.tools.closed for part in parts] == [True, True, True]
 
 
-async def test_what_was_being_closed_when_the_end_came_is_closed_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_close_that_the_end_interrupts_is_made_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = Part(), Part()
     begun = asyncio.Event()
 
@@ -136,7 +136,7 @@ async def test_what_was_being_closed_when_the_end_came_is_closed_then(monkeypatc
 
 
 @pytest.mark.parametrize("fault", [RuntimeError, asyncio.CancelledError])
-async def test_an_adapter_that_cannot_be_closed_harms_nobody(
+async def test_an_adapter_that_cannot_be_closed_harms_no_other(
     monkeypatch: pytest.MonkeyPatch, fault: type[BaseException]
 ) -> None:
     async def fail() -> None:
@@ -178,7 +178,7 @@ def chat(url: str) -> str:
     return f"chat: {{type: openai-chat, model: m, base_url: '{url}/v1'}}"
 
 
-async def test_a_running_turn_ends_at_the_backend_it_began_with_and_the_context_goes_on_at_the_new_one(
+async def test_a_running_turn_ends_at_its_first_backend_and_the_context_continues_at_the_new_one(
     tmp_path: Path,
 ) -> None:
     pause = asyncio.Event()
@@ -203,7 +203,7 @@ async def test_a_running_turn_ends_at_the_backend_it_began_with_and_the_context_
     assert len(old.requests) == 1
 
 
-async def test_a_turn_that_nobody_listens_to_ends_at_the_backend_it_began_with_too(tmp_path: Path) -> None:
+async def test_a_turn_without_a_listener_ends_at_its_first_backend_too(tmp_path: Path) -> None:
     reached, pause = asyncio.Event(), asyncio.Event()
 
     def script(_: object) -> Iterator[Say | Rest]:
@@ -228,7 +228,7 @@ async def test_a_turn_that_nobody_listens_to_ends_at_the_backend_it_began_with_t
         assert text_of(await A2A(http, "chat").get(sent.json()["task"]["id"])) == "one two"
 
 
-def test_a_limit_of_streams_holds_from_now_on() -> None:
+def test_a_new_limit_of_streams_holds_at_once() -> None:
     fanout = Fanout(StreamLimits(streams=1))
     fanout.check_room()
     fanout.set_limits(StreamLimits(streams=0))
@@ -314,7 +314,7 @@ async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_pa
         assert "parts" in refused.text
 
 
-async def test_a_configuration_whose_agents_cannot_be_made_changes_nothing(tmp_path: Path) -> None:
+async def test_a_configuration_whose_agents_cannot_be_built_changes_nothing(tmp_path: Path) -> None:
     async with local_gateway("a: {type: python, ref: 'gateway.cli.demo.agent:reply'}", tmp_path) as local:
         with pytest.raises(ValueError, match=r"agents\.a: 'gone:reply': there is no module 'gone'"):
             local.gateway.reload(configuration(local.url, tmp_path, "a: {type: python, ref: 'gone:reply'}"))

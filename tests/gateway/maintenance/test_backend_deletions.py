@@ -29,28 +29,28 @@ def jobs(core: Core) -> list[tuple[str, int | None, int]]:
     return query(core.path, "SELECT handle, due_at, attempts FROM delete_job ORDER BY handle")
 
 
-async def test_all_that_is_due_is_forgotten_and_then_there_is_nothing_to_wait_for(core: Core) -> None:
+async def test_all_due_jobs_are_done_and_then_no_wait_is_left(core: Core) -> None:
     adapter = Forgetful(BR)
     core.agent(adapter)
     handles = [f"r-{number:02}" for number in range(20)]
     given(core.path, *handles)
-    assert await soon(deletions(core).carry_out()) is None
+    assert await soon(deletions(core).run_due()) is None
     assert (sorted(adapter.asked), jobs(core)) == (handles, [])
 
 
-async def test_what_is_not_due_yet_is_waited_for(core: Core) -> None:
+async def test_a_job_that_is_not_due_yet_determines_the_wait(core: Core) -> None:
     adapter = Forgetful(BR)
     core.agent(adapter)
     given(core.path, "r-1", due_at=START + 90_000)
-    assert await soon(deletions(core).carry_out()) == 90
+    assert await soon(deletions(core).run_due()) == 90
     assert adapter.asked == []
 
 
 @pytest.mark.parametrize("kind", [ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED])
-async def test_what_the_backend_does_not_know_any_more_is_done(core: Core, kind: ErrorClass) -> None:
+async def test_a_conversation_that_the_backend_no_longer_knows_counts_as_deleted(core: Core, kind: ErrorClass) -> None:
     core.agent(Forgetful(BR, answers=(AdapterError(kind, "HTTP 404"),)))
     given(core.path, "r-1")
-    assert await soon(deletions(core).carry_out()) is None
+    assert await soon(deletions(core).run_due()) is None
     assert jobs(core) == []
 
 
@@ -59,10 +59,10 @@ async def test_a_failure_is_tried_again_later_and_holds_up_no_other(core: Core, 
     adapter = Forgetful(BR, answers=(fault,))
     core.agent(adapter)
     given(core.path, "r-1", "r-2")
-    assert await soon(deletions(core).carry_out()) == RETRIES[0]
+    assert await soon(deletions(core).run_due()) == RETRIES[0]
     assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
     core.time.now += RETRIES[0] * 1000
-    assert await soon(deletions(core).carry_out()) is None
+    assert await soon(deletions(core).run_due()) is None
     assert (adapter.asked, jobs(core)) == (["r-1", "r-2", "r-1"], [])
 
 
@@ -72,7 +72,7 @@ async def test_after_the_last_attempt_a_job_is_given_up_and_stays(core: Core) ->
     given(core.path, "r-1")
     outbox = deletions(core)
     pauses = []
-    while (pause := await soon(outbox.carry_out())) is not None:
+    while (pause := await soon(outbox.run_due())) is not None:
         pauses.append(pause)
         core.time.now += int(pause * 1000)
     assert pauses == list(RETRIES)
@@ -82,14 +82,14 @@ async def test_after_the_last_attempt_a_job_is_given_up_and_stays(core: Core) ->
 async def test_an_agent_that_cannot_forget_has_its_jobs_dropped(core: Core) -> None:
     core.agent(ScriptedAdapter(BR))
     given(core.path, "r-1")
-    assert await soon(deletions(core).carry_out()) is None
+    assert await soon(deletions(core).run_due()) is None
     assert jobs(core) == []
 
 
 async def test_the_jobs_of_an_agent_that_is_not_there_wait_for_it(core: Core) -> None:
     core.agent(Forgetful(BR))
     given(core.path, "r-1", agent="removed")
-    assert await soon(deletions(core).carry_out()) == RETRIES[0]
+    assert await soon(deletions(core).run_due()) == RETRIES[0]
     assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
 
 
@@ -102,19 +102,19 @@ async def test_two_processes_do_not_do_one_job(tmp_path: Path) -> None:
         two.agent(other)
         given(path, "r-1")
         async with asyncio.TaskGroup() as group:
-            group.create_task(deletions(one).carry_out())
+            group.create_task(deletions(one).run_due())
             await soon(slow.reached.wait())
-            assert await soon(deletions(two).carry_out()) == RETRIES[0]
+            assert await soon(deletions(two).run_due()) == RETRIES[0]
             slow.go.set()
         assert (adapter.asked, other.asked, jobs(one)) == (["r-1"], [], [])
 
 
-async def test_who_lost_the_race_for_a_job_goes_on(core: Core) -> None:
+async def test_losing_the_race_for_a_job_is_no_failure(core: Core) -> None:
     adapter = Forgetful(BR)
     core.agent(adapter)
     given(core.path, "r-2")
     core.ledger.answer_read("deletions", (Deletion("t r-1", "echo", "r-1", START, 0),))
-    assert await soon(deletions(core).carry_out()) is None
+    assert await soon(deletions(core).run_due()) is None
     assert adapter.asked == ["r-2"]
 
 
@@ -123,12 +123,12 @@ async def test_a_process_that_dies_in_between_loses_nothing(core: Core) -> None:
     given(core.path, "r-1")
     lost = core.ledger.refuse(EndDeletion)
     with pytest.raises(LedgerUnavailable):
-        await soon(deletions(core).carry_out())
+        await soon(deletions(core).run_due())
     assert lost.is_set()
     assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
 
 
-async def test_it_is_woken_when_a_context_is_deleted(core: Core) -> None:
+async def test_the_deletion_of_a_context_wakes_the_deletions(core: Core) -> None:
     adapter = Forgetful(BR, says("hello", "r-1"))
     core.agent(adapter)
     outbox = deletions(core)
@@ -140,7 +140,7 @@ async def test_it_is_woken_when_a_context_is_deleted(core: Core) -> None:
         working.cancel()
 
 
-async def test_a_database_that_fails_does_not_end_it(core: Core) -> None:
+async def test_a_failing_database_does_not_end_the_deletions(core: Core) -> None:
     core.agent(Forgetful(BR))
     outbox = deletions(core)
     core.ledger.fail_reads("deletions")

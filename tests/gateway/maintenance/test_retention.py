@@ -10,7 +10,7 @@ from gateway.ledger.retention import ExpireContext, ExpireTasks, PurgeContext
 from gateway.maintenance.retention import Lifetimes
 from tests.support.core import Core, query, running_core, soon, until
 from tests.support.forgetful import DAY, retention
-from tests.support.pushing import Pushing
+from tests.support.push_harness import PushHarness
 from tests.support.scripted import G, ScriptedAdapter, says
 
 
@@ -18,7 +18,7 @@ def anything(core: Core, name: str = "echo") -> None:
     core.agent(ScriptedAdapter(G, otherwise=lambda _: says("a")), name)
 
 
-async def test_nothing_is_written_when_nothing_is_over_its_time(core: Core) -> None:
+async def test_a_sweep_with_nothing_due_writes_nothing(core: Core) -> None:
     anything(core)
     await core.send("1")
     stored = len(core.ledger.units)
@@ -46,7 +46,7 @@ async def test_many_tasks_go_in_several_commits(core: Core) -> None:
     assert (sum(pieces), max(pieces)) == (120, 50)
 
 
-async def test_the_events_of_a_task_are_looked_for_once(core: Core) -> None:
+async def test_the_events_of_a_task_are_searched_for_once(core: Core) -> None:
     anything(core)
     sweeper = retention(core)
     await core.send("1")
@@ -59,14 +59,14 @@ async def test_the_events_of_a_task_are_looked_for_once(core: Core) -> None:
     assert [len(point.tasks) for point in core.ledger.stored(ExpireTasks)] == [1, 1]
 
 
-async def test_events_that_had_still_to_be_posted_when_they_were_over_their_time_go_within_a_day(core: Core) -> None:
+async def test_overdue_events_that_had_to_be_posted_first_are_deleted_within_a_day(core: Core) -> None:
     anything(core)
-    pushing = Pushing(core)
-    await pushing.send("1")
+    push = PushHarness(core)
+    await push.send("1")
     sweeper = retention(core)
     core.time.now += 8 * DAY
     await sweeper.sweep()
-    assert await pushing.deliver() == 1
+    assert await push.deliver() == 1
     for _ in range(24):
         core.time.now += DAY // 24
         await sweeper.sweep()
@@ -98,7 +98,7 @@ async def test_a_context_that_cannot_be_purged_does_not_stop_the_others(core: Co
 
 
 @pytest.mark.parametrize("fault", [LedgerUnavailable("the disk is full"), RuntimeError("a fault of ours")])
-async def test_a_sweep_that_fails_does_not_end_it(core: Core, fault: Exception) -> None:
+async def test_a_failing_sweep_does_not_end_retention(core: Core, fault: Exception) -> None:
     anything(core)
     core.ledger.fail_reads("next_owner", error=fault)
     async with asyncio.TaskGroup() as group:
@@ -109,7 +109,7 @@ async def test_a_sweep_that_fails_does_not_end_it(core: Core, fault: Exception) 
         working.cancel()
 
 
-async def test_it_begins_with_a_sweep(tmp_path: Path) -> None:
+async def test_retention_begins_with_a_sweep(tmp_path: Path) -> None:
     async with running_core(tmp_path / "ledger.db") as core:
         anything(core)
         await core.send("1", context="c")

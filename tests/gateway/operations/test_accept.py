@@ -39,7 +39,7 @@ async def outcome(what: Any) -> Task | str:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "send"])
-async def test_a_message_runs_although_its_caller_left_while_it_was_stored(core: Core, stream: bool) -> None:
+async def test_a_message_runs_although_its_caller_disconnected_while_it_was_stored(core: Core, stream: bool) -> None:
     core.agent(ScriptedAdapter(G, otherwise=echo))
     gate = core.ledger.hold(Accept)
     async with asyncio.TaskGroup() as group:
@@ -54,7 +54,7 @@ async def test_a_message_runs_although_its_caller_left_while_it_was_stored(core:
     assert not core.fanout.open(task.id).watched
 
 
-async def test_a_message_whose_caller_left_and_that_was_not_stored_leaves_nothing_behind(core: Core) -> None:
+async def test_a_message_that_was_not_stored_and_whose_caller_disconnected_has_no_effect(core: Core) -> None:
     core.agent(ScriptedAdapter(G, otherwise=echo))
     gate = core.ledger.hold(Accept)
     core.ledger.refuse(Accept)
@@ -113,7 +113,7 @@ async def test_eight_at_once_with_one_key_get_one_task(core: Core) -> None:
     assert (await core.list()).total_size == 1
 
 
-async def test_two_at_once_with_one_key_and_different_words_are_one_task_and_one_refusal(core: Core) -> None:
+async def test_two_different_messages_at_once_with_one_key_are_one_task_and_one_refusal(core: Core) -> None:
     core.agent(ScriptedAdapter(G, otherwise=echo))
     async with asyncio.TaskGroup() as group:
         sending = [group.create_task(outcome(core.send(text, core.call(key="k")))) for text in ("hi", "ho")]
@@ -137,7 +137,7 @@ async def test_of_two_answers_to_one_question_one_is_taken(core: Core) -> None:
 # --- a context at work ---
 
 
-async def test_a_message_to_a_task_at_work_is_refused(core: Core) -> None:
+async def test_a_message_to_a_running_task_is_refused(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")]))
     task = await core.send("1", at_once=True)
@@ -198,7 +198,7 @@ async def test_a_context_that_was_refused_while_busy_is_open_afterwards(core: Co
 # --- contexts that cannot go on ---
 
 
-async def test_a_thread_whose_history_somebody_else_kept_is_not_mixed(core: Core) -> None:
+async def test_a_thread_with_another_owner_of_its_history_is_refused(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=echo))
     await core.send("1", context="c")
     core.agent(ScriptedAdapter(G, otherwise=echo))

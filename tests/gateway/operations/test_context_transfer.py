@@ -74,7 +74,7 @@ async def taken(core: Core, document: Any, caller: Caller = ADA) -> str:
 
 
 @BOTH
-async def test_the_next_message_goes_on_where_the_conversation_was_taken_from(
+async def test_the_next_message_continues_the_exported_conversation(
     core: Core, other: Core, ownership: Ownership
 ) -> None:
     here = ScriptedAdapter(ownership, RICH, [TextDelta("hm"), CUT], says("A3", "r3"))
@@ -94,7 +94,7 @@ async def test_the_next_message_goes_on_where_the_conversation_was_taken_from(
         assert (handle, items) == (None, [*here.sent[2][1], "A A3", "U 4"])
 
 
-async def test_its_tasks_are_told_as_before_and_their_streams_can_be_resumed(core: Core, other: Core) -> None:
+async def test_imported_tasks_are_shown_as_before_and_their_streams_can_be_resumed(core: Core, other: Core) -> None:
     core.agent(ScriptedAdapter(G, RICH, ASKS))
     other.agent(ScriptedAdapter(G, says("A3")))
     done, asked = [await core.send(text, context="c") for text in "12"]
@@ -135,7 +135,7 @@ async def test_an_imported_context_can_be_deleted_with_all_its_handles(core: Cor
         await core.send(text, context="c")
     await taken(other, await exported(core))
     await contexts(other).delete(ADA, "c")
-    await soon(deletions(other).carry_out())
+    await soon(deletions(other).run_due())
     assert sorted(adapter.asked) == ["r1", "r2"]
 
 
@@ -174,7 +174,7 @@ async def test_ids_of_another_callers_context_are_refused_without_a_trace(core: 
         ),
     ],
 )
-async def test_an_agent_that_could_not_go_on_is_refused(
+async def test_an_agent_that_could_not_continue_is_refused(
     core: Core, other: Core, agent: tuple[str, Ownership], place: str
 ) -> None:
     core.agent(ScriptedAdapter(G, says("A1")))
@@ -187,7 +187,7 @@ async def test_an_agent_that_could_not_go_on_is_refused(
 
 
 @pytest.mark.parametrize("state", ["closed", "expired", "deleted"])
-async def test_a_thread_that_is_over_travels_whoever_its_agent_was(core: Core, other: Core, state: str) -> None:
+async def test_an_ended_thread_is_imported_whatever_its_agent(core: Core, other: Core, state: str) -> None:
     core.agent(ScriptedAdapter(BR, says("A1", "r1")), "removed")
     task = await core.send("1", context="c")
     with closing(sqlite3.connect(core.path)) as database, database:
@@ -207,7 +207,7 @@ async def test_a_state_of_a_newer_adapter_is_refused(core: Core, other: Core) ->
         await taken(other, await exported(core))
 
 
-async def test_a_context_at_work_is_exported_later(core: Core) -> None:
+async def test_a_busy_context_cannot_be_exported_yet(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("A1")]))
     await core.send("1", context="c", at_once=True)
@@ -242,7 +242,7 @@ async def adopted(core: Core, handle: str = "resp_68", context: str | None = Non
 
 
 @pytest.mark.parametrize("context", ["c", None])
-async def test_the_first_message_of_an_adopted_context_goes_on_from_the_handle(core: Core, context: str | None) -> None:
+async def test_the_first_message_of_an_adopted_context_continues_at_the_handle(core: Core, context: str | None) -> None:
     adapter = ScriptedAdapter(BR, says("A1", "r1"), says("A2", "r2"))
     core.agent(adapter)
     made = await adopted(core, "resp_" + "6" * 600, context)

@@ -21,7 +21,7 @@ def contexts(core: Core) -> Contexts:
     return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)  # it has all reads
 
 
-async def test_what_was_said_in_a_deleted_context_is_gone_and_no_message_gets_in_any_more(core: Core) -> None:
+async def test_a_deleted_context_is_gone_and_takes_no_message(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, says("one", "r-1"), says("two", "r-2"), says("else", "r-3")))
     first = await core.send("hi", context="c")
     await core.send("more", context="c")
@@ -38,7 +38,7 @@ async def test_what_was_said_in_a_deleted_context_is_gone_and_no_message_gets_in
 
 
 @pytest.mark.parametrize("context", ["c", "unknown"])
-async def test_only_the_callers_own_context_is_there(core: Core, context: str) -> None:
+async def test_only_a_context_of_the_caller_is_found(core: Core, context: str) -> None:
     core.agent(ScriptedAdapter(G, says("one")))
     task = await core.send("hi", context="c")
     eve = Caller("eve") if context == "c" else ADA
@@ -55,7 +55,7 @@ async def test_a_deleted_context_cannot_be_deleted_again(core: Core) -> None:
         await contexts(core).delete(ADA, "c")
 
 
-async def test_with_an_agent_it_must_be_one_that_was_spoken_to_and_then_all_of_them_forget(core: Core) -> None:
+async def test_a_deletion_through_an_agent_needs_a_thread_on_it_and_reaches_all_agents(core: Core) -> None:
     other = core.agent(ScriptedAdapter(G), "other")
     third = core.agent(ScriptedAdapter(G, says("three")), "third")
     echo = core.agent(ScriptedAdapter(G, says("one")), "echo")
@@ -84,7 +84,7 @@ async def test_turns_that_run_or_wait_are_cancelled_first_and_their_streams_end(
     assert query(core.path, "SELECT * FROM task") == []
 
 
-async def test_who_watches_a_task_that_waits_for_its_caller_sees_it_end(core: Core) -> None:
+async def test_a_watcher_of_a_waiting_task_sees_its_end(core: Core) -> None:
     core.agent(ScriptedAdapter(G, ASKS))
     task = await core.send("hi", context="c")
     assert task.status.state is TaskState.INPUT_REQUIRED
@@ -110,7 +110,7 @@ async def test_a_message_that_comes_in_between_is_lost_with_its_context(core: Co
     assert query(core.path, "SELECT * FROM task") == []
 
 
-async def test_a_message_that_comes_behind_it_is_refused(core: Core) -> None:
+async def test_a_message_during_the_deletion_is_refused(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("one")))
     await core.send("hi", context="c")
     gate = core.ledger.hold(DeleteContext)

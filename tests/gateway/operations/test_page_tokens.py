@@ -86,6 +86,6 @@ def _changed(index: int) -> str:
     "token",
     ["x", "AAAA", "é", "\ud800", "=" * 40, TOKEN[:-4], TOKEN[4:], _changed(0), _changed(-1), "../../etc/passwd"],
 )
-def test_a_token_that_was_made_up_or_changed_is_refused(token: str) -> None:
+def test_a_forged_or_changed_token_is_refused(token: str) -> None:
     with pytest.raises(InvalidParams, match="pageToken"):
         decode(SECRET, CALL, with_token(token))

@@ -121,7 +121,7 @@ async def test_as_much_history_is_given_as_is_asked_for(
         assert said(sent) == kept
 
 
-async def test_what_the_caller_accepts_is_told_to_the_agent(core: Core) -> None:
+async def test_the_agent_gets_the_output_modes_that_the_caller_accepts(core: Core) -> None:
     adapter = ScriptedAdapter(G, says("a"))
     core.agent(adapter)
     configuration = SendMessageConfiguration(accepted_output_modes=("text/plain",))
@@ -143,7 +143,7 @@ async def test_a_gateway_that_is_about_to_stop_takes_no_message_and_still_reads(
     assert await core.get(task.id) == task
 
 
-async def test_a_caller_that_goes_away_stops_nothing_and_disturbs_nobody(core: Core) -> None:
+async def test_a_caller_that_disconnects_stops_nothing_and_disturbs_no_other(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
     call = core.call(key="k")
@@ -204,7 +204,7 @@ async def test_a_task_that_has_to_wait_for_its_turn_is_submitted_and_then_works(
     assert states(read) == ["SUBMITTED", "WORKING", "COMPLETED"]
 
 
-async def test_a_stream_ends_when_the_agent_asks_and_the_next_one_goes_on_with_its_numbers(core: Core) -> None:
+async def test_a_stream_ends_when_the_agent_asks_and_the_next_one_continues_its_numbers(core: Core) -> None:
     core.agent(ScriptedAdapter(G, ASKS, says("blue it is")))
     asked = await frames(await core.stream("paint"))
     task = events(asked)[0].task
@@ -216,7 +216,7 @@ async def test_a_stream_ends_when_the_agent_asks_and_the_next_one_goes_on_with_i
     assert states(done) == ["WORKING", "COMPLETED"]
 
 
-async def test_a_stream_that_is_left_changes_nothing(core: Core) -> None:
+async def test_an_abandoned_stream_changes_nothing(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
     stream = await core.stream("hi")
@@ -250,7 +250,7 @@ async def test_one_stream_too_many_is_refused_before_anything_is_stored(core: Co
 
 
 @pytest.mark.parametrize("task", ["", "nobody's", "../../etc/passwd", "'; DROP TABLE task; --", "\x00", "x" * 10_000])
-async def test_a_task_that_is_not_there_is_not_found_by_any_operation(core: Core, task: str) -> None:
+async def test_no_operation_finds_an_unknown_task(core: Core, task: str) -> None:
     core.agent(ScriptedAdapter(G))
     for operation in (core.get, core.cancel, core.subscribe):
         with pytest.raises(TaskNotFound) as caught:
@@ -258,7 +258,7 @@ async def test_a_task_that_is_not_there_is_not_found_by_any_operation(core: Core
         assert caught.value.metadata == {"taskId": task[:100], "field": "id"}
 
 
-async def test_another_callers_task_is_one_that_is_not_there(core: Core) -> None:
+async def test_the_task_of_another_caller_is_not_found(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")]))
     task = await core.send("hi", at_once=True)
@@ -277,7 +277,7 @@ async def test_another_callers_task_is_one_that_is_not_there(core: Core) -> None
         await soon(core.runner.idle())
 
 
-async def test_another_agents_task_is_one_that_is_not_there(core: Core) -> None:
+async def test_the_task_of_another_agent_is_not_found(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("hi", context="c")
     core.agent(ScriptedAdapter(G, says("b")), "other")
@@ -566,7 +566,7 @@ async def test_a_repeated_stream_may_resume(core: Core) -> None:
     assert (numbers(read), streamed(read)) == ([None, 2, 3], "ab")
 
 
-async def test_a_key_that_was_used_for_something_else_is_refused(core: Core) -> None:
+async def test_a_key_of_another_message_is_refused(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     await core.send("hi", core.call(key="k"))
     units = len(core.ledger.units)
@@ -616,7 +616,7 @@ async def sent(core: Core, *, at_once: bool = False, key: str | None = None) -> 
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_bare_message_is_the_whole_answer_and_leaves_no_task_to_see(core: Core, at_once: bool) -> None:
+async def test_a_bare_message_is_the_whole_answer_and_its_task_stays_hidden(core: Core, at_once: bool) -> None:
     adapter = ScriptedAdapter(G, PONG, PONG)
     core.agent(adapter, direct_replies=True)
     answered = await sent(core, at_once=at_once)
@@ -694,7 +694,7 @@ async def test_a_task_is_unknown_until_the_agent_has_decided_that_there_is_one(c
     assert answer(sending.result()) == "a"
 
 
-async def test_a_task_that_is_known_cannot_vanish_behind_a_bare_message(core: Core) -> None:
+async def test_a_known_task_is_not_replaced_by_a_bare_message(core: Core) -> None:
     core.agent(ScriptedAdapter(G, ASKS, PONG), direct_replies=True)
     asked = await core.send("hi")
     done = await core.send("more", task=asked.id)
@@ -702,7 +702,7 @@ async def test_a_task_that_is_known_cannot_vanish_behind_a_bare_message(core: Co
     assert await core.get(asked.id) == done
 
 
-async def test_a_caller_that_leaves_while_the_agent_decides_leaves_no_stream_behind(core: Core) -> None:
+async def test_a_caller_that_disconnects_while_the_agent_decides_has_its_stream_closed(core: Core) -> None:
     pause = Pause()
     adapter = ScriptedAdapter(G, [pause, *PONG])
     core.agent(adapter, direct_replies=True)

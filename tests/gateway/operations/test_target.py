@@ -29,7 +29,7 @@ def test_a_thread_is_made_as_its_adapter_declares(ownership: Any, owner: Storage
     assert thread == ThreadRecord("th", "row", "echo", 1, owner, handle, None, 0, None)
 
 
-def test_a_task_that_is_not_there_is_named_with_its_field_and_cut() -> None:
+def test_an_unknown_task_is_named_with_its_field_and_truncated() -> None:
     error = not_found("x" * 300)
     assert error.metadata == {"taskId": "x" * 100, "field": "id"}
     assert error.message == "Task not found"
@@ -89,7 +89,7 @@ async def test_a_message_to_a_task_that_has_ended_is_refused(core: Core) -> None
 
 
 @pytest.mark.parametrize("task", ["nobody's", "../x", "x" * 256])
-async def test_a_task_that_is_not_there_is_not_found(core: Core, task: str) -> None:
+async def test_an_unknown_task_is_not_found(core: Core, task: str) -> None:
     core.agent(ScriptedAdapter(G))
     with pytest.raises(TaskNotFound) as caught:
         await core.send("1", task=task)
@@ -97,7 +97,7 @@ async def test_a_task_that_is_not_there_is_not_found(core: Core, task: str) -> N
     assert core.ledger.units == []
 
 
-async def test_a_reference_to_a_task_that_is_not_there_is_not_found(core: Core) -> None:
+async def test_a_reference_to_an_unknown_task_is_not_found(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a"), says("b")))
     known = await core.send("1")
     with pytest.raises(TaskNotFound) as caught:

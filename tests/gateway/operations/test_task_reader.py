@@ -106,7 +106,7 @@ async def test_an_end_that_a_stream_has_shown_is_not_taken_back(core: Core) -> N
 
 
 @pytest.mark.parametrize("first", ["1", "waits"])
-async def test_the_beginning_of_a_task_is_told_as_it_was(core: Core, first: str) -> None:
+async def test_the_first_state_of_a_task_is_shown_as_it_was(core: Core, first: str) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=lambda _: says("b")))
     running = await core.send("1", context="c", at_once=True)
@@ -120,14 +120,14 @@ async def test_the_beginning_of_a_task_is_told_as_it_was(core: Core, first: str)
 
 
 @pytest.mark.parametrize("script", [[CallCompleted()], [Progress("p"), CallCompleted()]])
-async def test_a_task_that_began_at_once_is_told_as_working(core: Core, script: Script) -> None:
+async def test_a_task_that_began_at_once_is_shown_as_working(core: Core, script: Script) -> None:
     core.agent(ScriptedAdapter(G, script))
     task = await core.send("1")
     read = await frames(await core.subscribe(task.id, core.call(last=0)))
     assert states(read) == ["WORKING", "COMPLETED"]
 
 
-async def test_a_reading_that_was_overtaken_tells_one_moment(core: Core) -> None:
+async def test_a_read_that_was_overtaken_shows_one_moment(core: Core) -> None:
     core.agent(ScriptedAdapter(G, ASKS, says("blue")))
     asked = await core.send("paint")
     reading = core.ledger.slow_read("whole_task")
@@ -140,7 +140,7 @@ async def test_a_reading_that_was_overtaken_tells_one_moment(core: Core) -> None
     assert await core.get(asked.id) == done
 
 
-async def test_a_turn_of_another_process_that_ended_while_it_was_read_is_told_to_its_end(tmp_path: Path) -> None:
+async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
         pause = Pause()
@@ -160,7 +160,7 @@ async def test_a_turn_of_another_process_that_ended_while_it_was_read_is_told_to
         assert got.result() == asks
 
 
-async def test_a_subscriber_whose_reading_was_overtaken_misses_nothing(core: Core) -> None:
+async def test_a_subscriber_whose_read_was_overtaken_misses_nothing(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, ASKS, [TextDelta("bl"), pause, *says("ue")]))
     asked = await core.send("paint")
@@ -216,7 +216,7 @@ async def test_a_task_that_another_process_took_over_is_read_from_the_database(t
             await one.subscribe(task.id)
 
 
-async def test_a_database_that_cannot_be_read_says_so(core: Core) -> None:
+async def test_an_unreadable_database_is_an_error(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("1")
     core.ledger.fail_reads("task", "whole_task", "turns", "events", "tasks", "context")

@@ -15,7 +15,7 @@ from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
 from gateway.push.webhook import Outcome, WebhookRequests
 from tests.support.core import Core, running_core, soon, until
-from tests.support.pushing import BOX, Pushing
+from tests.support.push_harness import BOX, PushHarness
 from tests.support.scripted import BR, ScriptedAdapter, says
 
 
@@ -57,10 +57,10 @@ async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -
             task.cancel()
 
 
-async def tasks_with_configs(core: Core, pushing: Pushing, *hosts: str) -> None:
+async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None:
     for host in hosts:
         task = await core.send("hello")
-        await pushing.create(task.id, url=f"https://{host}/{task.id}")
+        await push.create(task.id, url=f"https://{host}/{task.id}")
     # As if all of it was still to be posted.
     with closing(sqlite3.connect(core.path)) as database, database:
         database.execute("UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
@@ -68,56 +68,56 @@ async def tasks_with_configs(core: Core, pushing: Pushing, *hosts: str) -> None:
 
 async def test_four_posts_go_to_one_host_at_once_and_others_do_not_wait_for_it(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core), HeldSender()
-    await tasks_with_configs(core, pushing, *["slow.example"] * 10, "quick.example")
+    push, sender = PushHarness(core), HeldSender()
+    await tasks_with_configs(core, push, *["slow.example"] * 10, "quick.example")
     async with notifying(core, sender):
         await until(lambda: sender.waiting == {"slow.example": 4, "quick.example": 1})
         sender.go.set()
-        await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
+        await until(lambda: {row[1] for row in push.rows()} == {"done"})
     assert (sender.most["slow.example"], sender.closed) == (4, True)
     assert len(set(sender.posted)) == len(sender.posted) == 22
 
 
 async def test_no_more_posts_are_made_at_once_than_may_be(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core), HeldSender()
-    await tasks_with_configs(core, pushing, *(f"h{number}.example" for number in range(12)))
+    push, sender = PushHarness(core), HeldSender()
+    await tasks_with_configs(core, push, *(f"h{number}.example" for number in range(12)))
     async with notifying(core, sender, PushLimits(posts=5)):
         await until(lambda: sum(sender.waiting.values()) == 5)
         sender.go.set()
-        await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
+        await until(lambda: {row[1] for row in push.rows()} == {"done"})
     assert sender.most_at_once == 5
 
 
-async def test_what_happens_while_it_runs_is_posted_within_its_interval(core: Core) -> None:
+async def test_an_event_during_the_run_is_posted_within_the_interval(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: [TextDelta("a"), CallCompleted("r")]))
-    pushing, sender = Pushing(core), HeldSender()
+    push, sender = PushHarness(core), HeldSender()
     sender.go.set()
     async with notifying(core, sender) as notifier:
-        pushing.pushes.changed = notifier.wake
-        await pushing.send("hello")
-        await until(lambda: [row[1] for row in pushing.rows()] == ["done"])
+        push.configs.changed = notifier.wake
+        await push.send("hello")
+        await until(lambda: [row[1] for row in push.rows()] == ["done"])
     assert len(sender.posted) == 2
 
 
 async def test_two_processes_on_one_database_post_each_event_once(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core), HeldSender()
+    push, sender = PushHarness(core), HeldSender()
     sender.go.set()
-    await tasks_with_configs(core, pushing, *(f"h{number}.example" for number in range(20)))
+    await tasks_with_configs(core, push, *(f"h{number}.example" for number in range(20)))
     async with running_core(core.path, prefix="other") as other, notifying(core, sender), notifying(other, sender):
-        await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
+        await until(lambda: {row[1] for row in push.rows()} == {"done"})
     assert len(set(sender.posted)) == len(sender.posted) == 40
 
 
 @pytest.mark.parametrize("stored_last", [ClaimPush, AdvancePush])
-async def test_what_a_process_was_storing_of_a_delivery_when_it_stops_is_another_ones_at_once(
+async def test_a_delivery_that_a_stopping_process_was_storing_is_available_to_another_at_once(
     core: Core, stored_last: type
 ) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core), HeldSender()
+    push, sender = PushHarness(core), HeldSender()
     sender.go.set()
-    await tasks_with_configs(core, pushing, "client.example")
+    await tasks_with_configs(core, push, "client.example")
     core.time.step = 1
     gate = core.ledger.hold(stored_last)
     async with notifying(core, sender):
@@ -125,28 +125,28 @@ async def test_what_a_process_was_storing_of_a_delivery_when_it_stops_is_another
     core.ledger.let_go()
     told = len(sender.posted)
     async with notifying(core, sender):
-        await until(lambda: {row[1] for row in pushing.rows()} == {"done"})
+        await until(lambda: {row[1] for row in push.rows()} == {"done"})
     ids = [posted for _, posted in sender.posted]
     assert len(ids) == len(set(ids))
     assert told == (stored_last is AdvancePush)
 
 
-async def test_what_a_process_that_stops_was_about_to_post_is_another_ones_at_once(core: Core) -> None:
+async def test_a_delivery_that_a_stopping_process_was_about_to_post_is_available_to_another_at_once(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core), HeldSender()
-    await tasks_with_configs(core, pushing, "h.example")
+    push, sender = PushHarness(core), HeldSender()
+    await tasks_with_configs(core, push, "h.example")
     async with notifying(core, sender):
         await until(lambda: sender.waiting == {"h.example": 1})
-    await until(lambda: pushing.rows() == [("config-1", "active", 1, 0, 0)])
+    await until(lambda: push.rows() == [("config-1", "active", 1, 0, 0)])
 
 
 @pytest.mark.parametrize("read", ["next_push", "due_pushes", "push_events"])
 @pytest.mark.parametrize("error", [LedgerUnavailable("gone"), RuntimeError("broken")])
 async def test_a_database_that_fails_for_a_while_ends_nothing(core: Core, read: str, error: Exception) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
-    pushing, sender = Pushing(core, PushLimits()), HeldSender()
+    push, sender = PushHarness(core, PushLimits()), HeldSender()
     sender.go.set()
-    await tasks_with_configs(core, pushing, "h.example")
+    await tasks_with_configs(core, push, "h.example")
     async with notifying(core, sender) as notifier:
         core.ledger.reads.clear()
         core.ledger.fail_reads(read, error=error)
@@ -155,7 +155,7 @@ async def test_a_database_that_fails_for_a_while_ends_nothing(core: Core, read: 
         core.ledger.fail_reads()
         core.time.now += 60_000
         notifier.wake()
-        await soon(_woken_until(notifier, lambda: pushing.rows()[0][1] == "done"))
+        await soon(_woken_until(notifier, lambda: push.rows()[0][1] == "done"))
 
 
 async def _woken_until(notifier: Dispatcher, holds: Any) -> None:

@@ -9,32 +9,32 @@ SECRETS = Secrets("token-canary", "credentials-canary")
 PLACE = "https://hook.example/"
 
 
-def test_what_was_sealed_can_be_opened_with_the_same_key_for_the_same_place() -> None:
+def test_a_sealed_secret_can_be_opened_with_the_same_key_for_the_same_address() -> None:
     sealed = SecretBox(KEY).seal(SECRETS, PLACE)
     assert SecretBox(KEY).open(sealed, PLACE) == SECRETS
 
 
-def test_nothing_of_it_can_be_read_without_opening_and_no_two_are_the_same() -> None:
+def test_sealed_secrets_show_nothing_and_no_two_are_the_same() -> None:
     box = SecretBox(KEY)
     first, second = box.seal(SECRETS, PLACE), box.seal(SECRETS, PLACE)
     assert first != second
     assert b"canary" not in first + second
 
 
-def test_beside_another_address_it_stays_closed() -> None:
+def test_a_sealed_secret_cannot_be_opened_for_another_address() -> None:
     sealed = SecretBox(KEY).seal(SECRETS, PLACE)
     with pytest.raises(UnreadableSecret, match="not what was sealed for this place"):
         SecretBox(KEY).open(sealed, "https://evil.example/")
 
 
-def test_another_key_is_noticed_as_such() -> None:
+def test_another_key_is_recognised() -> None:
     sealed = SecretBox(KEY).seal(SECRETS, PLACE)
     with pytest.raises(UnreadableSecret, match="sealed with another key"):
         SecretBox(b"other" * 8).open(sealed, PLACE)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 16, 20])
-def test_what_was_cut_short_or_changed_is_not_opened(cut: int) -> None:
+def test_a_truncated_or_changed_secret_is_not_opened(cut: int) -> None:
     sealed = SecretBox(KEY).seal(SECRETS, PLACE)
     with pytest.raises(UnreadableSecret):
         SecretBox(KEY).open(sealed[:cut], PLACE)

@@ -113,7 +113,7 @@ async def test_a_large_event_is_posted_whole(receiver: Receiver) -> None:
     assert receiver.letters[0].body == body
 
 
-async def test_who_does_not_answer_in_time_has_failed(receiver: Receiver) -> None:
+async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(receiver: Receiver) -> None:
     receiver.answers.append(STALL)
     async with sending(seconds=0.2) as sender:
         assert await soon(sender.post(receiver.url, HEADERS, b"{}")) == Outcome(None, "timed out")
@@ -126,7 +126,7 @@ async def test_a_connection_that_breaks_is_a_failure(receiver: Receiver) -> None
     assert outcome == Outcome(None, "the connection broke, or what came was no HTTP")
 
 
-async def test_nobody_there_is_a_failure() -> None:
+async def test_a_refused_connection_is_a_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -141,7 +141,7 @@ async def test_a_server_without_tls_is_a_failure_of_https(receiver: Receiver) ->
     assert outcome == Outcome(None, "TLS failed")
 
 
-async def test_what_is_no_http_is_a_failure() -> None:
+async def test_a_response_that_is_no_http_is_a_failure() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"220 mail.example ESMTP\r\n\r\n")
@@ -154,7 +154,7 @@ async def test_what_is_no_http_is_a_failure() -> None:
     assert outcome == Outcome(None, "the connection broke, or what came was no HTTP")
 
 
-async def test_a_name_nobody_knows_is_a_failure() -> None:
+async def test_an_unknown_host_is_a_failure() -> None:
     async def nobody(host: str, port: int) -> list[str]:
         raise OSError("no such host")
 
@@ -167,7 +167,7 @@ async def test_a_name_nobody_knows_is_a_failure() -> None:
 # --- where a connection never goes ------------------------------------------------------------------------------------
 
 
-async def test_the_connection_goes_to_the_address_that_was_judged_under_the_name_that_was_given(
+async def test_the_connection_goes_to_the_checked_address_under_the_given_name(
     receiver: Receiver,
 ) -> None:
     port = receiver.url.rpartition(":")[2]
@@ -185,7 +185,7 @@ async def test_a_name_that_has_become_a_private_address_is_not_connected_to(rece
     assert receiver.letters == []
 
 
-async def test_each_connection_is_judged_anew(receiver: Receiver) -> None:
+async def test_each_connection_is_checked_again(receiver: Receiver) -> None:
     strict = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.1/32"),))
     port = receiver.url.rpartition(":")[2]
     found = [["127.0.0.1"], ["127.0.0.2"]]
@@ -200,7 +200,7 @@ async def test_each_connection_is_judged_anew(receiver: Receiver) -> None:
     assert len(receiver.letters) == 1
 
 
-async def test_a_literal_address_is_judged_too_though_nobody_looks_it_up(receiver: Receiver) -> None:
+async def test_a_literal_address_is_checked_without_a_look_up(receiver: Receiver) -> None:
     async with sending(TargetRules(http=True, ports=())) as sender:
         outcome = await soon(sender.post(receiver.url, HEADERS, b"{}"))
     assert outcome == Outcome(None, "the address must not lead to 127.0.0.1 that is this machine")
@@ -214,7 +214,7 @@ async def test_proxies_of_the_environment_are_not_used(receiver: Receiver, monke
         assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
 
 
-async def test_tls_names_the_host_that_was_given_and_trusts_no_certificate_of_its_own(tmp_path: Path) -> None:
+async def test_tls_names_the_given_host_and_trusts_no_self_signed_certificate(tmp_path: Path) -> None:
     named: list[str | None] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(_certificate(tmp_path, "hook.example"))

@@ -36,7 +36,7 @@ def test_a_receiver_verifies_issuer_audience_time_and_body_with_the_published_ke
     }
 
 
-def test_what_is_published_is_the_public_half_alone() -> None:
+def test_only_the_public_half_of_the_key_is_published() -> None:
     [key] = json.loads(signer().jwks)["keys"]
     assert sorted(key) == ["alg", "crv", "kid", "kty", "use", "x", "y"]
 
@@ -46,7 +46,7 @@ def test_every_process_of_one_database_has_the_same_key_and_no_other_has_it() ->
     assert signer().jwks != signer(b"n" * 32).jwks
 
 
-def test_a_signature_of_somebody_else_is_refused() -> None:
+def test_a_signature_with_another_key_is_refused() -> None:
     keys = KeySet.import_key_set(json.loads(signer().jwks))
     with pytest.raises((JoseError, ValueError)):
         jwt.decode(signed(signer(b"n" * 32)), keys, algorithms=["ES256"])

@@ -29,7 +29,7 @@ def test_a_configuration_without_secrets_has_the_type_and_the_headers_of_a_webho
     }
 
 
-def test_the_id_is_that_of_event_and_configuration_and_of_no_attempt() -> None:
+def test_the_id_depends_on_event_and_configuration_and_not_on_the_attempt() -> None:
     ids = {
         webhook_id(PLAIN, 7),
         webhook_id(PLAIN, 8),
@@ -49,7 +49,7 @@ def test_the_id_is_that_of_event_and_configuration_and_of_no_attempt() -> None:
         ("basic", "ada:secret", f"basic {base64.b64encode(b'ada:secret').decode()}"),
     ],
 )
-def test_credentials_go_into_the_authorization(scheme: str, credentials: str, header: str) -> None:
+def test_credentials_become_the_authorization_header(scheme: str, credentials: str, header: str) -> None:
     headers = WebhookRequests(BOX).headers(sealed(scheme, "tok", credentials), 1, BODY, 1)
     assert (headers["Authorization"], headers["X-A2A-Notification-Token"]) == (header, "tok")
 
@@ -58,7 +58,7 @@ def test_a_scheme_without_credentials_authorises_nothing() -> None:
     assert "Authorization" not in WebhookRequests(BOX).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
 
-def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_there_are_none() -> None:
+def test_a_signature_is_sent_with_credentials_and_is_the_bearer_token_without_them() -> None:
     letters = WebhookRequests(BOX, Signer(b"m" * 32, "https://gateway.example"))
     beside = letters.headers(sealed("Bearer", credentials="abc"), 1, BODY, 1)
     alone = letters.headers(replace(PLAIN, scheme="Bearer"), 1, BODY, 1)
@@ -67,7 +67,7 @@ def test_a_signature_stands_beside_credentials_and_is_the_bearer_token_where_the
     assert alone["Authorization"] == f"Bearer {alone['X-A2A-Notification-Signature']}"
 
 
-def test_what_was_sealed_with_another_key_makes_no_letter() -> None:
+def test_secrets_sealed_with_another_key_make_no_request() -> None:
     with pytest.raises(UnreadableSecret):
         WebhookRequests(SecretBox(b"x" * 32)).headers(sealed("Bearer", "tok"), 1, BODY, 1)
 
@@ -90,5 +90,5 @@ def test_only_success_is_delivered_and_only_gone_is_unwanted(
     assert (outcome.delivered, outcome.unwanted) == (delivered, unwanted)
 
 
-def test_an_outcome_in_words() -> None:
+def test_the_text_of_an_outcome() -> None:
     assert (str(Outcome(503)), str(Outcome(None, "timed out"))) == ("HTTP 503", "timed out")

@@ -1,4 +1,4 @@
-"""Push notifications of a core: operations that offer them, and a receiver whose answers are written down beforehand."""
+"""A core with push notifications: its operations offer them, and its receiver gives scripted answers."""
 
 import json
 from collections import deque
@@ -49,8 +49,8 @@ class Posts:
         ]
 
 
-class Pushing:
-    """`addresses` are what every name stands for; `woken` how often there may have been something to do."""
+class PushHarness:
+    """`addresses`: the answer to every DNS look-up. `woken`: how often a delivery may have become due."""
 
     def __init__(self, core: Core, limits: PushLimits | None = None) -> None:
         self.core = core
@@ -58,7 +58,7 @@ class Pushing:
         self.addresses = ["8.8.8.8"]
         self.woken = 0
         self.posts = Posts()
-        self.pushes = PushConfigs(
+        self.configs = PushConfigs(
             core.ledger,
             TargetRules(),
             Resolver(TargetRules().permit, self._answers),
@@ -73,7 +73,7 @@ class Pushing:
             core.time.clock,
             page_secret=b"p" * 32,
             drain=core.drain,
-            push_configs=self.pushes,
+            push_configs=self.configs,
         )
 
     async def _answers(self, host: str, port: int) -> list[str]:
@@ -87,7 +87,7 @@ class Pushing:
         return await self.core.operations.create_push_config(self.core.call(), wanted)
 
     async def send(self, text: str, *, at_once: bool = False, config: str = "config-1", **where: Any) -> Task:
-        """A message with a configuration in it."""
+        """Sends a message with a configuration in it."""
         configuration = SendMessageConfiguration(
             return_immediately=at_once, task_push_notification_config=TaskPushNotificationConfig(id=config, url=URL)
         )
@@ -97,7 +97,7 @@ class Pushing:
         return answer.task
 
     async def deliver(self) -> int:
-        """All that is due now; how many deliveries that were."""
+        """Makes all deliveries that are due now. Returns how many."""
         count = 0
         while due := await self.core.ledger.due_pushes(self.core.time.now, (), 10):
             for each in due:

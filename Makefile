@@ -36,7 +36,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint coverage fmt packages fixture bench soak
+.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture bench soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ fmt: $(STAMP) ## format, and mend what ruff can mend
 
 packages: $(STAMP) ## print the size of every package, who imports it, and the long functions
 	@$(BIN)/python -m tests.packages
+
+pages: $(STAMP) ## write docs/cli.md and docs/configuration.md, which are made from the code
+	$(BIN)/python -m tests.pages
 
 fixture: $(STAMP) ## record the ledger of this version, before it is released or when its schema has changed
 	$(BIN)/python -m tests.ledgers.make

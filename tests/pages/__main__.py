@@ -1,0 +1,10 @@
+"""Writes the pages that are made from the code: `make pages`."""
+
+from pathlib import Path
+
+from tests.pages import cli, configuration
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+(DOCS / "cli.md").write_text(cli.reference(), encoding="utf-8")
+(DOCS / "configuration.md").write_text(configuration.reference(), encoding="utf-8")

@@ -117,7 +117,7 @@ class Gateway:
             contexts=self._contexts,
             transfer=self._transfer,
             quotas=self._quotas,
-            pushes=push.configs if push is not None else None,
+            push_configs=push.configs if push is not None else None,
             jwks=push.jwks if push is not None else None,
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False)

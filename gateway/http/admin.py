@@ -40,7 +40,7 @@ Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
 def admin_routes(
-    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, pushes: PushConfigs | None
+    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, push_configs: PushConfigs | None
 ) -> list[Route]:
     found: dict[str, dict[str, Answer]] = {}
     if contexts is not None and transfer is not None:
@@ -48,8 +48,8 @@ def admin_routes(
         found["/contexts:import"] = {"POST": admin.import_}
         found["/contexts:adopt"] = {"POST": admin.adopt}
         found["/contexts/{context:path}"] = {"GET": admin.export, "DELETE": admin.delete}
-    if pushes is not None:
-        push_admin = _PushAdmin(pipeline, pushes)
+    if push_configs is not None:
+        push_admin = _PushAdmin(pipeline, push_configs)
         found["/push:replay"] = {"POST": push_admin.replay}
         found["/push"] = {"GET": push_admin.unfinished}
     return [Route(f"{_API}{path}", _Address(pipeline, answers)) for path, answers in found.items()]
@@ -111,12 +111,12 @@ class _ContextAdmin:
 
 
 class _PushAdmin:
-    def __init__(self, pipeline: Pipeline, pushes: PushConfigs) -> None:
+    def __init__(self, pipeline: Pipeline, push_configs: PushConfigs) -> None:
         self._pipeline = pipeline
-        self._pushes = pushes
+        self._push_configs = push_configs
 
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
-        found = await self._pushes.statuses(await _admit(self._pipeline, scope))
+        found = await self._push_configs.statuses(await _admit(self._pipeline, scope))
         return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
@@ -124,7 +124,7 @@ class _PushAdmin:
         value = await _read(self._pipeline, scope, receive)
         wanted = value if isinstance(value, dict) else {}
         task, config = _text(wanted, "taskId"), _optional_text(wanted, "id")
-        return Reply(msgspec.json.encode({"replayed": await self._pushes.replay(caller, task, config)}))
+        return Reply(msgspec.json.encode({"replayed": await self._push_configs.replay(caller, task, config)}))
 
 
 async def _admit(pipeline: Pipeline, scope: Scope, agent: str | None = None) -> Caller:

@@ -47,7 +47,7 @@ def routes(
     contexts: Contexts | None = None,
     transfer: ContextTransfer | None = None,
     quotas: Quotas | None = None,
-    pushes: PushConfigs | None = None,
+    push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
@@ -60,7 +60,7 @@ def routes(
         Route("/a2a/{rest:path}", a2a),
         Route("/a2a", a2a),
         Route("/.well-known/agent-card.json", cards),
-        *admin_routes(pipeline, contexts, transfer, pushes),
+        *admin_routes(pipeline, contexts, transfer, push_configs),
     ]
     if jwks is not None:
         found.append(Route("/.well-known/jwks.json", CachedDocument(jwks, started)))

@@ -62,8 +62,8 @@ def entry_name(key: str, kind: str) -> str:
 
 
 def _models(section: Section, plugins: PluginTypes) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name in section.known(plugins):
-        model = section.model(plugins, name)
+    for name in plugins.known(section.key):
+        model = plugins.settings_model(section.key, name)
         if model is not None:
             yield name, model
 

@@ -42,7 +42,7 @@ def load(
 
     Raises: ConfigInvalid with every problem, in the order of the file; problems of YAML's syntax stand alone.
     """
-    document = read(text, source, References(env, base_dir))
+    document = read(text, source, References(env, base_dir).substitute)
     if document.data is None and not document.unknown:
         document.data = {}
     document.places.setdefault((), Place(source, value=(1, 1)))
@@ -136,7 +136,7 @@ class _Builder:
             self._add_problem(path, f"must be a mapping with at least `type:`, not {display(data)}")
             return None
         model = settings_model(self._plugins, self._document.data, section, name)
-        self._check_type((*path, "type"), data, model, section.known(self._plugins))
+        self._check_type((*path, "type"), data, model, self._plugins.known(section.key))
         common_keys = fields(section.common)
         common = self._fit(section.common, {key: data[key] for key in data if key in common_keys}, path)
         if model is None:  # the other keys cannot be checked

@@ -1,7 +1,6 @@
 """Plug-ins by entry-point name: adapters by the `type` of an agent, tool sources by their own `type`, ledgers by the scheme of
 a storage URL. Law: a plug-in is loaded at its first use."""
 
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -9,12 +8,13 @@ from typing import Annotated, Any, NoReturn, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from gateway.ledger.port import LedgerFactory
-from gateway.ports.adapter import Adapter, AdapterFactory, AnyAdapterFactory
+from gateway.ports.adapter import AdapterFactory, AnyAdapterFactory
 from gateway.ports.tools import AnyToolFactory, ToolFactory, ToolSource
 
 ADAPTERS = "a2a_gateway.adapters"
 TOOLS = "a2a_gateway.tools"
 LEDGERS = "a2a_gateway.ledgers"
+_GROUPS = {"agents": ADAPTERS, "tools": TOOLS}
 
 F = TypeVar("F")
 
@@ -22,46 +22,45 @@ F = TypeVar("F")
 class Registry:
     """The installed plug-ins."""
 
-    def known_types(self) -> tuple[str, ...]:
-        return tuple(sorted(_entries(ADAPTERS)))
+    def known(self, section: str) -> tuple[str, ...]:
+        """The types that the section `agents` or `tools` of the file may name."""
+        return tuple(sorted(_entries(_GROUPS[section])))
 
-    def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
         """The pydantic model of the type's own keys, None for an unknown type.
 
-        For a plug-in that cannot be used it is a model that refuses every agent, so that the reason is reported at the
-        agent's `type`, together with all other problems of the file.
+        For a plug-in that cannot be used it is a model that refuses every entry, so that the reason is reported at the
+        entry's `type`, together with all other problems of the file.
         """
-        return _model(ADAPTERS, adapter_type, self.factory)
+        if kind not in _entries(_GROUPS[section]):
+            return None
+        try:
+            factory: AnyAdapterFactory | AnyToolFactory = (
+                self.factory(kind) if section == "agents" else self.tool_factory(kind)
+            )
+            model: type[BaseModel] = factory.settings
+        except ValueError as error:
+            return _refusing(str(error))
+        return model
 
-    def factory(self, adapter_type: str) -> AnyAdapterFactory:
-        """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
-        return _plug_in(ADAPTERS, adapter_type, AdapterFactory)
-
-    def adapter(self, adapter_type: str, settings: BaseModel) -> Adapter:
-        """Raises: ValueError for settings that cannot work."""
-        return self.factory(adapter_type).build(settings)
-
-    def takes_tools(self, adapter_type: str) -> bool:
+    def takes_tools(self, kind: str) -> bool:
         """As its factory declares; True also for a plug-in that cannot be used, which is a problem of its own."""
         try:
-            return self.factory(adapter_type).tools
+            return self.factory(kind).tools
         except ValueError:
             return True
 
-    def known_tools(self) -> tuple[str, ...]:
-        return tuple(sorted(_entries(TOOLS)))
-
-    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
-        """As `settings_model`, for a source of tools."""
-        return _model(TOOLS, tool_type, self.tool_factory)
-
-    def tool_factory(self, tool_type: str) -> AnyToolFactory:
+    def factory(self, kind: str) -> AnyAdapterFactory:
         """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
-        return _plug_in(TOOLS, tool_type, ToolFactory)
+        return _plug_in(ADAPTERS, kind, AdapterFactory)
 
-    def tool_source(self, tool_type: str, settings: BaseModel) -> ToolSource:
+    def tool_factory(self, kind: str) -> AnyToolFactory:
+        """Raises: as `factory`."""
+        return _plug_in(TOOLS, kind, ToolFactory)
+
+    def tool_source(self, kind: str, settings: BaseModel) -> ToolSource:
         """Raises: ValueError for settings that cannot work."""
-        return self.tool_factory(tool_type).build(settings)
+        return self.tool_factory(kind).build(settings)
 
     def ledger(self, url: str) -> LedgerFactory:
         """Raises: ValueError for a URL that no plug-in serves."""
@@ -78,18 +77,6 @@ def _installed() -> EntryPoints:
 def _entries(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     found = _installed().select(group=group)
     return {name: tuple(found.select(name=name)) for name in found.names}
-
-
-def _model(
-    group: str, name: str, factory: Callable[[str], AnyAdapterFactory | AnyToolFactory]
-) -> type[BaseModel] | None:
-    if name not in _entries(group):
-        return None
-    try:
-        model: type[BaseModel] = factory(name).settings
-    except ValueError as error:
-        return _refusing(str(error))
-    return model
 
 
 def _plug_in(group: str, name: str, kind: type[F]) -> F:

@@ -86,22 +86,19 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _read_duration(value: object) -> float:
-    if _is_number(value):
-        raise _expected(f"must have a unit: write {value}s, {value}m or {value}h")
-    try:
-        return duration(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise _expected(str(error)) from error
+def _quantity(read: Callable[[str], float], units: tuple[str, str, str]) -> BeforeValidator:
+    """Reads a text with a unit; a bare number is an error that names the first units."""
 
+    def check(value: object) -> float:
+        if _is_number(value):
+            first, second, third = (f"{value}{unit}" for unit in units)
+            raise _expected(f"must have a unit: write {first}, {second} or {third}")
+        try:
+            return read(value if isinstance(value, str) else "")
+        except ValueError as error:
+            raise _expected(str(error)) from error
 
-def _read_size(value: object) -> int:
-    if _is_number(value):
-        raise _expected(f"must have a unit: write {value}B, {value}KiB or {value}MiB")
-    try:
-        return size(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise _expected(str(error)) from error
+    return BeforeValidator(check)
 
 
 def base_dir(info: ValidationInfo) -> Path:
@@ -163,7 +160,7 @@ def _check_long_key(value: SecretStr) -> SecretStr:
 
 Duration = Annotated[
     float,
-    BeforeValidator(_read_duration),
+    _quantity(duration, ("s", "m", "h")),
     PlainSerializer(duration_text, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
 ]
@@ -171,7 +168,7 @@ Duration = Annotated[
 
 Size = Annotated[
     int,
-    BeforeValidator(_read_size),
+    _quantity(size, ("B", "KiB", "MiB")),
     PlainSerializer(size_text, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"}),
 ]

@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,23 +17,17 @@ from gateway.foundation.text import did_you_mean
 
 
 class PluginTypes(Protocol):
-    """The installed types of agents and of tool sources, and their settings."""
+    """The installed types of agents and of tool sources, by the section of the file (`agents`, `tools`)."""
 
-    def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
+    def known(self, section: str) -> Sequence[str]: ...
+
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
         """The model of the type's own keys, None for an unknown type."""
         ...
 
-    def known_types(self) -> Sequence[str]: ...
-
-    def takes_tools(self, adapter_type: str) -> bool:
+    def takes_tools(self, kind: str) -> bool:
         """Whether an adapter of this type passes tools to its backend."""
         ...
-
-    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
-        """As `settings_model`, for a source of tools."""
-        ...
-
-    def known_tools(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +37,10 @@ class Section:
     key: str
     noun: str
     common: type[AgentCommon] | type[ToolCommon]
-    model: Callable[[PluginTypes, str], type[BaseModel] | None]
-    known: Callable[[PluginTypes], Sequence[str]]
 
 
-AGENTS = Section(
-    "agents",
-    "an agent",
-    AgentCommon,
-    lambda plugins, name: plugins.settings_model(name),
-    lambda plugins: plugins.known_types(),
-)
-TOOLS = Section(
-    "tools",
-    "a source",
-    ToolCommon,
-    lambda plugins, name: plugins.tool_model(name),
-    lambda plugins: plugins.known_tools(),
-)
+AGENTS = Section("agents", "an agent", AgentCommon)
+TOOLS = Section("tools", "a source", ToolCommon)
 SECTIONS = {section.key: section for section in (AGENTS, TOOLS)}
 
 
@@ -107,7 +87,7 @@ def settings_model(plugins: PluginTypes, data: object, section: Section, entry: 
     entries = data.get(section.key) if isinstance(data, dict) else None
     match entries.get(entry) if isinstance(entries, dict) else None:
         case {"type": str() as kind}:
-            return section.model(plugins, kind)
+            return plugins.settings_model(section.key, kind)
     return None
 
 

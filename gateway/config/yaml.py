@@ -1,10 +1,10 @@
 """YAML 1.2 text as plain data with the place of each value, and `${...}` replaced. Law: no objects, no unbounded growth."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import yaml
 
@@ -88,10 +88,8 @@ class Document:
         return (*self.problems, *(problem for problems in self.unknown.values() for problem in problems))
 
 
-class Substitution(Protocol):
-    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
-        """The text with its references replaced; the reference, where it was the whole text; what could not be replaced."""
-        ...
+Substitution = Callable[[str], tuple[str, str | None, tuple[str, ...]]]
+"""Text -> the text with its references replaced; the reference, where it was the whole text; what could not be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class References:
     env: Mapping[str, str]
     base_dir: Path
 
-    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+    def substitute(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
         failures: list[str] = []
 
         def value(match: re.Match[str]) -> str:
@@ -136,11 +134,9 @@ class References:
         return value
 
 
-class NoSubstitution:
-    """Leaves the text as it is, for text that comes from the environment itself."""
-
-    def replace(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
-        return text, None, ()
+def no_substitution(text: str) -> tuple[str, str | None, tuple[str, ...]]:
+    """For text that comes from the environment itself."""
+    return text, None, ()
 
 
 def read(text: str, source: str, substitution: Substitution) -> Document:
@@ -261,7 +257,7 @@ class _NodeReader:
         return values
 
     def _scalar(self, node: yaml.Node, path: KeyPath, mark: tuple[int, int], key: tuple[int, int] | None) -> object:
-        text, reference, failures = self._substitution.replace(str(node.value))
+        text, reference, failures = self._substitution(str(node.value))
         if failures:
             self._document.set_unknown(mark, path, failures)
             return None

@@ -72,8 +72,7 @@ class _Address:
         return await answer(scope, receive)
 
     def _refuse(self, error: A2AError) -> ASGIApp:
-        allowed = ", ".join(sorted(self._answers)).encode()
-        return rest_reply(error, headers=((b"allow", allowed),) if isinstance(error, MethodNotAllowed) else ())
+        return rest_reply(error, allowed=self._answers)
 
 
 class _ContextAdmin:

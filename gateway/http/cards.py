@@ -45,6 +45,7 @@ API_KEY_SCHEMES: dict[str, Json] = {
 """Either is enough. Each is written twice: as in A2A 1.0, and with `type` as in 0.3; readers of one ignore the other."""
 
 _MAX_AGE = 300
+_READ_ONLY = rest_reply(MethodNotAllowed("this address is read only"), allowed=("GET", "HEAD"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,7 @@ class CachedDocument:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            refusal = rest_reply(MethodNotAllowed("this address is read only"), headers=((b"allow", b"GET, HEAD"),))
-            await refusal(scope, receive, send)
+            await _READ_ONLY(scope, receive, send)
         elif _matches(self._etag, (value for name, value in scope["headers"] if name == b"if-none-match")):
             await self._unchanged(scope, receive, send)
         else:

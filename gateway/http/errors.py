@@ -4,6 +4,7 @@ Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and on
 """
 
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -88,8 +89,10 @@ def rest_body(error: A2AError) -> bytes:
     return status_body(error.http, error.grpc, _cut(error.message), details=_details(error))
 
 
-def rest_reply(error: A2AError, media_type: bytes = JSON, headers: Headers = ()) -> Reply:
-    return Reply(rest_body(error), error.http, media_type, (*headers, *error_headers(error)))
+def rest_reply(error: A2AError, media_type: bytes = JSON, allowed: Iterable[str] = ()) -> Reply:
+    """`allowed` are the HTTP methods of the address."""
+    allow = ((b"allow", ", ".join(sorted(allowed)).encode()),) if isinstance(error, MethodNotAllowed) else ()
+    return Reply(rest_body(error), error.http, media_type, (*allow, *error_headers(error)))
 
 
 def error_headers(error: A2AError) -> Headers:

@@ -18,7 +18,7 @@ from gateway.http.pipeline import Document, Pipeline
 from gateway.http.reply import Reply
 from gateway.http.sse import Envelope, EventResponse
 
-_NOT_ALLOWED = MethodNotAllowed("JSON-RPC is spoken by POST")
+_NOT_ALLOWED = rest_reply(MethodNotAllowed("JSON-RPC is spoken by POST"), allowed=("POST",))
 _UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 _encoder = msgspec.json.Encoder()
@@ -33,7 +33,7 @@ class JsonRpc:
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request; `agent` is the one that the path names."""
         if scope["method"] != "POST":
-            await rest_reply(_NOT_ALLOWED, headers=((b"allow", b"POST"),))(scope, receive, send)
+            await _NOT_ALLOWED(scope, receive, send)
             return
         exchange = _Exchange(self._pipeline)
         await self._pipeline.respond(exchange.answer(agent, scope, receive), exchange.refuse, scope, receive, send)

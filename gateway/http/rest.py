@@ -93,9 +93,7 @@ class _Exchange:
         self._media_type = media_type
 
     def refuse(self, error: A2AError) -> Reply:
-        allowed = ", ".join(sorted(self._resource.operations)).encode()
-        headers = ((b"allow", allowed),) if isinstance(error, MethodNotAllowed) else ()
-        return rest_reply(error, self._media_type, headers)
+        return rest_reply(error, self._media_type, self._resource.operations)
 
     async def answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
         name = self._resource.operations.get(scope["method"])

@@ -35,7 +35,7 @@ class _Plugins(Registry):
     def known_types(self) -> tuple[str, ...]:
         return ("forgetful",)
 
-    def settings_model(self, adapter_type: str) -> type[_Settings]:
+    def settings_model(self, section: str, kind: str) -> type[_Settings]:
         return _Settings
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:

@@ -63,7 +63,7 @@ def reference() -> str:
             found = tables.resolve(section)
             pages += [f"## {name}\n", f"{found['description']}\n", tables.table(found)]
     for section in reversed(SECTIONS.values()):
-        pages += _entries(section, tables, definitions, section.known(registry))
+        pages += _entries(section, tables, definitions, registry.known(section.key))
     return "\n".join(pages)
 
 

@@ -22,9 +22,9 @@ def test_every_section_and_every_type_has_its_table() -> None:
         "## The file",
         *(f"## {name}" for name in sections),
         "## tools",
-        *(f"### type: {name}" for name in Registry().known_tools()),
+        *(f"### type: {name}" for name in Registry().known("tools")),
         "## agents",
-        *(f"### type: {name}" for name in Registry().known_types()),
+        *(f"### type: {name}" for name in Registry().known("agents")),
     ]
 
 

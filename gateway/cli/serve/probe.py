@@ -89,7 +89,7 @@ async def _probe_source(path: str, attached: AttachedSource) -> Finding:
 
 
 async def _probe_agent(name: str, agent: AgentConfig) -> Finding:
-    adapter = Registry().adapter(agent.type, agent.settings)
+    adapter = Registry().factory(agent.type).build(agent.settings)
     try:
         if not isinstance(adapter, Probe):
             return Finding(name, ExitCode.OK, f"an agent of type {agent.type} cannot be asked without a message")

@@ -11,7 +11,7 @@ from gateway.app.build import build_agent, build_source
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, KeyPath, Problem
-from gateway.config.yaml import NoSubstitution, read
+from gateway.config.yaml import no_substitution, read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource
 
@@ -53,7 +53,7 @@ async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
 def with_positions(file: Path, problems: Iterable[Problem]) -> list[Problem]:
     """The same problems with line and column, where the file holds the key."""
     try:
-        places = read(file.read_text(encoding="utf-8"), str(file), NoSubstitution()).places
+        places = read(file.read_text(encoding="utf-8"), str(file), no_substitution).places
     except (OSError, UnicodeDecodeError, ConfigInvalid):  # it has changed since
         return list(problems)
     found = []

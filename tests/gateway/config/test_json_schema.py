@@ -1,6 +1,6 @@
 """The JSON Schema for editors agrees with the loader about what a file may say."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema
@@ -40,21 +40,21 @@ class McpSettings(Settings):
 
 
 class Types:
-    def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
-        models: dict[str, type[BaseModel]] = {"openai-chat": ChatSettings, "python": PythonSettings}
-        return models.get(adapter_type)
+    """The types that these files may name."""
 
-    def known_types(self) -> Sequence[str]:
-        return ("openai-chat", "python")
+    _models: Mapping[str, Mapping[str, type[BaseModel]]] = {
+        "agents": {"openai-chat": ChatSettings, "python": PythonSettings},
+        "tools": {"mcp": McpSettings},
+    }
 
-    def takes_tools(self, adapter_type: str) -> bool:
-        return adapter_type != "python"
+    def known(self, section: str) -> Sequence[str]:
+        return tuple(self._models[section])
 
-    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
-        return {"mcp": McpSettings}.get(tool_type)
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
+        return self._models[section].get(kind)
 
-    def known_tools(self) -> Sequence[str]:
-        return ("mcp",)
+    def takes_tools(self, kind: str) -> bool:
+        return kind != "python"
 
 
 SCHEMA = schema(Types())

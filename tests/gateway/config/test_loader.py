@@ -53,24 +53,21 @@ class McpSettings(Settings):
 
 
 class Types:
-    """The two types of agent and the one of tools that these files know."""
+    """The types that these files may name."""
 
-    _models: Mapping[str, type[BaseModel]] = {"openai-chat": ChatSettings, "python": PythonSettings}
+    _models: Mapping[str, Mapping[str, type[BaseModel]]] = {
+        "agents": {"openai-chat": ChatSettings, "python": PythonSettings},
+        "tools": {"mcp": McpSettings},
+    }
 
-    def settings_model(self, adapter_type: str) -> type[BaseModel] | None:
-        return self._models.get(adapter_type)
+    def known(self, section: str) -> Sequence[str]:
+        return tuple(self._models[section])
 
-    def known_types(self) -> Sequence[str]:
-        return tuple(self._models)
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
+        return self._models[section].get(kind)
 
-    def takes_tools(self, adapter_type: str) -> bool:
-        return adapter_type != "python"
-
-    def tool_model(self, tool_type: str) -> type[BaseModel] | None:
-        return {"mcp": McpSettings}.get(tool_type)
-
-    def known_tools(self) -> Sequence[str]:
-        return ("mcp",)
+    def takes_tools(self, kind: str) -> bool:
+        return kind != "python"
 
 
 HEAD = "version: 1\n"

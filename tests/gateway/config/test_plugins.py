@@ -16,21 +16,21 @@ from gateway.ports.tools import ToolFactory
 
 
 def test_the_types_are_those_of_the_installed_entry_points() -> None:
-    assert {"openai-chat", "openai-responses", "python"} <= set(Registry().known_types())
+    assert {"openai-chat", "openai-responses", "python"} <= set(Registry().known("agents"))
 
 
 def test_an_adapter_is_found_by_its_type_and_a_ledger_by_its_scheme() -> None:
     registry = Registry()
     factory = registry.factory("openai-chat")
     assert isinstance(factory, AdapterFactory)
-    assert registry.settings_model("openai-chat") is factory.settings
-    assert registry.adapter("openai-chat", factory.settings(model="m")).ownership.owner == "gateway"
+    assert registry.settings_model("agents", "openai-chat") is factory.settings
+    assert factory.build(factory.settings(model="m")).ownership.owner == "gateway"
     assert isinstance(registry.ledger("sqlite:///x.db"), LedgerFactory)
 
 
 def test_an_unknown_name_is_told_with_those_that_are_known() -> None:
     registry = Registry()
-    assert registry.settings_model("nonsense") is None
+    assert registry.settings_model("agents", "nonsense") is None
     with pytest.raises(ValueError, match=r"there is no 'nonsense' in a2a_gateway\.adapters; installed are .*python"):
         registry.factory("nonsense")
     with pytest.raises(ValueError, match=r"there is no 'mysql' in a2a_gateway\.ledgers; installed are .*sqlite"):
@@ -39,11 +39,11 @@ def test_an_unknown_name_is_told_with_those_that_are_known() -> None:
 
 def test_a_source_of_tools_is_found_by_its_type() -> None:
     registry = Registry()
-    assert {"http", "mcp", "python"} <= set(registry.known_tools())
+    assert {"http", "mcp", "python"} <= set(registry.known("tools"))
     factory = registry.tool_factory("http")
     assert isinstance(factory, ToolFactory)
-    assert registry.tool_model("http") is factory.settings
-    assert registry.tool_model("nonsense") is None
+    assert registry.settings_model("tools", "http") is factory.settings
+    assert registry.settings_model("tools", "nonsense") is None
     assert isinstance(registry.tool_source("http", factory.settings(url="http://h", description="d")), HttpTool)
     with pytest.raises(ValueError, match=r"there is no 'nonsense' in a2a_gateway\.tools; installed are .*mcp"):
         registry.tool_factory("nonsense")

@@ -10,24 +10,11 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup, examples
 from gateway.cli.console.imports import hidden
 from gateway.cli.console.options import SendOptions, ServeOptions
-from gateway.cli.console.parameters import (
-    DEFAULT_FILE,
-    AgentOrUrl,
-    ApiKey,
-    Approval,
-    Binding,
-    ConfigFile,
-    Context,
-    Format,
-    Headers,
-    Output,
-    Tools,
-    Url,
-)
 from gateway.cli.console.terminal import PROGRAM
 from gateway.cli.group_commands import GROUPS
 
@@ -123,7 +110,7 @@ def init(
     "a2a-gateway check --print > everything.yaml",
 )
 def check(
-    file: ConfigFile = DEFAULT_FILE,
+    file: parameters.ConfigFile = parameters.DEFAULT_FILE,
     live: Annotated[
         bool, typer.Option("--live", help="Ask every backend, too: each model gets one word to answer to.")
     ] = False,
@@ -149,10 +136,10 @@ def schema() -> int:
 
 @commands.command("card", "a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")
 def card(
-    agent: AgentOrUrl = None,
-    url: Url = DEFAULT_URL,
-    headers: Headers = None,
-    key: ApiKey = None,
+    agent: parameters.AgentOrUrl = None,
+    url: parameters.Url = DEFAULT_URL,
+    headers: parameters.Headers = None,
+    key: parameters.ApiKey = None,
     output: Annotated[
         CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
     ] = CardOutput.text,
@@ -188,7 +175,7 @@ def send(options: SendOptions) -> int:
     "a2a-gateway stream -o jsonl 'Hello' | jq .artifactUpdate",
     "a2a-gateway stream --tool 'clock=date -u' --approve ask 'What time is it?'",
 )
-def stream(options: SendOptions, approve: Approval = None, tools: Tools = None) -> int:
+def stream(options: SendOptions, approve: parameters.Approval = None, tools: parameters.Tools = None) -> int:
     """Send a message and watch the answer come.
 
     The answer goes to standard output, tool calls and progress to standard error. A connection that drops is taken up
@@ -208,14 +195,14 @@ def stream(options: SendOptions, approve: Approval = None, tools: Tools = None) 
     "a2a-gateway chat support --context ID",
 )
 def chat(
-    agent: AgentOrUrl = None,
-    url: Url = DEFAULT_URL,
-    binding: Binding = None,
-    context: Context = None,
-    headers: Headers = None,
-    key: ApiKey = None,
-    output: Format = Output.text,
-    tools: Tools = None,
+    agent: parameters.AgentOrUrl = None,
+    url: parameters.Url = DEFAULT_URL,
+    binding: parameters.Binding = None,
+    context: parameters.Context = None,
+    headers: parameters.Headers = None,
+    key: parameters.ApiKey = None,
+    output: parameters.Format = parameters.Output.text,
+    tools: parameters.Tools = None,
 ) -> int:
     """Talk with an agent: a line is a message.
 

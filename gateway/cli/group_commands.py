@@ -5,24 +5,10 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup
 from gateway.cli.console.options import AgentOptions, GatewayOptions, NewKeyOptions
-from gateway.cli.console.parameters import (
-    DEFAULT_FILE,
-    Agent,
-    ApiKey,
-    Approval,
-    ConfigFile,
-    Format,
-    Headers,
-    KeyName,
-    Listing,
-    Output,
-    StateChoice,
-    Tools,
-    Url,
-)
 
 tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
@@ -34,8 +20,8 @@ TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="I
 ContextId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the context.")]
 OfContext = Annotated[str | None, typer.Option("--context", metavar="ID", help="Only those of this conversation.")]
 InState = Annotated[
-    StateChoice | None,
-    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(StateChoice)}."),
+    parameters.StateChoice | None,
+    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(parameters.StateChoice)}."),
 ]
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="The latest N; all of them if not given.")
@@ -44,7 +30,7 @@ From = Annotated[
     int | None, typer.Option("--from", metavar="N", min=1, help="Begin with event N; with the first if not given.")
 ]
 Whole = Annotated[
-    Output,
+    parameters.Output,
     typer.Option(
         "-o", "--output", metavar="text|json|jsonl", help="text; json: as the agent tells it; jsonl: on a line."
     ),
@@ -61,7 +47,7 @@ def list_tasks(
     state: InState = None,
     limit: Limit = None,
     where: AgentOptions,
-    output: Listing = Output.text,
+    output: parameters.Listing = parameters.Output.text,
 ) -> int:
     """List tasks, the latest first.
 
@@ -73,7 +59,7 @@ def list_tasks(
 
 
 @tasks.command("get", "a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts")
-def get_task(task: TaskId, where: AgentOptions, output: Whole = Output.text) -> int:
+def get_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.manage.tasks import print_task
 
@@ -81,7 +67,7 @@ def get_task(task: TaskId, where: AgentOptions, output: Whole = Output.text) -> 
 
 
 @tasks.command("cancel", "a2a-gateway tasks cancel ID -a support")
-def cancel_task(task: TaskId, where: AgentOptions, output: Whole = Output.text) -> int:
+def cancel_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
     """Cancel a task that has not ended."""
     from gateway.cli.manage.tasks import cancel
 
@@ -99,9 +85,9 @@ def watch_task(
     task: TaskId,
     first: From = None,
     where: AgentOptions,
-    output: Format = Output.text,
-    approve: Approval = None,
-    tools: Tools = None,
+    output: parameters.Format = parameters.Output.text,
+    approve: parameters.Approval = None,
+    tools: parameters.Tools = None,
 ) -> int:
     """Watch a task until it ends or waits for somebody.
 
@@ -118,7 +104,9 @@ def watch_task(
 
 
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
-def list_contexts(*, limit: Limit = None, where: AgentOptions, output: Listing = Output.text) -> int:
+def list_contexts(
+    *, limit: Limit = None, where: AgentOptions, output: parameters.Listing = parameters.Output.text
+) -> int:
     """List conversations, the latest first.
 
     The columns are context, number of tasks, state of the last task, its time, and what was said first.
@@ -129,7 +117,7 @@ def list_contexts(*, limit: Limit = None, where: AgentOptions, output: Listing =
 
 
 @contexts.command("show", "a2a-gateway contexts show ID -a support")
-def show_context(context: ContextId, where: AgentOptions, output: Whole = Output.text) -> int:
+def show_context(context: ContextId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.manage.contexts import print_context
 
@@ -209,7 +197,11 @@ def adopt_handle(
 
 @contexts.command("delete", "a2a-gateway contexts delete ID")
 def delete_context(
-    context: ContextId, url: Url = DEFAULT_URL, agent: Agent = None, headers: Headers = None, key: ApiKey = None
+    context: ContextId,
+    url: parameters.Url = DEFAULT_URL,
+    agent: parameters.Agent = None,
+    headers: parameters.Headers = None,
+    key: parameters.ApiKey = None,
 ) -> int:
     """Delete a conversation and all that was said in it.
 
@@ -229,7 +221,7 @@ def list_pushes(
     *,
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
     where: GatewayOptions,
-    output: Listing = Output.text,
+    output: parameters.Listing = parameters.Output.text,
 ) -> int:
     """List what is still to be posted, the latest first.
 
@@ -283,7 +275,9 @@ def create_key(options: NewKeyOptions) -> int:
 
 
 @keys.command("list", "a2a-gateway keys list", "a2a-gateway keys list -o jsonl | jq .principal")
-def list_keys(file: ConfigFile = DEFAULT_FILE, output: Listing = Output.text) -> int:
+def list_keys(
+    file: parameters.ConfigFile = parameters.DEFAULT_FILE, output: parameters.Listing = parameters.Output.text
+) -> int:
     """List all keys that were ever made, the oldest first.
 
     The columns are name, how the key begins, principal, tenant, admin, made, expires, and whether it is in force.
@@ -294,7 +288,7 @@ def list_keys(file: ConfigFile = DEFAULT_FILE, output: Listing = Output.text) ->
 
 
 @keys.command("revoke", "a2a-gateway keys revoke laptop")
-def revoke_key(name: KeyName, file: ConfigFile = DEFAULT_FILE) -> int:
+def revoke_key(name: parameters.KeyName, file: parameters.ConfigFile = parameters.DEFAULT_FILE) -> int:
     """Revoke a key.
 
     A gateway that runs refuses it a second later. What it began goes on: turns, and streams that are open.

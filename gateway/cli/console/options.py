@@ -6,36 +6,17 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, AgentAddress, read_address
-from gateway.cli.console.parameters import (
-    DEFAULT_FILE,
-    Agent,
-    ApiKey,
-    Binding,
-    ConfigFile,
-    Context,
-    Data,
-    Files,
-    Format,
-    Headers,
-    Key,
-    KeyName,
-    Listing,
-    Output,
-    Task,
-    Text,
-    Timeout,
-    Url,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
     """Where a gateway is."""
 
-    url: Url = DEFAULT_URL
-    headers: Headers = None
-    key: ApiKey = None
+    url: parameters.Url = DEFAULT_URL
+    headers: parameters.Headers = None
+    key: parameters.ApiKey = None
 
     def address(self, agent: str | None = None) -> AgentAddress:
         """Raises: Stop (2)."""
@@ -46,11 +27,11 @@ class GatewayOptions:
 class AgentOptions:
     """Where an agent is."""
 
-    url: Url = DEFAULT_URL
-    agent: Agent = None
-    binding: Binding = None
-    headers: Headers = None
-    key: ApiKey = None
+    url: parameters.Url = DEFAULT_URL
+    agent: parameters.Agent = None
+    binding: parameters.Binding = None
+    headers: parameters.Headers = None
+    key: parameters.ApiKey = None
 
     def address(self) -> AgentAddress:
         """Raises: Stop (2)."""
@@ -61,19 +42,19 @@ class AgentOptions:
 class SendOptions:
     """A message, and where its agent is."""
 
-    text: Text
-    url: Url = DEFAULT_URL
-    agent: Agent = None
-    binding: Binding = None
-    context: Context = None
-    task: Task = None
-    files: Files = None
-    data: Data = None
-    headers: Headers = None
-    key: ApiKey = None
-    idempotency_key: Key = None
-    output: Format = Output.text
-    timeout: Timeout = None
+    text: parameters.Text
+    url: parameters.Url = DEFAULT_URL
+    agent: parameters.Agent = None
+    binding: parameters.Binding = None
+    context: parameters.Context = None
+    task: parameters.Task = None
+    files: parameters.Files = None
+    data: parameters.Data = None
+    headers: parameters.Headers = None
+    key: parameters.ApiKey = None
+    idempotency_key: parameters.Key = None
+    output: parameters.Format = parameters.Output.text
+    timeout: parameters.Timeout = None
 
     def address(self) -> AgentAddress:
         """Raises: Stop (2)."""
@@ -90,7 +71,9 @@ class ServeOptions:
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option("-c", "--config", metavar="FILE", show_default=str(DEFAULT_FILE), help="The configuration file."),
+        typer.Option(
+            "-c", "--config", metavar="FILE", show_default=str(parameters.DEFAULT_FILE), help="The configuration file."
+        ),
     ] = None
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the targets to this configuration file, then serve it.")
@@ -117,7 +100,7 @@ class ServeOptions:
 class NewKeyOptions:
     """An API key to make."""
 
-    name: KeyName
+    name: parameters.KeyName
     principal: Annotated[
         str | None,
         typer.Option(metavar="NAME", show_default="the key's name", help="Whose key it is: what it sees and owns."),
@@ -129,5 +112,5 @@ class NewKeyOptions:
     expires: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Ends by itself after so long, as 90d; never if not given.")
     ] = None
-    file: ConfigFile = DEFAULT_FILE
-    output: Listing = Output.text
+    file: parameters.ConfigFile = parameters.DEFAULT_FILE
+    output: parameters.Listing = parameters.Output.text

@@ -2,10 +2,11 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
+from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.terminal import json_text, visible
 
@@ -41,3 +42,21 @@ def print_json(values: Sequence[Any], document: Any, output: Output) -> None:
     """One line for each value (jsonl), or all of them in one document (json)."""
     lines = [json_text(value) for value in values] if output is Output.jsonl else [json_text(document, indent=2)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def print_listing(
+    output: Output,
+    name: str,
+    values: Sequence[Any],
+    heads: Sequence[str],
+    row: Callable[[Any], Sequence[str]],
+    empty: str,
+) -> int:
+    """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none."""
+    if output is not Output.text:
+        print_json(values, {name: values}, output)
+    elif values:
+        print_rows(sys.stdout, heads, [row(value) for value in values])
+    else:
+        sys.stderr.write(f"{empty}\n")
+    return ExitCode.OK

@@ -3,21 +3,19 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.cli.manage.admin import call_admin, not_found
 from gateway.cli.manage.tasks import Filters, list_tasks
+from gateway.cli.talk.state import state_words
 from gateway.cli.talk.transcript import first_text, state_of, status_time, transcript
 from gateway.client.admin import adopt_handle, delete_context, export_context, import_context
-from gateway.client.transport import text_at
-
-Json = Any
+from gateway.client.transport import Json, text_at
 
 
 def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> int:
@@ -27,26 +25,9 @@ def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> 
     contexts: dict[str, list[Json]] = {}
     for task in tasks:
         contexts.setdefault(text_at(task, "contextId") or "", []).append(task)
-    latest = list(contexts.items())[:limit]
-    if output is not Output.text:
-        shown = [_summary(context, of_context) for context, of_context in latest]
-        print_json(shown, {"contexts": shown}, output)
-        return ExitCode.OK
-    rows = [
-        (
-            context,
-            str(len(found)),
-            state_of(found[0]),
-            local_time(sys.stdout, status_time(found[0])),
-            first_text(found[-1]),
-        )
-        for context, found in latest
-    ]
-    if rows:
-        print_rows(sys.stdout, ("CONTEXT", "TASKS", "LAST", "SINCE", "BEGAN WITH"), rows)
-    else:
-        sys.stderr.write("there are no contexts\n")
-    return ExitCode.OK
+    latest = [_summary(context, found) for context, found in list(contexts.items())[:limit]]
+    heads = ("CONTEXT", "TASKS", "LAST", "SINCE", "BEGAN WITH")
+    return print_listing(output, "contexts", latest, heads, _row, "there are no contexts")
 
 
 def _summary(context: str, tasks: list[Json]) -> Json:
@@ -59,6 +40,16 @@ def _summary(context: str, tasks: list[Json]) -> Json:
         "lastTimestamp": status_time(tasks[0]),
         "beganWith": first_text(tasks[-1]),
     }
+
+
+def _row(summary: Json) -> tuple[str, ...]:
+    return (
+        summary["contextId"],
+        str(summary["tasks"]),
+        state_words(summary["lastState"]),
+        local_time(sys.stdout, summary["lastTimestamp"]),
+        summary["beganWith"],
+    )
 
 
 def print_context(address: AgentAddress, context: str, output: Output) -> int:

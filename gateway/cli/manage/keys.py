@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.options import NewKeyOptions
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import program, visible
-from gateway.cli.serve.sources import invalid, read_file
+from gateway.cli.serve.sources import load_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid
 from gateway.config.settings import duration
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
@@ -51,7 +50,7 @@ def create(options: NewKeyOptions) -> int:
         created_at=now,
         expires_at=None if options.expires is None else now + _milliseconds(options.expires),
     )
-    config = _config(options.file)
+    config = load_file(options.file)
     try:
         _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
     except Conflict as error:
@@ -80,49 +79,35 @@ def _milliseconds(expires: str) -> int:
 
 def print_keys(file: Path, output: Output) -> int:
     """Raises: Stop."""
-    keys = _in_ledger(_config(file), lambda ledger: ledger.api_keys())
+    keys = _in_ledger(load_file(file), lambda ledger: ledger.api_keys())
     now = Clock().now()
-    if output is not Output.text:
-        documents = [_document(key, now) for key in keys]
-        print_json(documents, {"keys": documents}, output)
-        return ExitCode.OK
-    rows = [
-        (
-            key.name,
-            key.prefix,
-            key.principal,
-            key.tenant or "-",
-            "yes" if key.admin else "-",
-            _moment(key.created_at),
-            "-" if key.expires_at is None else _moment(key.expires_at),
-            key.fault(now) or "in force",
-        )
-        for key in keys
-    ]
-    if rows:
-        heads = ("NAME", "BEGINS", "PRINCIPAL", "TENANT", "ADMIN", "CREATED", "EXPIRES", "STATE")
-        print_rows(sys.stdout, heads, rows)
-    else:
-        sys.stderr.write("there are no keys\n")
-    return ExitCode.OK
+    documents = [_document(key, now) for key in keys]
+    heads = ("NAME", "BEGINS", "PRINCIPAL", "TENANT", "ADMIN", "CREATED", "EXPIRES", "STATE")
+    return print_listing(output, "keys", documents, heads, _row, "there are no keys")
+
+
+def _row(document: Json) -> tuple[str, ...]:
+    return (
+        document["name"],
+        document["prefix"],
+        document["principal"],
+        document["tenant"] or "-",
+        "yes" if document["admin"] else "-",
+        local_time(sys.stdout, document["createdAt"]),
+        "-" if document["expiresAt"] is None else local_time(sys.stdout, document["expiresAt"]),
+        document["state"],
+    )
 
 
 def revoke(file: Path, name: str) -> int:
     """Raises: Stop."""
     try:
-        _in_ledger(_config(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
+        _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
     except Conflict as error:
         listing = f"{program()} keys list{_config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
     return ExitCode.OK
-
-
-def _config(file: Path) -> GatewayConfig:
-    try:
-        return read_file(file, {})
-    except ConfigInvalid as error:
-        raise invalid(error.problems) from error
 
 
 def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:

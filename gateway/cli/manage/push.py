@@ -4,33 +4,23 @@ Law: uses the administration API only.
 """
 
 import sys
-from typing import Any
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.table import local_time, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.cli.manage.admin import call_admin
 from gateway.client.admin import list_pushes, replay_pushes
-from gateway.client.transport import text_at
-
-Json = Any
+from gateway.client.transport import Json, text_at
 
 
 def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> int:
     """Raises: Stop."""
     found = call_admin(address, lambda http: list_pushes(http, address.url))
     shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
-    if output is not Output.text:
-        print_json(shown, {"configs": shown}, output)
-        return ExitCode.OK
-    rows = [_row(config) for config in shown]
-    if rows:
-        print_rows(sys.stdout, ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY"), rows)
-    else:
-        sys.stderr.write("there is nothing to deliver\n")
-    return ExitCode.OK
+    heads = ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY")
+    return print_listing(output, "configs", shown, heads, _row, "there is nothing to deliver")
 
 
 def _row(config: Json) -> tuple[str, ...]:

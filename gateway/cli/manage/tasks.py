@@ -2,20 +2,19 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop, open_client, task_must_exist
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Output, StateChoice
-from gateway.cli.console.table import local_time, print_json, print_rows
+from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.cli.talk.transcript import first_text, state_of, status_time, transcript
-from gateway.client.transport import text_at
-
-Json = Any
+from gateway.client.client import Client
+from gateway.client.transport import Json, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +49,23 @@ def print_tasks(address: AgentAddress, filters: Filters, output: Output) -> int:
     """Raises: Stop."""
     with client_errors_stop():
         tasks = asyncio.run(list_tasks(address, filters))
-    if output is not Output.text:
-        print_json(tasks, {"tasks": tasks}, output)
-        return ExitCode.OK
-    rows = [
-        (
-            text_at(task, "id") or "",
-            state_of(task),
-            local_time(sys.stdout, status_time(task)),
-            text_at(task, "contextId") or "",
-            first_text(task),
-        )
-        for task in tasks
-    ]
-    if rows:
-        print_rows(sys.stdout, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), rows)
-    else:
-        sys.stderr.write("there are no such tasks\n" if filters.params else "there are no tasks\n")
-    return ExitCode.OK
+    empty = "there are no such tasks" if filters.params else "there are no tasks"
+    return print_listing(output, "tasks", tasks, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), _row, empty)
+
+
+def _row(task: Json) -> tuple[str, ...]:
+    return (
+        text_at(task, "id") or "",
+        state_of(task),
+        local_time(sys.stdout, status_time(task)),
+        text_at(task, "contextId") or "",
+        first_text(task),
+    )
 
 
 def print_task(address: AgentAddress, task: str, output: Output) -> int:
     """Raises: Stop."""
-
-    async def get() -> Json:
-        async with open_client(address) as client:
-            return await client.get_task(task)
-
-    with client_errors_stop(), task_must_exist(address, task):
-        found = asyncio.run(get())
+    found = _call(address, task, lambda client: client.get_task(task))
     if output is not Output.text:
         print_json([found], found, output)
         return ExitCode.OK
@@ -92,15 +79,20 @@ def print_task(address: AgentAddress, task: str, output: Output) -> int:
 
 def cancel(address: AgentAddress, task: str, output: Output) -> int:
     """Raises: Stop."""
-
-    async def ask() -> Json:
-        async with open_client(address) as client:
-            return await client.cancel_task(task)
-
-    with client_errors_stop(), task_must_exist(address, task):
-        found = asyncio.run(ask())
+    found = _call(address, task, lambda client: client.cancel_task(task))
     if output is Output.text:
         sys.stdout.write(f"{visible(f'task {task} is {state_of(found)}')}\n")
     else:
         print_json([found], found, output)
     return ExitCode.OK
+
+
+def _call(address: AgentAddress, task: str, operation: Callable[[Client], Awaitable[Json]]) -> Json:
+    """Raises: Stop."""
+
+    async def call() -> Json:
+        async with open_client(address) as client:
+            return await operation(client)
+
+    with client_errors_stop(), task_must_exist(address, task):
+        return asyncio.run(call())

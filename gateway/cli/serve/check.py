@@ -8,11 +8,11 @@ from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import json_text, visible
 from gateway.cli.serve.probe import probe_all
 from gateway.cli.serve.problems import build_problems, with_positions
-from gateway.cli.serve.sources import invalid, read_file
+from gateway.cli.serve.sources import invalid, load_file
 from gateway.config.dump import dump
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid, Problem
+from gateway.config.problems import Problem
 
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
@@ -20,10 +20,7 @@ _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_IN
 
 def check_file(file: Path, *, live: bool, show: bool) -> int:
     """Raises: Stop (78) with a line for each problem; with `live` also Stop (69, 75, 77)."""
-    try:
-        config = read_file(file, {})
-    except ConfigInvalid as error:
-        raise invalid(error.problems) from error
+    config = load_file(file)
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
         raise invalid(with_positions(file, problems))

@@ -23,6 +23,14 @@ def read_file(file: Path, overrides: Mapping[str, object]) -> GatewayConfig:
     return _load(_text(file), str(file), file.resolve().parent, overrides)
 
 
+def load_file(file: Path) -> GatewayConfig:
+    """Raises: Stop (78)."""
+    try:
+        return read_file(file, {})
+    except ConfigInvalid as error:
+        raise invalid(error.problems) from error
+
+
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Runs one command line. Law: whatever goes wrong ends in plain words and an exit code, never in a traceback."""
+"""Runs one command line.
+
+Law: every error ends in a plain message and an exit code; only --debug shows a traceback.
+"""
 
 import errno
 import os
@@ -15,10 +18,10 @@ from gateway.cli.commands import app
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import PROGRAM, one_line, visible
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _COMPLETION = "_A2A_GATEWAY_COMPLETE"
-"""Where the shell says what it wants to have completed."""
+"""The variable with which a shell asks for completions."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,26 +29,26 @@ def run(arguments: Sequence[str]) -> int:
     options, separator, rest = _partition(arguments)
     debug = "--debug" in options
     options = [option for option in options if option != "--debug"]
-    _open_what_is_closed()
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal of another encoding gets escapes instead of an error.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if not options and not separator and _COMPLETION not in os.environ:
-        _perform(["--help"], debug)
+        _execute(["--help"], debug)
         return ExitCode.USAGE
-    return _perform([*options, *separator, *rest], debug)
+    return _execute([*options, *separator, *rest], debug)
 
 
-def _open_what_is_closed() -> None:
-    """A shell may close them (`<&-`), and what is opened next, such as the database, would be taken for them."""
-    sys.stdin = sys.stdin or _nothing("r")
-    sys.stdout = sys.stdout or _nothing("w")
-    sys.stderr = sys.stderr or _nothing("w")
+def _open_closed_streams() -> None:
+    """A shell may close standard streams (`<&-`); the next file to be opened, such as the database, would take their place."""
+    sys.stdin = sys.stdin or _null("r")
+    sys.stdout = sys.stdout or _null("w")
+    sys.stderr = sys.stderr or _null("w")
 
 
-def _nothing(mode: Literal["r", "w"]) -> TextIO:
-    return Path(os.devnull).open(mode, encoding="utf-8")  # it lasts as long as the process
+def _null(mode: Literal["r", "w"]) -> TextIO:
+    return Path(os.devnull).open(mode, encoding="utf-8")  # open until the process ends
 
 
 def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -53,33 +56,33 @@ def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str
     return list(arguments[:at]), list(arguments[at : at + 1]), list(arguments[at + 1 :])
 
 
-def _perform(arguments: list[str], debug: bool) -> int:
+def _execute(arguments: list[str], debug: bool) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except Stop as stop:
         if debug and stop.__cause__ is not None:
             traceback.print_exception(stop.__cause__)
-        return _complain(stop.code, stop.text)
+        return _report(stop.code, stop.text)
     except typer.TyperException as error:
         context: typer.Context | None = getattr(error, "ctx", None)
-        where = context.command_path if context else f"{PROGRAM} {arguments[0]}"
-        return _complain(error.exit_code, f"{where}: {_plain(error.format_message())}\nSee: {where} --help")
+        path = context.command_path if context else f"{PROGRAM} {arguments[0]}"
+        return _report(error.exit_code, f"{path}: {_plain(error.format_message())}\nSee: {path} --help")
     except Exception as error:  # noqa: BLE001  # the last resort of a command line
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return _complain(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            return _report(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
         if debug:
             traceback.print_exception(error)
-        told = one_line(f"{type(error).__name__}: {error}")
-        return _complain(ExitCode.UNEXPECTED, f"unexpected error: {told}\nRun it again with --debug for the details.")
+        message = one_line(f"{type(error).__name__}: {error}")
+        return _report(ExitCode.UNEXPECTED, f"unexpected error: {message}\nRun it again with --debug for the details.")
     return code if isinstance(code, int) else ExitCode.OK
 
 
 def _plain(text: str) -> str:
-    """What the library says of a value, without the words of its machinery."""
+    """The library's message about a value, without its internal terms."""
     return text.replace("Value error, ", "").replace("Input should be", "must be").partition(", unable")[0].rstrip(".")
 
 
-def _complain(code: int, text: str) -> int:
+def _report(code: int, text: str) -> int:
     sys.stderr.write(f"{visible(text)}\n")
     return code

@@ -1,6 +1,6 @@
 """The reference of the command line as a page: `make pages`.
 
-Law: every word below the introduction is the help of a command; a test compares the page with what this writes.
+Law: every word below the introduction is the help of a command; a test compares the page with this output.
 """
 
 from collections.abc import Iterator

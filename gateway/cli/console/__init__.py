@@ -1,4 +1,4 @@
-"""What all commands share: parameters, connection, terminal, exit codes.
+"""Shared by all commands: parameters, connection, terminal, exit codes.
 
 Law: results go to standard output, everything else to standard error.
 """

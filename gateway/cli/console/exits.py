@@ -1,4 +1,4 @@
-"""How commands end. Source: sysexits.h for 69 to 78; 10 to 15 are ours and tell a task's state."""
+"""The ends of commands. Source: sysexits.h for 69 to 78; 10 to 15 stand for the state of a task."""
 
 from enum import IntEnum
 
@@ -31,7 +31,7 @@ OF_STATE = {
 
 
 class Stop(Exception):
-    """Ends the command. `text` goes to standard error: what is wrong, where, and what to do next."""
+    """Ends the command. `text` goes to standard error: the problem, its place and the remedy."""
 
     def __init__(self, code: ExitCode, text: str) -> None:
         super().__init__(text)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from gateway.agent import Status, ToolCall, ToolResult, Turn
 
 _PACE = 0.05
-"""Seconds between two things that it says, so that they can be seen to arrive."""
+"""Seconds between two parts of the answer, so that a person sees them arrive."""
 
 
 async def reply(turn: Turn) -> AsyncIterator[str | Status | ToolCall | ToolResult]:

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 Events = AsyncGenerator[Json]
 
 _PACE = 0.05
-"""Seconds between two words, so that they can be seen to arrive."""
+"""Seconds between two words, so that a person sees them arrive."""
 _REPORT = "Oslo: 3 degrees, light rain"
 _DONE = {"data": "[DONE]"}
 
@@ -44,7 +44,7 @@ async def backends() -> AsyncIterator[str]:
         yield f"{url}/v1"
 
 
-# --- What both say ----------------------------------------------------------------------------------------------------
+# --- the answer -------------------------------------------------------------------------------------------------------
 
 
 def _user_texts(items: Iterable[Json]) -> list[str]:
@@ -60,7 +60,7 @@ def _asks_for_weather(texts: list[str]) -> bool:
 
 
 def _words(texts: list[str]) -> list[str]:
-    """The answer to the last of the user's messages, word by word."""
+    """The words of the answer to the last message of the user."""
     sentences = [f"The weather station says: {_REPORT}."] if _asks_for_weather(texts) else []
     if len(texts) == 1:
         sentences.append(f'You said: "{texts[0]}".')
@@ -73,7 +73,7 @@ def _words(texts: list[str]) -> list[str]:
 
 
 class _Responses:
-    """Keeps what the user said, by the id of the response that ended the conversation so far."""
+    """Keeps the user's messages of each conversation by the id of its last response."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -139,7 +139,7 @@ async def _numbered(events: Events) -> AsyncIterator[Json]:
 
 
 async def _response_events(response: Json, texts: list[str]) -> Events:
-    """The events of one response; they fill it on the way."""
+    """The events of one response, which they complete."""
     yield {"type": "response.created", "response": response}
     yield {"type": "response.in_progress", "response": response}
     outputs = [_weather_events, _message_events] if _asks_for_weather(texts) else [_message_events]

@@ -1,4 +1,4 @@
-"""Commands that inspect and manage a running gateway: tasks, contexts, keys, cards.
+"""Commands that inspect and manage a gateway: tasks, contexts, push notifications, keys, cards.
 
-Law: uses the public and the administration API, never the database.
+Law: only `keys` opens the database; every other command uses the public or the administration API.
 """

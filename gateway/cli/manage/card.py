@@ -1,4 +1,4 @@
-"""`card`: what an agent says of itself, as text or as JSON."""
+"""`card`: the card of an agent, as text or as JSON."""
 
 import asyncio
 import sys

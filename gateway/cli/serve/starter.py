@@ -55,12 +55,12 @@ _FILES = {"gateway.yaml": CONFIGURATION, "my_agent.py": AGENT}
 
 
 def write_starter(folder: Path) -> int:
-    """Raises: Stop (2) when a file is there already or the folder cannot be written."""
+    """Raises: Stop (2) when a file exists or the folder cannot be written."""
     files = {folder / name: text for name, text in _FILES.items()}
     present = [str(file) for file in files if file.exists()]
     if present:
-        told = f"{' and '.join(present)} {'is' if len(present) == 1 else 'are'} there already, nothing was written"
-        raise Stop(ExitCode.USAGE, f"init: {told}; choose another folder: a2a-gateway init FOLDER")
+        problem = f"{' and '.join(present)} {'is' if len(present) == 1 else 'are'} there already, nothing was written"
+        raise Stop(ExitCode.USAGE, f"init: {problem}; choose another folder: a2a-gateway init FOLDER")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in files.items():

@@ -48,8 +48,8 @@ class _Shorthand:
         """The shorthand with another target after its name."""
         return unnamed if self.name is None else f"{self.name}={unnamed}"
 
-    def refused(self, why: str) -> Stop:
-        return Stop(ExitCode.USAGE, f"serve: {display(self.text)} {why}")
+    def refused(self, problem: str) -> Stop:
+        return Stop(ExitCode.USAGE, f"serve: {display(self.text)} {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +118,18 @@ def _target(target: _Shorthand) -> Target:
 
 def _unknown(target: _Shorthand) -> Stop:
     unnamed, kind = target.unnamed, target.kind
-    meant = did_you_mean(kind, _KINDS)
+    suggestion = did_you_mean(kind, _KINDS)
     if unnamed.endswith((".yaml", ".yml")):
         return target.refused(f"is no target; to serve a file, write: serve -c {shlex.quote(unnamed)}")
     if kind in {"http", "https"}:
-        meant = "chat"
+        suggestion = "chat"
     elif ".py" in kind:
-        meant = "python"
-    elif meant is not None and unnamed != kind:
+        suggestion = "python"
+    elif suggestion is not None and unnamed != kind:
         unnamed = target.rest
     else:
         return target.refused(f"is no target; write one of {', '.join(_FORMS)}")
-    return target.refused(f"is no target; did you mean {target.with_target(f'{meant}:{unnamed}')!r}?")
+    return target.refused(f"is no target; did you mean {target.with_target(f'{suggestion}:{unnamed}')!r}?")
 
 
 # --- the kinds --------------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def _model(target: _Shorthand, example: str) -> str:
 def _chat(target: _Shorthand) -> _Agent:
     url, _, model = target.rest.partition("#")
     if "://" not in url:
-        meant = f"chat:http://{url or 'localhost:8000/v1'}#{model or 'MODEL'}"
-        raise target.refused(f"has no address of a server; did you mean {target.with_target(meant)!r}?")
+        suggestion = f"chat:http://{url or 'localhost:8000/v1'}#{model or 'MODEL'}"
+        raise target.refused(f"has no address of a server; did you mean {target.with_target(suggestion)!r}?")
     if not model:
         raise target.refused(
             f"names no model; write it behind the address: {target.with_target(f'chat:{url}#MODEL')!r}"

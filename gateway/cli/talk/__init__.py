@@ -1,4 +1,4 @@
-"""Commands that talk to an agent: send, stream, chat, approvals.
+"""Commands that talk to an agent: send, stream, chat, and the answers to its questions.
 
 Law: uses the public wire, as any other client.
 """

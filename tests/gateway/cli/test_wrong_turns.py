@@ -7,9 +7,9 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.a2a_client import A2A, a2a_http
 from tests.gateway.cli.conftest import CommandLine
@@ -22,11 +22,14 @@ async def reply(turn):
 AGENTS = "mine: {type: python, ref: './agent.py:reply'}\nyours: {type: python, ref: './agent.py:reply'}"
 _BOUND = 60
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Local]:
-    (tmp_path / "agent.py").write_text(AGENT)
-    async with local_gateway(AGENTS, tmp_path) as gateway:
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Local]:
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "agent.py").write_text(AGENT)
+    async with local_gateway(AGENTS, folder) as gateway:
         yield gateway
 
 
@@ -132,5 +135,5 @@ async def test_words_of_another_locale_arrive_as_they_were_typed(gateway: Local)
     ended = await shell("$A", "stream", "grün €", "-u", f"{gateway.url}/a2a/mine", **old)
     assert (ended.code, ended.out) == (0, "you said gr\\xfcn \\u20ac\n")
     async with a2a_http(gateway.url) as http:
-        [task] = (await A2A(http, "mine").call("ListTasks", includeArtifacts=True))["tasks"]
-    assert task["artifacts"][0]["parts"][0]["text"] == "you said grün €"
+        latest, *_ = (await A2A(http, "mine").call("ListTasks", includeArtifacts=True))["tasks"]
+    assert latest["artifacts"][0]["parts"][0]["text"] == "you said grün €"

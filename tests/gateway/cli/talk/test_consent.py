@@ -1,10 +1,10 @@
 """A person at the prompt, or a program in a pipe, whose task needs consent given elsewhere: against a real gateway."""
 
 from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http
@@ -21,6 +21,8 @@ WORDS = "Your consent for mcp:mail is needed at a third party. Open this page, t
 PROMPT = "press Enter when that is done, or type a message: "
 WAITING = "TASK_STATE_AUTH_REQUIRED"
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def script(conversation: Conversation) -> Iterable[Step]:
     """It is convinced by the third message."""
@@ -30,15 +32,15 @@ def script(conversation: Conversation) -> Iterable[Step]:
         yield Say(" | ".join(conversation.user_texts))
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Local]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Local]:
     async with serve(ResponsesServer(script).app) as backend:
         agent = f"mail: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}"
-        async with local_gateway(agent, tmp_path) as gateway:
+        async with local_gateway(agent, tmp_path_factory.mktemp("gateway")) as gateway:
             yield gateway
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def mail(gateway: Local) -> AsyncIterator[A2A]:
     async with a2a_http(gateway.url) as http:
         yield A2A(http, "mail")

@@ -3,10 +3,10 @@
 import json
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http
@@ -39,20 +39,23 @@ ASKED = 'May the tool book (python:desk) with {"hotel":"Ritz"} be used?'
 ALLOW = 'allow book {"hotel":"Ritz"}? [y/N] '
 WAITING, WORKING, COMPLETED = "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Local]:
-    (tmp_path / "desk.py").write_text(DESK)
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Local]:
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "desk.py").write_text(DESK)
     async with serve(ChatServer(SCRIPT).app) as backend:
         agent = (
             f"hotel: {{type: openai-chat, model: m, base_url: '{backend}/v1', tools: [desk], "
             "approvals: [{tool: 'desk.*'}], client_tools: [{name: camera}]}"
         )
-        async with local_gateway(agent, tmp_path, settings=SETTINGS) as gateway:
+        async with local_gateway(agent, folder, settings=SETTINGS) as gateway:
             yield gateway
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def hotel(gateway: Local) -> AsyncIterator[A2A]:
     async with a2a_http(gateway.url) as http:
         yield A2A(http, "hotel")

@@ -1,4 +1,4 @@
-"""A server of bytes, for what no emulator says."""
+"""A server of raw bytes, for answers that no emulator gives."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it came: `head` with the request line, in lower case but for the values."""
+    """A request: `head` with the request line, in lower case except for the values."""
 
     head: str
     body: bytes
@@ -106,7 +106,7 @@ StartRaw: TypeAlias = Callable[[Answer], Awaitable[RawServer]]
 
 
 def free_port() -> int:
-    """A port where nobody listens."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A call leaves nothing behind for the garbage collector, which was 5 % of what a turn costs."""
+"""A call leaves no cycles to the garbage collector, which cost 5 % of a turn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from adapters.openai.chat.adapter import factory as chat
 from adapters.openai.responses.adapter import factory as responses
 from gateway.testing.adapter_scripts import collect, request
-from tests.adapters.openai.openai_talk import KEY, Build, Start, plays
+from tests.adapters.openai.openai_support import KEY, Build, Start, plays
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say
@@ -17,7 +17,7 @@ from tests.garbage import left_behind
 
 
 def _ours(left: list[object]) -> list[str]:
-    """Those of our types."""
+    """The objects of our types."""
     return sorted({type(one).__qualname__ for one in left if type(one).__module__.startswith("adapters.")})
 
 

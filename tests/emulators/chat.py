@@ -37,7 +37,7 @@ from tests.emulators.server import Emulator, Validator, refused
 
 @dataclass(frozen=True, slots=True)
 class ChatDialect:
-    """How a compatible server departs from OpenAI's own wire."""
+    """Differences of a compatible server from OpenAI's own wire."""
 
     calls: Literal["fragments", "whole", "repeated_heads"] = "fragments"
     """A streamed tool call comes as a head and fragments, as one chunk, or with the head on every fragment."""

@@ -1,4 +1,4 @@
-"""The vendor's own client in front of an emulator on a real socket, and what these tests read from it."""
+"""The vendor's own client in front of an emulator on a real socket, and readers of its answers."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
@@ -50,7 +50,7 @@ async def response_wire(client: AsyncOpenAI, **options: Any) -> str:
 
 
 def data_of(wire: str) -> list[dict[str, Any]]:
-    """What the `data:` lines say, but for the last one of some servers, `[DONE]`."""
+    """The values of the `data:` lines, without the last line of some servers, `[DONE]`."""
     lines = [line[6:] for line in wire.splitlines() if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"]
 

@@ -1,4 +1,4 @@
-"""A background response: it goes on without a listener, and can be streamed again from any of its events."""
+"""A background response: it continues without a listener, and can be streamed again from any of its events."""
 
 import asyncio
 import re
@@ -65,7 +65,7 @@ class BackgroundRun:
 
 
 class BackgroundAnswer(Response):
-    """The answer to the request that made the response. The response goes on when the client leaves."""
+    """The answer to the request that made the response. The response continues when the client leaves."""
 
     def __init__(self, run: BackgroundRun, frames: AsyncGenerator[Frame], *, stream: bool, body: bytes) -> None:
         super().__init__(body, media_type="application/json")

@@ -1,4 +1,4 @@
-"""How servers of the Responses wire depart from OpenAI's own; from captures of real ones."""
+"""Differences of other Responses servers from OpenAI's own; from captures of real ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """How a server departs from OpenAI's own wire."""
+    """Differences of a server from OpenAI's own wire."""
 
     event_lines: bool = True
     done_line: bool = False
@@ -20,8 +20,8 @@ class ResponsesDialect:
     """Streams an MCP call's arguments as those of a function before the item turns out to be an `mcp_call`."""
     unknown_previous: Literal["refused", "detail", "ignored"] = "refused"
     conversations: Literal["locked", "unlocked", "ignored"] = "locked"
-    """What becomes of a request on a conversation: one at a time; at any time, and no word of it in the answer; it is
-    answered without the conversation."""
+    """Requests on a conversation: one at a time; at any time, without an echo of it in the answer; answered without the
+    conversation."""
     id_length: int = 48
 
 

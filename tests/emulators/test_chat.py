@@ -167,7 +167,7 @@ async def test_a_stream_can_end_without_a_finish_reason(connect: Connect) -> Non
     assert "[DONE]" not in text
 
 
-async def test_a_cut_arrives_after_what_was_said(connect: Connect) -> None:
+async def test_a_cut_arrives_after_the_text_before_it(connect: Connect) -> None:
     client = await connect(ChatServer(lambda _: [Say("Hel"), Cut()]))
     stream, chunks = await complete(client, stream=True), list[Any]()
     with pytest.raises(openai.APIError):

@@ -142,7 +142,9 @@ async def test_open_calls_of_a_conversation_want_their_outputs(connect: Connect)
     assert answer.output_text == "Hello 2 hi"
 
 
-async def test_a_server_may_take_two_at_once_say_nothing_of_it_and_miss_it_late(connect: Connect) -> None:
+async def test_a_server_may_take_two_at_once_not_echo_the_conversation_and_notice_a_missing_one_late(
+    connect: Connect,
+) -> None:
     server = ResponsesServer(greet, dialect=RESPONSES_DIALECTS["ogx"])
     client = await connect(server)
     made = await client.conversations.create()

@@ -90,7 +90,7 @@ async def test_neighbouring_texts_share_a_message_even_around_a_pause(connect: C
 
 
 def beyond_known_gaps(errors: list[str]) -> list[str]:
-    """Without those of the description itself: OpenAI sends null for what is not there yet."""
+    """Without violations by OpenAI itself: it sends null for fields that have no value yet."""
     return [error for error in errors if not error.startswith(("$.response.user: None", "$.response.usage: None"))]
 
 
@@ -163,7 +163,7 @@ async def test_raw_bytes_are_written_as_they_are(connect: Connect) -> None:
     assert (await response_wire(client)).endswith("data: {broken\n\n")
 
 
-async def test_a_cut_arrives_after_what_was_said(connect: Connect) -> None:
+async def test_a_cut_arrives_after_the_text_before_it(connect: Connect) -> None:
     client = await connect(ResponsesServer(lambda _: [Say("Hel"), Cut()]))
     stream = await client.responses.create(model="m", input="hi", stream=True)
     events: list[Any] = []

@@ -1,4 +1,4 @@
-"""What the Responses emulator keeps, continues and refuses, judged by the vendor's client and API description."""
+"""Stored responses of the emulator, their continuation, and refusals, checked by the vendor's client and API description."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -114,7 +114,7 @@ def output_of(call_id: str, output: str) -> Any:
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-async def test_a_tool_turn_goes_on_with_the_outputs_of_all_calls(connect: Connect) -> None:
+async def test_a_tool_turn_continues_with_the_outputs_of_all_calls(connect: Connect) -> None:
     server = ResponsesServer(weather, validator=openai_validator())
     client = await connect(server)
     asked = await client.responses.create(model="m", input="hi")
@@ -147,7 +147,7 @@ async def test_an_output_without_a_call_is_refused(connect: Connect) -> None:
         await client.responses.create(model="m", input=[output_of("call_9", "x")])
 
 
-# What is stored
+# Stored responses
 
 
 async def test_a_stored_response_can_be_read_and_deleted(connect: Connect) -> None:

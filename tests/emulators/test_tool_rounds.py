@@ -1,4 +1,4 @@
-"""Turns with tools on both emulators, driven by the vendor's client: what pairs is taken, what does not is refused."""
+"""Turns with tools on both emulators, with the vendor's client: pairs of calls and outputs are accepted, others refused."""
 
 import json
 from collections.abc import Iterable

@@ -80,7 +80,7 @@ async def test_its_tools_can_be_offered_to_a_model(everything: Running) -> None:
     assert offered["get-sum"].complaint({"a": 1, "b": 2}) is None
 
 
-async def test_results_of_every_form_are_told(everything: Running) -> None:
+async def test_results_of_every_form_are_outputs(everything: Running) -> None:
     source, said = everything.source, list[str]()
     assert await source.run(run("echo", message="hello")) == ToolOutput("Echo: hello")
     assert await source.run(run("get-sum", a=1, b=2)) == ToolOutput("The sum of 1 and 2 is 3.")

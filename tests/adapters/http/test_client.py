@@ -11,7 +11,7 @@ from tests.adapters.raw_server import EVENT_STREAM, Exchange, StartRaw, chunk, f
 
 
 class TestStreams:
-    """What arrives when all goes well."""
+    """Streams without a fault."""
 
     async def test_events_of_one_write_come_together(self, raw: StartRaw, connect: Connect) -> None:
         async def answer(exchange: Exchange) -> None:
@@ -50,7 +50,7 @@ class TestStreams:
         server = await raw(answer)
         assert await events(connect(), server.url) == [b"1"]
 
-    async def test_a_request_says_what_it_is_and_who_asks(self, raw: StartRaw, connect: Connect) -> None:
+    async def test_the_headers_of_a_request(self, raw: StartRaw, connect: Connect) -> None:
         server = await raw(lambda exchange: exchange.stream())
         await batches(connect(), f"{server.url}/v1/responses", b'{"a":1}')
         [request] = server.requests
@@ -151,7 +151,7 @@ class TestStreams:
 class TestConnections:
     """Faults of the way to the backend."""
 
-    async def test_nobody_listens(self, connect: Connect) -> None:
+    async def test_a_port_without_a_listener(self, connect: Connect) -> None:
         assert (await fault(connect(), f"http://127.0.0.1:{free_port()}")).kind is ErrorClass.UNREACHABLE
 
     async def test_no_such_host(self, connect: Connect) -> None:

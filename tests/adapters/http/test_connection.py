@@ -1,4 +1,4 @@
-"""What is private or undocumented in aiohttp, and is relied on: a name that an upgrade takes away fails here."""
+"""The private and undocumented API of aiohttp that is used: a name that an upgrade takes away fails here."""
 
 import asyncio
 

@@ -91,13 +91,13 @@ class TestAnswers:
             ("429 Too Many Requests", {}, b"", False),
         ],
     )
-    async def test_whoever_stands_before_a_service_says_that_it_is_down(
+    async def test_a_proxy_reports_that_the_service_is_down(
         self, raw: StartRaw, connect: Connect, status: str, headers: dict[str, str], body: bytes, down: bool
     ) -> None:
         server = await raw(lambda exchange: exchange.send(plain(status, body, **headers)))
         assert (await fault(connect(), server.url)).backend_down is down
 
-    async def test_404_says_nothing_about_a_handle_that_was_not_sent(self, raw: StartRaw, connect: Connect) -> None:
+    async def test_404_is_not_about_a_handle_that_was_not_sent(self, raw: StartRaw, connect: Connect) -> None:
         body = b'{"detail":"Response not found"}'
         server = await raw(lambda exchange: exchange.send(plain("404 Not Found", body)))
         assert (await fault(connect(), server.url)).kind is ErrorClass.REJECTED

@@ -62,7 +62,7 @@ class TestEventReader:
             (b"data: {}\ndat", b"{}"),
         ],
     )
-    def test_the_empty_line_behind_the_last_event_may_be_missing(self, rest: bytes, last: bytes) -> None:
+    def test_the_empty_line_after_the_last_event_may_be_missing(self, rest: bytes, last: bytes) -> None:
         reader = EventReader()
         assert reader.feed(b"data: 1\n\n" + rest) == [b"1"]
         assert reader.finish() == last

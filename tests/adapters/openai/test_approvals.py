@@ -19,7 +19,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
 from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, text
-from tests.adapters.openai.openai_talk import KEY, Build, Start, judge
+from tests.adapters.openai.openai_support import KEY, Build, Start, judge
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Ask, Call, Conversation, Say, ServerTool, Step, in_rounds
 
@@ -48,7 +48,7 @@ async def adapter(server: ResponsesServer, start: Start, build: Build, request: 
 
 
 def go_on(adapter: Adapter, done: CallCompleted, *answers: Item, words: str = "") -> Any:
-    """The request behind the question, in a chain or with the whole conversation."""
+    """The request after the question, in a chain or with the whole conversation."""
     whole = (PAY, PROMPT, CallItem("call_1", "look", "{}")) if done.handle is None else ()
     user = (UserItem(message(words)),) if words else ()
     return request("Pay a", handle=done.handle, items=(*whole, *answers, *user))
@@ -63,7 +63,7 @@ SEEN = OutputItem("call_1", "seen")
 
 
 def sent_of(server: ResponsesServer, kind: str) -> list[Json]:
-    """What the last request says of it."""
+    """The decisions in the last request."""
     return [item for item in server.requests[-1]["input"] if item.get("type") == kind]
 
 
@@ -125,7 +125,7 @@ async def test_on_a_chain_a_question_without_an_answer_is_refused_before_anythin
 
 
 @pytest.mark.parametrize("later", [AssistantItem((Part(text="Paid."),)), CallItem("c", "pay", "{}")])
-async def test_a_yes_that_was_heard_is_not_said_again_as_it_might_count_for_another_call(
+async def test_a_yes_that_had_its_effect_is_not_sent_again_as_it_might_count_for_another_call(
     server: ResponsesServer, start: Start, build: Build, later: Item
 ) -> None:
     adapter = build(factory, await start(server), history={"owner": "gateway"})
@@ -138,7 +138,7 @@ async def test_a_yes_that_was_heard_is_not_said_again_as_it_might_count_for_anot
     }
 
 
-async def test_a_question_in_a_whole_view_is_told_with_its_id(
+async def test_a_question_in_a_whole_conversation_is_sent_with_its_id(
     server: ResponsesServer, start: Start, build: Build
 ) -> None:
     adapter = build(factory, await start(server), history={"owner": "gateway"})
@@ -155,6 +155,6 @@ async def test_a_question_in_a_whole_view_is_told_with_its_id(
 
 
 @pytest.mark.parametrize("wanted", ["always", {"always": {"tool_names": ["pay"]}}, None])
-def test_a_service_may_be_told_to_ask(wanted: Json) -> None:
+def test_the_settings_may_make_a_service_ask(wanted: Json) -> None:
     tool = {**SERVICE_TOOL, **({} if wanted is None else {"require_approval": wanted})}
     assert factory.settings.model_validate({"model": "m", "tools": [tool]}).tools == (tool,)

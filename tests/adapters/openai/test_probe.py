@@ -1,4 +1,4 @@
-"""The probe of the OpenAI adapters: what it asks, what it makes of odd servers, and that it reads no more than it must."""
+"""The probe of the OpenAI adapters: its requests, its findings on odd servers, and that it reads no more than it must."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from adapters.openai.responses import adapter as openai_responses
 from adapters.python import function
 from gateway.ports.adapter import Adapter, AdapterError, ErrorClass
 from gateway.ports.capabilities import Probe, ProbeReport
-from tests.adapters.openai.openai_talk import KEY, Build, Start, judge
+from tests.adapters.openai.openai_support import KEY, Build, Start, judge
 from tests.adapters.raw_server import Answer, Exchange, StartRaw, plain
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
@@ -39,7 +39,7 @@ async def test_a_chat_server_is_asked_one_question_with_the_settings_of_the_agen
     assert (asked["model"], asked["temperature"], asked["stream"]) == ("m", 0.5, True)
 
 
-async def test_a_responses_server_is_asked_to_keep_nothing_and_then_to_go_on_from_what_it_cannot_know(
+async def test_the_probe_of_a_responses_server_stores_nothing_and_continues_an_unknown_response(
     start: Start, build: Build
 ) -> None:
     server = ResponsesServer(validator=judge())
@@ -57,7 +57,7 @@ async def test_the_rest_of_an_answer_is_not_waited_for(start: Start, build: Buil
         assert await probe(build(openai_chat.factory, await start(server))) == ProbeReport(streams=True)
 
 
-async def test_an_answer_that_says_nothing_is_none(start: Start, build: Build) -> None:
+async def test_an_answer_without_output_is_an_error(start: Start, build: Build) -> None:
     server = ChatServer(lambda _: [NoTerminal()])
     error = await fault(build(openai_chat.factory, await start(server)))
     assert (error.kind, error.detail) == (ErrorClass.INTERRUPTED, "the stream ended before it began")
@@ -67,7 +67,7 @@ JSON = "application/json"
 DELTA = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
 
 
-async def test_an_answer_that_comes_whole_is_told(raw: StartRaw, build: Build) -> None:
+async def test_an_answer_that_is_no_stream_is_an_error(raw: StartRaw, build: Build) -> None:
     server = await raw(lambda exchange: exchange.send(plain("200 OK", b"{}", Content_Type=JSON)))
     error = await fault(build(openai_chat.factory, f"{server.url}/v1"))
     assert error.kind is ErrorClass.CONTRACT_BROKEN
@@ -116,7 +116,7 @@ STARTED = (
 
 
 def refusing(told: bytes) -> Answer:
-    """A Responses server that goes on from nothing, and says this about it."""
+    """A Responses server that continues nothing, and echoes this predecessor."""
 
     async def answer(exchange: Exchange) -> None:
         if b"previous_response_id" in exchange.request.body:
@@ -136,7 +136,7 @@ async def test_an_id_is_made_up_in_the_form_of_a_real_one(raw: StartRaw, build: 
     assert used != "resp_0123456789abcdef"
 
 
-async def test_another_refusal_tells_nothing_about_the_chain(raw: StartRaw, build: Build) -> None:
+async def test_another_refusal_is_not_about_the_chain(raw: StartRaw, build: Build) -> None:
     server = await raw(refusing(b'{"error": {"message": "Malformed identifier."}}'))
     report = await probe(build(openai_responses.factory, f"{server.url}/v1"))
     assert report == ProbeReport(streams=True, verifies_chain=None)

@@ -1,4 +1,4 @@
-"""What both OpenAI wires say of tools and calls."""
+"""Tools and calls on both OpenAI wires."""
 
 import json
 
@@ -15,7 +15,7 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import CallItem, OutputItem, UserItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, message, request, text
-from tests.adapters.openai.openai_talk import Build, Start, calls_in, judge
+from tests.adapters.openai.openai_support import Build, Start, calls_in, judge
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 
@@ -35,7 +35,7 @@ def test_a_tool_is_what_each_wire_calls_one() -> None:
     assert responses_tool(WEATHER) == {"type": "function", **described, "strict": False}
 
 
-def test_tools_come_behind_those_of_the_settings() -> None:
+def test_tools_come_after_those_of_the_settings() -> None:
     assert offer(tools=(SEARCH,), tool_choice="auto").fields((WEATHER, CLOCK)) == {
         "model": "m",
         "tool_choice": "auto",
@@ -44,7 +44,7 @@ def test_tools_come_behind_those_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("tools", [(), []])
-def test_without_tools_nothing_is_said_of_them(tools: Json) -> None:
+def test_without_tools_no_field_is_about_them(tools: Json) -> None:
     assert offer(tools=tools, tool_choice="required", parallel_tool_calls=False, seed=7).fields() == {
         "model": "m",
         "seed": 7,
@@ -67,7 +67,7 @@ def test_a_name_that_two_tools_have_is_an_error_before_anything_is_sent(own: Jso
 
 
 async def test_the_vendor_describes_them_like_this(start: Start, build: Build) -> None:
-    """Both servers refuse what violates the API description, where that is at hand."""
+    """Both servers refuse violations of the API description, if it is available."""
     script = calls_in([("weather", {"city": "Oslo"})])
     chat, responses = ChatServer(script, validator=judge()), ResponsesServer(script, validator=judge())
     for factory, server in ((openai_chat.factory, chat), (openai_responses.factory, responses)):
@@ -127,7 +127,7 @@ def test_arguments_are_an_object_wherever_they_are_sent(arguments: str, sent: st
         (OutputItem("a", "", error=True), "Error: "),
     ],
 )
-def test_an_output_is_text_and_says_when_the_tool_failed(item: OutputItem, text: str) -> None:
+def test_an_output_is_text_and_marks_a_failed_tool(item: OutputItem, text: str) -> None:
     assert output_text(item) == text
 
 

@@ -1,4 +1,4 @@
-"""Functions as agents under test: adapters made for them, and what came of a call."""
+"""Functions as agents under test: their adapters, and the outcomes of calls."""
 
 import sys
 from types import ModuleType

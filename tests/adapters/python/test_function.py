@@ -1,4 +1,4 @@
-"""The `python` adapter passes the conformance suite; what a function gets, and says, is as its contract says."""
+"""The `python` adapter passes the conformance suite; the turn and the values of a function follow its contract."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -37,7 +37,7 @@ def plain(text: str) -> str:
 
 
 class TestConformance(AdapterSuite):
-    """The function is the backend: it does what was set, and notes what it got."""
+    """The function is the backend: it follows its settings, and records its turns."""
 
     script: Callable[[Turn], AsyncGenerator[Any, None]]
 
@@ -102,10 +102,10 @@ class TestConformance(AdapterSuite):
         return self.received
 
 
-# --- what the function gets ------------------------------------------------------------
+# --- the turn of the function ------------------------------------------------------------
 
 
-async def test_a_turn_tells_who_asks_what_and_what_was_said_before() -> None:
+async def test_a_turn_holds_the_principal_the_message_and_the_history() -> None:
     seen: list[Turn] = []
     earlier = (
         UserItem(message("First")),
@@ -186,7 +186,7 @@ async def test_a_state_that_is_no_json_fails_the_turn(state: Any, wrong: str) ->
     assert wrong in await broken(agent_of(agent))
 
 
-# --- what it says ------------------------------------------------------------
+# --- its values ------------------------------------------------------------
 @pytest.mark.parametrize(
     ("value", "events"),
     [

@@ -1,4 +1,4 @@
-"""Functions of every kind, and what they cannot do: block the loop, hide a failure, refuse to be cancelled."""
+"""Functions of every kind. None can block the event loop, hide a failure, or prevent its cancellation."""
 
 import asyncio
 import contextlib
@@ -112,7 +112,9 @@ def by_any_number(*given: Any) -> str:
         (by_any_number, "Turn"),
     ],
 )
-async def test_a_function_gets_the_text_if_it_says_so_and_else_the_turn(function: object, gets: str) -> None:
+async def test_a_function_gets_the_text_if_its_signature_asks_for_it_and_else_the_turn(
+    function: object, gets: str
+) -> None:
     assert text(await collect(agent_of(function), request("Hi"))) == gets
 
 
@@ -169,7 +171,7 @@ async def times_out_by_itself(turn: Turn) -> None:
         (times_out_by_itself, "TimeoutError: mine"),
     ],
 )
-async def test_any_other_exception_fails_the_turn_and_is_told_to_the_log(function: object, named: str) -> None:
+async def test_any_other_exception_fails_the_turn_and_is_logged(function: object, named: str) -> None:
     error = await failure(agent_of(function))
     assert error.kind is ErrorClass.BACKEND_FAILED
     assert named in error.detail

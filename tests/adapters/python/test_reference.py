@@ -21,7 +21,7 @@ def test_the_gateway_keeps_the_history_of_a_function() -> None:
     assert agent_of(lambda turn: None).ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
 
 
-def test_the_factory_tells_whether_an_agent_may_reply_directly() -> None:
+def test_the_factory_declares_whether_an_agent_may_reply_directly() -> None:
     assert factory.settings is PythonSettings
     assert factory.build is PythonFunction
     assert not factory.direct_replies(PythonSettings(ref="a:b"))
@@ -120,13 +120,13 @@ def test_a_module_that_is_not_there_is_refused_with_the_remedy(tmp_path: Path, r
     assert said in str(caught.value)
 
 
-def test_a_module_that_needs_another_says_which(tmp_path: Path) -> None:
+def test_the_error_of_a_module_names_the_missing_one(tmp_path: Path) -> None:
     (tmp_path / "needs_more.py").write_text("import not_installed\n")
     with pytest.raises(ValueError, match=r"importing 'needs_more' failed .* No module named 'not_installed'"):
         build("needs_more:reply", tmp_path)
 
 
-def test_a_module_that_fails_says_how(tmp_path: Path) -> None:
+def test_the_error_of_a_module_that_fails_names_the_exception(tmp_path: Path) -> None:
     (tmp_path / "fails_at_import.py").write_text("1 / 0\n")
     with pytest.raises(ValueError, match="importing 'fails_at_import' failed with ZeroDivisionError"):
         build("fails_at_import:reply", tmp_path)

@@ -97,7 +97,7 @@ def many(*values: int) -> int:
 
 
 def undescribed(lock: threading.Thread) -> None:
-    """Nothing that JSON can say."""
+    """A value outside of JSON."""
 
 
 def tool(name: str, **settings: Any) -> PythonTool:
@@ -161,11 +161,11 @@ async def test_functions_of_many_kinds_take_and_give_json(name: str, arguments: 
     assert await run(name, **arguments) == ToolOutput(output)
 
 
-async def test_a_function_says_itself_that_it_failed() -> None:
+async def test_a_function_may_return_a_failure() -> None:
     assert await run("says_no", city="Atlantis") == ToolOutput("there is no Atlantis", error=True)
 
 
-async def test_arguments_that_the_types_refuse_are_told_to_the_model() -> None:
+async def test_the_model_learns_which_arguments_the_types_refuse() -> None:
     output = await run("where", point={"x": "?"}, day="2026-13-01")
     assert output.error
     assert isinstance(output.output, str)
@@ -184,13 +184,13 @@ async def test_arguments_that_the_types_refuse_are_told_to_the_model() -> None:
         ),
     ],
 )
-async def test_a_function_that_breaks_is_told_to_the_operator_alone(name: str, detail: str) -> None:
+async def test_only_the_operator_learns_of_an_exception(name: str, detail: str) -> None:
     with pytest.raises(ToolError) as error:
         await run(name)
     assert error.value.detail == detail
 
 
-async def test_a_function_says_that_its_user_has_to_consent_first() -> None:
+async def test_a_function_may_ask_for_the_consent_of_its_user() -> None:
     with pytest.raises(ConsentNeeded) as caught:
         await tool("unwilling").run(ToolRun("unwilling", {}, "k", "c", "p"))
     assert caught.value.pages == (ConsentPage("https://login.example/"),)
@@ -217,7 +217,7 @@ async def test_cancelling_ends_an_async_function() -> None:
         ("./none.py:f", "there is no file"),
     ],
 )
-def test_what_cannot_be_a_tool_is_said_at_start(ref: str, words: str, tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_a_tool_is_refused_at_start(ref: str, words: str, tmp_path: Path) -> None:
     settings = PythonToolSettings.model_validate({"ref": ref}, context={"base_dir": tmp_path})
     with pytest.raises(ValueError, match=words):
         PythonTool(settings)

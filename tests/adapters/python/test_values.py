@@ -1,4 +1,4 @@
-"""What a Python function may not say, and when it may reply directly. A broken contract fails the turn."""
+"""Values that a Python function may not give, and direct replies. A broken contract fails the turn."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ from tests.adapters.python.python_agents import agent_of, broken, said
         ([DirectMessage("Hi")], "a DirectMessage needs `direct_replies: true`"),
     ],
 )
-async def test_what_may_not_be_said_fails_the_turn_and_the_log_says_what(values: list[Any], wrong: str) -> None:
+async def test_a_forbidden_value_fails_the_turn_and_is_named_in_the_log(values: list[Any], wrong: str) -> None:
     assert wrong in await broken(agent_of(lambda turn: (value for value in values)))
 
 
@@ -48,7 +48,7 @@ async def test_a_result_of_a_foreign_type_is_named() -> None:
     assert "a value of type map; it may give text" in await broken(agent_of(lambda turn: map(str, [1])))
 
 
-async def test_a_generator_that_returns_its_answer_is_told_to_yield_it() -> None:
+async def test_the_error_of_a_generator_that_returns_its_answer_names_the_remedy() -> None:
     def mixed(turn: Turn) -> Any:
         if turn.text == "never":
             yield ""

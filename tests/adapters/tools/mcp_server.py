@@ -16,7 +16,7 @@ server = MCPServer("small", log_level="CRITICAL")
 
 @server.tool(annotations=types.ToolAnnotations(read_only_hint=True), structured_output=False)
 def echo(text: str) -> str:
-    """Says it again."""
+    """Echoes."""
     return text
 
 
@@ -40,7 +40,7 @@ def nothing() -> Sequence[Any]:
 
 @server.tool(structured_output=False)
 def fails() -> str:
-    """Says that it failed."""
+    """Reports a failure."""
     raise ValueError("no such city")
 
 
@@ -71,7 +71,7 @@ def dies() -> str:
 
 @server.tool(structured_output=False)
 def environment() -> str:
-    """What the process can see, and where it is."""
+    """The environment and the folder of the process."""
     return "\n".join(
         [str(Path.cwd()), str(os.getpid()), *(f"{name}={value}" for name, value in sorted(os.environ.items()))]
     )
@@ -92,7 +92,7 @@ CONSENTED: set[str] = set()
 
 @server.tool(structured_output=False)
 def mail(user: str) -> str:
-    """Reads the mail of who has consented."""
+    """Reads the mail of a user who has consented."""
     if user not in CONSENTED:
         page = types.ElicitRequestURLParams(
             message="To read your mail.", url=f"https://login.example/?user={user}", elicitation_id=f"e-{user}"
@@ -103,7 +103,7 @@ def mail(user: str) -> str:
 
 @server.tool(structured_output=False)
 def consent(user: str) -> str:
-    """What the page of the third party does."""
+    """The effect of the third party's page."""
     CONSENTED.add(user)
     return "Thank you."
 

@@ -17,7 +17,7 @@ _PAUSE = 0.01
 
 
 async def eventually(holds: Callable[[], Awaitable[object]]) -> None:
-    """Returns when it holds: another process does not tell when."""
+    """Returns when the condition holds: another process sends no event for it."""
     async with asyncio.timeout(BOUND):
         while True:
             if await holds():

@@ -1,4 +1,4 @@
-"""A request of an HTTP API as a tool, against a real server: what is asked, what is understood, what is refused."""
+"""A request of an HTTP API as a tool, against a real server: requests, outputs, refusals."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ SCHEMA = {
 
 
 class Orders:
-    """An API that says what it was asked; /slow answers nobody."""
+    """An API that echoes its request; /slow never answers."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -175,7 +175,7 @@ async def test_an_argument_cannot_reach_another_path(orders: Orders, base: str) 
         ("huge", ToolOutput("x" * 4 * 1024 * 1024)),
     ],
 )
-async def test_an_answer_of_any_kind_is_told(kind: str, output: ToolOutput, base: str) -> None:
+async def test_an_answer_of_any_kind_is_an_output(kind: str, output: ToolOutput, base: str) -> None:
     assert await call({}, url=f"{base}/answer/{kind}") == output
 
 
@@ -191,7 +191,7 @@ async def test_a_redirect_is_not_followed(orders: Orders, base: str) -> None:
     assert orders.requests == []
 
 
-async def test_a_server_that_is_not_there_is_told_without_the_headers() -> None:
+async def test_the_error_of_an_absent_server_holds_no_headers() -> None:
     with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: ClientConnectorError") as error:
         await call({}, url=f"http://127.0.0.1:{free_port()}/", headers={"X-Key": "sk-secret"})
     assert "sk-secret" not in f"{error.value.detail}{error.value.__cause__}{error.value.__context__}"
@@ -253,7 +253,7 @@ async def test_a_host_that_the_operator_names_may_be_on_his_own_network(base: st
         ({"url": "http://h", "name": "a b"}, "String should match pattern"),
     ],
 )
-def test_settings_that_cannot_work_are_said_at_start(given: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_work_are_refused_at_start(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError) as error:
         settings(**given)
     assert words in str(error.value)

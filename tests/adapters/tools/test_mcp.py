@@ -50,7 +50,7 @@ async def source(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Mc
         await served.kill()
 
 
-# --- what it has and gives --------------------------------------------------------------------------------------------
+# --- tools and outputs -----------------------------------------------------------------------------------------------
 
 
 async def test_it_lists_tools_as_they_are_declared_until_they_change(source: McpServer) -> None:
@@ -70,7 +70,7 @@ async def test_it_lists_tools_as_they_are_declared_until_they_change(source: Mcp
     assert await source.run(run("parrot", text="hello")) == ToolOutput("hello")
 
 
-async def test_results_of_every_form_are_told(source: McpServer) -> None:
+async def test_results_of_every_form_are_outputs(source: McpServer) -> None:
     said: list[str] = []
     assert await source.run(run("echo", text="hello")) == ToolOutput("hello")
     assert await source.run(run("add", a=1, b=2)) == ToolOutput({"sum": 3})
@@ -84,7 +84,7 @@ async def test_results_of_every_form_are_told(source: McpServer) -> None:
     assert said == ["step 1", "step 2", "step 3"]
 
 
-async def test_a_call_that_needs_a_consent_says_where_it_is_given_and_can_be_made_again(source: McpServer) -> None:
+async def test_a_call_that_needs_a_consent_names_the_page_and_can_be_made_again(source: McpServer) -> None:
     for _ in range(2):
         with pytest.raises(ConsentNeeded) as caught:
             await source.run(run("mail", user="ada"))
@@ -166,13 +166,13 @@ async def test_a_child_that_was_killed_while_nothing_ran_is_started_again(make: 
     async def is_another() -> bool:
         try:
             return await _process(source) != first
-        except ToolError:  # nobody had noticed yet
+        except ToolError:  # the loss was not noticed yet
             return False
 
     await eventually(is_another)
 
 
-async def test_all_who_come_first_share_one_child(make: Make) -> None:
+async def test_concurrent_first_calls_share_one_child(make: Make) -> None:
     source = over_stdio(make)
     assert len(set(await asyncio.gather(*(_process(source) for _ in range(5))))) == 1
 
@@ -206,7 +206,7 @@ async def _process(source: McpServer) -> int:
     return int(told.split("\n")[1])
 
 
-# --- what cannot be opened --------------------------------------------------------------------------------------------
+# --- failures to open -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def _process(source: McpServer) -> int:
         ({"url": f"http://127.0.0.1:{free_port()}/mcp"}, "ConnectError"),
     ],
 )
-async def test_a_server_that_cannot_be_had_is_told_and_tried_again(
+async def test_a_server_that_cannot_be_reached_is_an_error_and_tried_again(
     given: dict[str, Any], detail: str, make: Make
 ) -> None:
     source = make(**given)
@@ -242,7 +242,7 @@ async def _refusal(asked: Awaitable[object]) -> str:
     return error.value.detail
 
 
-def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "adapters.tools.mcp_connection", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(ValueError, match=r"pip install 'a2a-gateway\[mcp\]'"):
@@ -262,7 +262,7 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
         ({"url": "http://h", "headers": {"A": "sk-secret\nB: c"}}, "must be one line"),
     ],
 )
-def test_settings_that_contradict_each_other_are_said_at_start(given: dict[str, Any], words: str) -> None:
+def test_settings_that_contradict_each_other_are_refused_at_start(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError) as error:
         McpSettings.model_validate(given)
     assert words in str(error.value)

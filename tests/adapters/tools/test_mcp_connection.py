@@ -1,4 +1,4 @@
-"""Servers of the old protocol that forget sessions, or refuse: what is asked again, and what is told."""
+"""Servers of the old protocol that lose sessions, or refuse: which requests are repeated, and which errors result."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -158,7 +158,7 @@ async def test_a_list_is_read_page_by_page_and_once(old: Old, source: McpServer)
     assert old.lists == 2
 
 
-async def test_credentials_that_are_refused_are_told_without_them(old: Old) -> None:
+async def test_the_error_of_refused_credentials_does_not_hold_them(old: Old) -> None:
     async with serve(old.app) as url:
         server = McpServer(McpSettings.model_validate({"url": f"{url}/mcp", "headers": {"Authorization": "Bearer x"}}))
         with pytest.raises(ToolError) as error:

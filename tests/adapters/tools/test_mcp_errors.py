@@ -26,7 +26,7 @@ def test_the_path_is_that_which_the_command_gets(tmp_path: Path) -> None:
     assert told(["serves"], env={"PATH": str(tmp_path)}).startswith("the command 'serves' was started")
 
 
-def test_a_path_that_leads_nowhere_is_told_from_one_that_may_not_be_run(tmp_path: Path) -> None:
+def test_a_missing_file_and_one_that_may_not_be_run_have_different_errors(tmp_path: Path) -> None:
     assert told(["./serves"], tmp_path) == "the command './serves' is not there; write the path of a program that is"
     (tmp_path / "serves").touch(0o644)
     assert told(["./serves"], tmp_path).startswith("the command './serves' may not be run; chmod +x it")
@@ -37,7 +37,7 @@ def test_a_folder_that_is_not_there_is_not_taken_for_the_command(tmp_path: Path)
     assert told(["sh"], gone) == f"`cwd`, the folder of the command 'sh', is not there: '{gone}'"
 
 
-def test_one_that_ends_again_is_told_without_its_arguments() -> None:
+def test_the_error_of_a_program_that_ends_holds_no_arguments() -> None:
     assert told([sys.executable, "--token", "sk-1234"]) == (
         f"the command {sys.executable!r} was started, but does not serve: Connection closed; "
         "what it says stands on standard error"

@@ -1,4 +1,4 @@
-"""What docs/tools.md shows works as it is written there."""
+"""The examples of docs/tools.md work."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ async def test_the_file_loads_and_every_source_can_be_made(tmp_path: Path) -> No
     await asyncio.gather(*(each.source.aclose() for each in sources.values()))
 
 
-async def test_the_function_tells_the_time(tmp_path: Path) -> None:
+async def test_the_function_returns_the_time(tmp_path: Path) -> None:
     (tmp_path / "my_tools.py").write_text(block("python"))
     clock = build_sources(loaded(block("yaml"), tmp_path), Registry())["clock"]
     (now,) = (await SourceToolset([clock]).offered()).values()

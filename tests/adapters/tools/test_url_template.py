@@ -1,4 +1,4 @@
-"""Addresses with arguments: whatever a model says, it stays in the place that it was given."""
+"""Addresses with arguments: any text of a model stays in its place."""
 
 from urllib.parse import parse_qsl, urlsplit
 
@@ -99,7 +99,7 @@ def test_an_argument_never_leaves_its_place(path: str, value: str) -> None:
         ("http://h/?{a}=1", "must have no {argument} for the name of a parameter"),
     ],
 )
-def test_what_is_no_template_is_said_with_the_remedy(url: str, words: str) -> None:
+def test_the_error_of_a_bad_template_names_the_remedy(url: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         UrlTemplate.parse(url)
 

@@ -35,8 +35,8 @@ SECRET = "sk-canary-0123456789"  # a made-up key
 
 @dataclass(slots=True)
 class Backend:
-    """`pieces` None: it echoes. `ending` says how it goes on behind the pieces. `status` is an HTTP one. With `rounds`
-    of calls it says nothing before they are answered; `names` are those of the calls so far."""
+    """`pieces` None: it echoes. `ending`: its behaviour after the pieces. `status`: an HTTP status. With `rounds` of calls
+    it sends no text before they are answered; `names`: the names of the calls so far."""
 
     pieces: tuple[str, ...] | None = ()
     ending: str = "complete"
@@ -53,7 +53,7 @@ class Backend:
 
 
 class Right:
-    """Passes the suite, whoever keeps the conversation."""
+    """Passes the suite with any owner of the conversation."""
 
     def __init__(self, backend: Backend, owner: Ownership) -> None:
         self.backend = backend

@@ -159,7 +159,7 @@ WRONG: list[tuple[type[Right], Ownership, set[str]]] = [
 
 
 async def verdict(test: str, suite: AdapterSuite, adapter: Adapter) -> str:
-    """What a test of the suite says of an adapter: passed, skipped, or failed."""
+    """The outcome of a test of the suite for an adapter: passed, skipped, or failed."""
     method = getattr(suite, test)
     with pytest.MonkeyPatch.context() as monkeypatch:
         given = {"adapter": adapter, "monkeypatch": monkeypatch}

@@ -1,4 +1,4 @@
-"""The Chat Completions adapter passes the conformance suite; what it sends, makes of answers, and how it fails."""
+"""The Chat Completions adapter passes the conformance suite; its requests, the events of answers, its errors."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, message, request, text
 from gateway.testing.adapter_suite import AdapterSuite
 from gateway.testing.serving import serve
-from tests.adapters.openai.openai_talk import (
+from tests.adapters.openai.openai_support import (
     KEY,
     Build,
     Start,
@@ -81,7 +81,7 @@ from tests.openapi import openai_validator
 
 @pytest.fixture
 def server() -> ChatServer:
-    """Refuses what violates the vendor's API description, and any other key."""
+    """Refuses requests that violate the vendor's API description, and any other key."""
     return ChatServer(plays(Say("Hello")), api_key=KEY, validator=judge())
 
 
@@ -168,7 +168,7 @@ class TestConformance(AdapterSuite):
         return [[(tool_of(each["tool_call_id"]), each["content"]) for each in answers] for answers in messages]
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def user(words: str) -> Json:
@@ -370,7 +370,7 @@ def test_the_gateway_keeps_the_conversation() -> None:
         assert adapter.ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 
 
-# --- what comes back --------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def usage(events: list[AdapterEvent]) -> Json:
@@ -425,7 +425,7 @@ async def test_tool_calls_are_the_same_in_every_dialect(start: Start, build: Bui
 
 
 @pytest.mark.parametrize(("reason", "finish"), [("max_output_tokens", "length"), ("content_filter", "content_filter")])
-async def test_an_answer_that_is_not_whole_says_so(
+async def test_an_incomplete_answer_has_the_reason(
     server: ChatServer, plain: Adapter, reason: Any, finish: str
 ) -> None:
     server.script = plays(Say("Hel"), Incomplete(reason))

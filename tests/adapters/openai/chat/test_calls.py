@@ -41,7 +41,7 @@ def fragment(index: int | None = None, call_id: str | None = None, **function: J
 
 
 def ready(*fragments: Json) -> list[tuple[str, str, str]]:
-    """The calls; an id that the server did not give is shown as `?`. What was streamed of them is what they are."""
+    """The calls, with `?` for an id that the server did not give. Their deltas must join to their arguments."""
     events = read(*fragments, STOP)
     calls = [event for event in events if isinstance(event, ToolCallReady)]
     assert len({call.call_id for call in calls}) == len(calls)
@@ -164,7 +164,7 @@ def test_whatever_the_end_is_called_calls_are_calls(reason: str) -> None:
     ]
 
 
-def test_an_answer_that_is_cut_in_the_middle_of_a_call_says_so() -> None:
+def test_an_answer_that_is_cut_in_the_middle_of_a_call_has_the_reason() -> None:
     *_, made, end = read(fragment(0, "a", name="f", arguments='{"x'), chunk("length"))
     assert (made, end) == (ToolCallReady("a", "f", '{"x'), CallCompleted(finish="length"))
 

@@ -1,4 +1,4 @@
-"""The Responses adapter passes the conformance suite; what it makes of an answer, and how it fails."""
+"""The Responses adapter passes the conformance suite; the events of answers, and its errors."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, request, text
 from gateway.testing.adapter_suite import AdapterSuite
 from gateway.testing.serving import serve
-from tests.adapters.openai.openai_talk import (
+from tests.adapters.openai.openai_support import (
     KEY,
     Build,
     Start,
@@ -184,7 +184,7 @@ class TestConversation(_Suite):
     values: ClassVar = {"conversation": True}
 
 
-# --- what comes back --------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_message_is_its_deltas(server: ResponsesServer, plain: Adapter) -> None:
@@ -286,7 +286,7 @@ async def test_parallel_calls_for_the_client_keep_apart(start: Start, build: Bui
 
 
 @pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter"])
-async def test_an_incomplete_answer_can_be_continued_and_says_why_it_ended(
+async def test_an_incomplete_answer_can_be_continued_and_has_the_reason(
     server: ResponsesServer, plain: Adapter, reason: Any
 ) -> None:
     server.script = plays(Say("Hel"), Incomplete(reason))
@@ -356,7 +356,7 @@ async def test_a_chain_that_the_backend_lost_is_an_error_and_never_a_fresh_start
     assert caught.value.kind is ErrorClass.HANDLE_NOT_FOUND
 
 
-async def test_a_backend_that_never_tells_what_it_went_on_from_can_be_trusted(start: Start, build: Build) -> None:
+async def test_the_check_of_the_predecessor_can_be_switched_off(start: Start, build: Build) -> None:
     server = ResponsesServer(plays(Say("Hello")), dialect=RESPONSES_DIALECTS["litellm"])
     adapter = build(factory, await start(server), verify_chain=False)
     await finished(adapter, handle="resp_unknown")

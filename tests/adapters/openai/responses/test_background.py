@@ -1,4 +1,4 @@
-"""Responses that go on when nobody listens: listened to again, looked up where that is not possible, and cancelled."""
+"""Responses that continue without a listener: resumed, looked up where that is not possible, and cancelled."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -19,7 +19,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import Cancelling, Resuming
 from gateway.testing.adapter_scripts import collect, first_text, request
-from tests.adapters.openai.openai_talk import KEY, Build, Start, judge, plays, settings
+from tests.adapters.openai.openai_support import KEY, Build, Start, judge, plays, settings
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Cut, Fail, Pause, Restarted, Say, ServerTool
 from tests.support.core import BOUND
@@ -27,7 +27,7 @@ from tests.support.core import BOUND
 
 @pytest.fixture
 def server() -> ResponsesServer:
-    """Refuses what violates the vendor's API description, and any other key."""
+    """Refuses requests that violate the vendor's API description, and any other key."""
     return ResponsesServer(plays(Say("Hello"), Say(" there")), api_key=KEY, validator=judge())
 
 
@@ -60,7 +60,7 @@ async def fault(events: AsyncGenerator[AdapterEvent, None]) -> ErrorClass:
     return caught.value.kind
 
 
-async def test_it_asks_for_a_response_that_goes_on_and_is_kept(
+async def test_the_request_is_for_a_stored_background_response(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     assert text(await collect(adapter, request("hi"))) == "Hello there"
@@ -69,7 +69,7 @@ async def test_it_asks_for_a_response_that_goes_on_and_is_kept(
     assert server.violations == []
 
 
-async def test_what_is_listened_to_again_is_told_as_the_call_was(
+async def test_a_resumed_response_gives_the_events_of_its_call(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     server.script = plays(Say("Hello"), ServerTool("mcp", "look", {}, "3"), Say(" there"))
@@ -77,7 +77,7 @@ async def test_what_is_listened_to_again_is_told_as_the_call_was(
     assert await heard(adapter.resume(request("hi"), pending_of(told[0]))) == told
 
 
-async def test_a_response_goes_on_when_its_stream_is_dropped(
+async def test_a_response_continues_when_its_stream_is_dropped(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     server.script = plays(Say("Hello"), Cut(), Say(" there"))
@@ -89,7 +89,7 @@ async def test_a_response_goes_on_when_its_stream_is_dropped(
     assert again[-1] == CallCompleted(pending, usage=again[-1].usage, stored=True)  # type: ignore[union-attr]
 
 
-async def test_who_comes_back_early_hears_the_rest_as_it_comes(
+async def test_an_early_resumption_gets_the_rest_as_it_comes(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     go_on = asyncio.Event()
@@ -104,14 +104,16 @@ async def test_who_comes_back_early_hears_the_rest_as_it_comes(
     assert text(await heard(again)) == " there"
 
 
-async def test_a_response_that_begins_anew_says_so(server: ResponsesServer, adapter: BackgroundAdapter) -> None:
+async def test_a_response_that_starts_over_gives_the_event_for_it(
+    server: ResponsesServer, adapter: BackgroundAdapter
+) -> None:
     server.script = plays(Say("Hel"), ServerTool("mcp", "look", {}, "3"), Restarted(), Say("Hello"), Say(" there"))
     told = await collect(adapter, request("hi"))
     at = told.index(StartedOver())
     assert (text(told[:at]), text(told[at:])) == ("Hel", "Hello there")
 
 
-async def test_where_the_stream_is_not_kept_the_finished_response_tells_it_all(
+async def test_without_a_kept_stream_the_finished_response_gives_all_events(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     told = await collect(adapter, request("hi"))
@@ -138,7 +140,7 @@ async def test_a_response_that_is_gone_has_failed(server: ResponsesServer, adapt
     assert await fault(adapter.resume(request("hi"), pending_of(told[0]))) is ErrorClass.BACKEND_FAILED
 
 
-async def test_a_response_that_failed_has_failed_for_who_comes_back(
+async def test_a_response_that_failed_has_failed_when_it_is_resumed(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     server.script = plays(Say("Hel"), Fail())
@@ -148,9 +150,7 @@ async def test_a_response_that_failed_has_failed_for_who_comes_back(
     assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.BACKEND_FAILED
 
 
-async def test_an_error_of_whoever_stands_before_the_service_says_nothing_of_the_response(
-    start: Start, build: Build
-) -> None:
+async def test_an_error_of_a_proxy_is_not_about_the_response(start: Start, build: Build) -> None:
     class Down(ResponsesServer):
         async def _retrieve(self, _: object) -> object:  # type: ignore[override]
             from starlette.responses import Response
@@ -174,7 +174,9 @@ async def test_it_can_be_cancelled_and_the_service_confirms(
     assert await adapter.cancel("resp_unknown") is False
 
 
-async def test_only_what_goes_on_has_the_abilities(server: ResponsesServer, start: Start, build: Build) -> None:
+async def test_only_the_background_adapter_has_the_abilities(
+    server: ResponsesServer, start: Start, build: Build
+) -> None:
     plain: Adapter = build(factory, await start(server))
     assert not isinstance(plain, Resuming)
     assert not isinstance(plain, Cancelling)

@@ -1,4 +1,4 @@
-"""What a request goes on from, and what an answer may say of that."""
+"""The continuation of a request, and the echo of it in a response."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def fault(continuing: Continuation, **echo: Any) -> ErrorClass | None:
         (None, None, None),
         (None, UNSET, None),
         ("resp_0", "resp_0", None),
-        # A server need not say it, and then it cannot be told.
+        # A server may leave out the echo, and then a mismatch cannot be noticed.
         ("resp_0", UNSET, None),
         ("resp_0", None, ErrorClass.HANDLE_NOT_FOUND),
         ("resp_0", "resp_9", ErrorClass.HANDLE_NOT_FOUND),
         (None, "resp_9", ErrorClass.CONTRACT_BROKEN),
     ],
 )
-def test_a_chain_is_gone_on_with_where_it_was_told(told: str | None, said: Any, kind: ErrorClass | None) -> None:
+def test_a_chain_continues_from_its_handle(told: str | None, said: Any, kind: ErrorClass | None) -> None:
     assert fault(Chain(told), previous_response_id=said) is kind
     assert fault(Chain(told, verifies=False), previous_response_id=said) is None
     assert fault(Chain(told), previous_response_id=told, conversation={"id": "conv_9"}) is None

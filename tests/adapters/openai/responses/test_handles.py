@@ -23,13 +23,13 @@ def test_a_conversation_is_taken_where_the_agent_stays_in_one(handle: str) -> No
 
 
 @pytest.mark.parametrize("handle", CONVERSATIONS)
-def test_a_chain_refuses_a_conversation_and_says_which_setting_takes_it(handle: str) -> None:
+def test_a_chain_refuses_a_conversation_and_names_the_setting_for_it(handle: str) -> None:
     with pytest.raises(ValueError, match=r"is a conversation, and this agent .* set `conversation: true`"):
         check_response_id(handle)
 
 
 @pytest.mark.parametrize("handle", RESPONSES)
-def test_a_conversation_refuses_a_response_and_says_which_setting_is_in_the_way(handle: str) -> None:
+def test_a_conversation_refuses_a_response_and_names_the_setting_against_it(handle: str) -> None:
     with pytest.raises(ValueError, match=r"is a response, and this agent .*, as `conversation: true` says"):
         check_conversation_id(handle)
 

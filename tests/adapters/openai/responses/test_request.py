@@ -1,4 +1,4 @@
-"""What the Responses adapter sends, and which settings it takes."""
+"""The requests of the Responses adapter, and its settings."""
 
 import json
 from typing import Any
@@ -22,7 +22,17 @@ from gateway.ports.conversation import (
     UserItem,
 )
 from gateway.testing.adapter_scripts import collect, message, request
-from tests.adapters.openai.openai_talk import KEY, Build, Start, finished, judge, parts, plays, response_ids, settings
+from tests.adapters.openai.openai_support import (
+    KEY,
+    Build,
+    Start,
+    finished,
+    judge,
+    parts,
+    plays,
+    response_ids,
+    settings,
+)
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Say, Think
 from tests.emulators.scripts import Item as Output
@@ -31,7 +41,7 @@ from tests.openapi import openai_validator
 
 @pytest.fixture
 def server() -> ResponsesServer:
-    """Refuses what violates the vendor's API description, and any other key."""
+    """Refuses requests that violate the vendor's API description, and any other key."""
     return ResponsesServer(api_key=KEY, validator=judge())
 
 
@@ -137,7 +147,7 @@ async def test_encrypted_reasoning_goes_back_as_it_came_but_without_its_id(
 async def test_what_the_service_compacted_is_a_boundary_and_is_taken_back(
     server: ResponsesServer, keeping: Adapter
 ) -> None:
-    """The server refuses what the vendor's description of a request does not know."""
+    """The server refuses fields that the vendor's description of a request does not have."""
     server.script = plays(
         Output({"type": "compaction", "encrypted_content": "gAAAAC", "created_by": "m"}), Say("Hello")
     )
@@ -267,13 +277,13 @@ def test_settings_that_cannot_work_are_refused(values: dict[str, Any], problem: 
         factory.settings.model_validate(settings("https://x.example/v1", **values))
 
 
-def test_the_key_may_have_a_line_end_behind_it_and_is_not_shown() -> None:
+def test_the_key_may_end_with_a_line_end_and_is_not_shown() -> None:
     read = factory.settings.model_validate(settings("https://x.example/v1/", api_key=f"{KEY}\n"))
     assert (read.key, read.base_url) == (KEY, "https://x.example/v1")
     assert KEY not in f"{read} {read!r}"
 
 
-def test_who_keeps_the_conversation_is_declared() -> None:
+def test_the_owner_of_the_conversation_is_declared() -> None:
     def ownership(**history: str) -> Ownership:
         return factory.build(factory.settings.model_validate({"model": "m", "history": history})).ownership
 

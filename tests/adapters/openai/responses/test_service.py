@@ -1,4 +1,4 @@
-"""Conversations of the Responses adapter, what it finds out about calls whose end nobody heard, and what it deletes."""
+"""Conversations of the Responses adapter, its look-up of calls with unknown outcome, and its deletions."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from gateway.ports.adapter import (
 from gateway.ports.capabilities import Fate, Fetched, Fetching, Forgetting, Probe, ProbeReport, Tail, TailListing
 from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import collect, first_text, request
-from tests.adapters.openai.openai_talk import (
+from tests.adapters.openai.openai_support import (
     KEY,
     Build,
     Start,
@@ -40,7 +40,7 @@ from tests.emulators.scripts import Call, Cut, Fail, Incomplete, Item, Pause, Ra
 
 @pytest.fixture
 def server() -> ResponsesServer:
-    """Refuses what violates the vendor's API description, and any other key."""
+    """Refuses requests that violate the vendor's API description, and any other key."""
     return ResponsesServer(plays(Say("Hello")), api_key=KEY, validator=judge())
 
 
@@ -107,7 +107,7 @@ async def test_31_every_request_names_the_conversation_with_new_input_alone_and_
     assert [item["type"] for item in server.conversations[handle].items] == ["message"] * 4
 
 
-async def test_35_the_id_of_a_new_conversation_is_told_before_anything_is_said_in_it(
+async def test_35_the_id_of_a_new_conversation_comes_before_any_request_in_it(
     server: ResponsesServer, conversing: Adapter
 ) -> None:
     events = conversing.call(request("Hi"))
@@ -171,7 +171,7 @@ async def test_a_conversation_that_the_backend_lost_is_an_error_and_never_a_fres
     assert await fault(adapter, asked) is ErrorClass.HANDLE_NOT_FOUND
 
 
-async def test_a_backend_that_says_nothing_of_the_conversation_is_believed(start: Start, build: Build) -> None:
+async def test_a_response_that_does_not_name_the_conversation_is_accepted(start: Start, build: Build) -> None:
     server = ResponsesServer(plays(Say("Hello")), dialect=RESPONSES_DIALECTS["ogx"])
     adapter = build(factory, await start(server), conversation=True)
     first = await finished(adapter)
@@ -201,7 +201,7 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
         (answer_of("500 Internal Server Error"), ErrorClass.BACKEND_FAILED),
     ],
 )
-async def test_where_no_conversation_can_be_made_nothing_is_said(
+async def test_without_a_conversation_no_response_is_requested(
     raw: StartRaw, build: Build, told: bytes, kind: ErrorClass
 ) -> None:
     server = await raw(lambda exchange: exchange.send(told))
@@ -223,7 +223,7 @@ async def test_where_no_conversation_can_be_made_nothing_is_said(
         ({"extra_body": {"previous_response_id": "resp_1"}}, "'extra_body.previous_response_id'"),
     ],
 )
-def test_20_a_conversation_beside_another_way_to_go_on_is_refused(values: dict[str, Any], named: str) -> None:
+def test_20_a_conversation_beside_another_continuation_is_refused(values: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=f"'conversation: true' and {named} exclude each other"):
         factory.settings.model_validate(settings("https://x.example/v1", conversation=True, **values))
 
@@ -235,7 +235,7 @@ def test_the_setting_decides_the_kind_of_handle_and_the_abilities(chained: Adapt
     assert [isinstance(adapter, Forgetting) for adapter in (chained, conversing)] == [True, True]
 
 
-# --- what became of a response ----------------------------------------------------------------------------------------
+# --- the fate of a response -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ async def test_a_response_that_went_on_from_another_is_fetched_too(server: Respo
     assert (await fetch(chained, second.handle)).events[-1] == second
 
 
-async def test_a_response_that_still_runs_and_one_that_was_cut_are_told(
+async def test_a_response_that_still_runs_and_one_that_was_cut_have_their_fates(
     server: ResponsesServer, chained: Adapter
 ) -> None:
     server.script = plays(Say("Hel"), Pause(asyncio.Event()))
@@ -284,7 +284,7 @@ async def test_a_response_that_still_runs_and_one_that_was_cut_are_told(
     assert await fetch(chained, response_ids(server)[1]) == Fetched(Fate.RUNNING)
 
 
-async def test_a_response_that_failed_or_is_gone_is_told(server: ResponsesServer, chained: Adapter) -> None:
+async def test_a_response_that_failed_or_is_gone_has_its_fate(server: ResponsesServer, chained: Adapter) -> None:
     server.script = plays(Say("Hel"), Fail())
     with pytest.raises(AdapterError):
         await collect(chained, request("Hi"))
@@ -306,7 +306,7 @@ async def test_a_response_that_failed_or_is_gone_is_told(server: ResponsesServer
         (answer_of("503 Service Unavailable"), ErrorClass.BACKEND_FAILED),
     ],
 )
-async def test_what_does_not_tell_what_became_of_a_response_is_an_error(
+async def test_an_answer_without_the_fate_of_a_response_is_an_error(
     raw: StartRaw, build: Build, told: bytes, kind: ErrorClass
 ) -> None:
     server = await raw(lambda exchange: exchange.send(told))
@@ -319,7 +319,7 @@ async def test_what_does_not_tell_what_became_of_a_response_is_an_error(
 # --- the tail of a conversation ---------------------------------------------------------------------------------------
 
 
-async def test_51_a_call_whose_end_nobody_heard_is_found_in_the_conversation(
+async def test_51_a_call_of_unknown_outcome_is_found_in_the_conversation(
     server: ResponsesServer, conversing: Adapter
 ) -> None:
     first = await finished(conversing, "Hi")
@@ -371,7 +371,7 @@ async def test_the_tail_of_a_conversation_that_is_gone_is_an_error(start: Start,
     assert caught.value.kind is ErrorClass.HANDLE_NOT_FOUND
 
 
-async def test_a_list_that_does_not_reach_the_last_completed_call_tells_nothing(
+async def test_a_list_that_does_not_reach_the_last_completed_call_gives_no_tail(
     server: ResponsesServer, conversing: Adapter
 ) -> None:
     first = await finished(conversing)
@@ -410,10 +410,10 @@ async def test_139_a_handle_is_deleted_as_what_it_is_and_once_is_enough(
     assert server.conversations == {}
 
 
-async def test_139_what_was_said_in_a_conversation_is_deleted_before_it(
+async def test_139_the_items_of_a_conversation_are_deleted_before_it(
     server: ResponsesServer, conversing: Adapter
 ) -> None:
-    """The service keeps the items of a conversation that it deletes."""
+    """A service that deletes a conversation without its items."""
     server.script = plays(*(Item({"type": "note"}) for _ in range(119)), Say("Hello"))
     handle = (await finished(conversing)).handle
     assert handle is not None
@@ -430,7 +430,7 @@ async def test_139_a_service_without_deletion_of_items_still_deletes_the_convers
 ) -> None:
     async def answer(exchange: Exchange) -> None:
         if lists and exchange.request.head.startswith("GET"):
-            # One that says for ever that there is more.
+            # A list that always claims a further page.
             await exchange.send(answer_of("200 OK", b'{"data": [{"id": "msg_1"}, {"id": "msg_2"}], "has_more": true}'))
         else:
             await exchange.send(
@@ -462,7 +462,7 @@ async def test_139_a_conversation_whose_items_could_not_be_deleted_now_is_left_f
         ({"conversation": True}, "resp_1", "/v1/responses/resp_1"),
     ],
 )
-async def test_the_form_of_a_handle_says_what_it_is_else_the_settings(
+async def test_the_form_of_a_handle_decides_what_is_deleted_else_the_settings(
     raw: StartRaw, build: Build, values: dict[str, Any], handle: str, path: str
 ) -> None:
     server = await raw(lambda exchange: exchange.send(answer_of("204 No Content")))
@@ -488,7 +488,7 @@ async def test_a_deletion_that_was_not_done_is_an_error(
     assert caught.value.kind is kind
 
 
-async def test_a_deletion_that_nobody_answers_is_an_error(raw: StartRaw, build: Build) -> None:
+async def test_a_deletion_without_an_answer_is_an_error(raw: StartRaw, build: Build) -> None:
     async def hangs_up(exchange: Exchange) -> None:
         exchange.writer.close()
 

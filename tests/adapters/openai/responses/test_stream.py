@@ -37,7 +37,7 @@ COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "
 
 
 def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
-    """What a stream becomes; it must end by itself."""
+    """The events of a stream, which must end by itself."""
     reading = ResponseParser(OpenAIFailures(()), Chain(handle, keeps=keeps))
     events: list[AdapterEvent] = []
     for event in stream:
@@ -48,7 +48,7 @@ def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) 
 
 
 def between(*stream: Event | bytes) -> list[AdapterEvent]:
-    """What becomes of events between the first and the last of a plain stream."""
+    """The adapter events of `events` between the first and the last event of a plain stream."""
     first, *events, last = read(CREATED, *stream, COMPLETED)
     assert (first, last) == (CallStarted("resp_1"), CallCompleted("resp_1"))
     return events
@@ -152,7 +152,7 @@ def test_a_response_without_id_confirms_nothing() -> None:
     ]
 
 
-def test_what_the_response_says_of_itself_goes_along() -> None:
+def test_usage_and_storage_of_the_response_are_passed_on() -> None:
     response = {"id": "resp_1", "usage": {"total_tokens": 7}, "store": False}
     assert read({"type": "response.completed", "response": response})[-1] == CallCompleted(
         "resp_1", usage={"total_tokens": 7}, stored=False
@@ -192,7 +192,7 @@ def test_a_response_fails_in_many_words(ending: Event, kind: str) -> None:
     assert caught.value.kind == kind
 
 
-def test_an_incomplete_response_need_not_say_why() -> None:
+def test_an_incomplete_response_may_lack_the_reason() -> None:
     for details in (None, {}, {"reason": None}):
         response = {"id": "resp_1", "status": "incomplete", "incomplete_details": details}
         assert read({"type": "response.incomplete", "response": response})[-1] == CallCompleted(
@@ -202,14 +202,14 @@ def test_an_incomplete_response_need_not_say_why() -> None:
 
 @pytest.mark.parametrize("event", [CREATED, COMPLETED])
 @pytest.mark.parametrize("went_on_from", [None, "resp_of_somebody_else"])
-def test_a_backend_that_went_on_from_elsewhere_lost_the_chain(event: Event, went_on_from: str | None) -> None:
+def test_a_backend_that_continued_another_response_lost_the_chain(event: Event, went_on_from: str | None) -> None:
     event = event | {"response": event["response"] | {"previous_response_id": went_on_from}}
     with pytest.raises(AdapterError) as caught:
         read(event, COMPLETED, handle="resp_0")
     assert caught.value.kind is ErrorClass.HANDLE_NOT_FOUND
 
 
-def test_a_backend_need_not_say_what_it_went_on_from() -> None:
+def test_a_response_may_lack_its_predecessor() -> None:
     said_so = CREATED | {"response": CREATED["response"] | {"previous_response_id": "resp_0"}}
     for created in (CREATED, said_so):
         assert read(created, COMPLETED, handle="resp_0")[-1] == CallCompleted("resp_1")
@@ -284,7 +284,7 @@ def test_items_that_were_not_streamed_are_found_in_the_finished_response() -> No
     ]
 
 
-def test_a_commentary_is_a_line_on_what_goes_on_and_no_answer() -> None:
+def test_a_commentary_is_a_progress_line_and_no_answer() -> None:
     spoken = [{"type": "output_text", "text": "Looking."}]
     assert between(
         added("message", id="msg_1", phase="commentary"),
@@ -454,7 +454,7 @@ def test_a_tool_that_runs_after_a_yes_names_the_question() -> None:
         ),
     ],
 )
-def test_tools_of_the_backend_tell_what_came_of_them(
+def test_tools_of_the_backend_have_outputs(
     item: Event, name: str, server: str, arguments: str, result: ToolResultReady
 ) -> None:
     assert between(done(id="x_1", kind=item["type"], **{key: item[key] for key in item if key != "type"})) == [
@@ -584,7 +584,7 @@ def consent_item(**fields: Any) -> Event:
     return {"id": "oauthreq_1", "type": "oauth_consent_request", "consent_link": LINK} | fields
 
 
-def test_a_request_for_consent_is_told_once_however_often_it_comes() -> None:
+def test_a_repeated_request_for_consent_gives_one_event() -> None:
     item = consent_item(server_label="mail", created_by={}, response_id="caresp_1", agent_reference=None)
     assert between(
         {"type": "response.output_item.added", "item": item},
@@ -620,7 +620,7 @@ def test_a_request_for_consent_without_a_link_breaks_the_contract() -> None:
         read(CREATED, done("oauth_consent_request", id="a"), COMPLETED)
 
 
-def test_a_request_for_consent_is_told_again_behind_a_new_beginning() -> None:
+def test_a_request_for_consent_is_given_again_after_a_new_start() -> None:
     item = {"type": "response.output_item.done", "item": consent_item()}
     again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
     assert [type(event).__name__ for event in between(item, again, item)] == [

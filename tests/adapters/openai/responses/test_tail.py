@@ -1,4 +1,4 @@
-"""What the newest items of a conversation hold of a request."""
+"""How much of a request the newest items of a conversation hold."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ HELD: dict[str, tuple[Items, Items, int, Items]] = {
 
 
 @pytest.mark.parametrize(("items", "wanted", "held", "added"), HELD.values(), ids=HELD.keys())
-def test_what_landed_behind_the_last_completed_call(items: Items, wanted: Items, held: int, added: Items) -> None:
+def test_items_after_the_last_completed_call_are_found(items: Items, wanted: Items, held: int, added: Items) -> None:
     assert match_tail(items[::-1], "a1", wanted, whole=False) == TailMatch(held, added)
 
 
@@ -62,7 +62,7 @@ def test_without_a_completed_call_everything_counts_from_the_beginning() -> None
     assert match_tail([], None, [user("2")], whole=True) == TailMatch(0, [])
 
 
-def test_a_list_that_does_not_reach_back_far_enough_tells_nothing() -> None:
+def test_a_list_that_does_not_reach_back_far_enough_matches_nothing() -> None:
     assert match_tail([A2, U2], None, [user("2")], whole=False) is None
     assert match_tail([A2, U2], "a1", [user("2")], whole=False) is None
     assert match_tail([A2, U2], "a1", [user("2")], whole=True) is None

@@ -1,4 +1,4 @@
-"""What tests of the OpenAI adapters say and look at."""
+"""Settings, scripts and checks for tests of the OpenAI adapters."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ def plays(*steps: Step) -> Script:
 
 
 def calls_in(*rounds: Sequence[tuple[str, dict[str, Any]]]) -> Script:
-    """Rounds of calls, then an answer. An id tells which tool it is: see `tool_of`."""
+    """Rounds of calls, then an answer. An id names its tool: see `tool_of`."""
     calls = [
         [Call(name, arguments, f"call_{place}_{index}_{name}") for index, (name, arguments) in enumerate(made)]
         for place, made in enumerate(rounds)
@@ -61,7 +61,7 @@ async def finished(adapter: Adapter, words: str = "Hi", **options: Any) -> CallC
 
 
 def said_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Who said what, in the messages of a request, as the conformance suite wants it."""
+    """Role and text of the messages of a request, in the form of the conformance suite."""
     speakers = {"user": "user", "assistant": "agent"}
     return [(speakers[item["role"]], _text(item["content"])) for item in items]
 
@@ -77,7 +77,7 @@ def trickling(app: ASGIApp, wanted: Callable[[], bool]) -> ASGIApp:
         async def send_slowly(event: Event) -> None:
             for byte in event.get("body", b"") if wanted() else b"":
                 await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
-                await asyncio.sleep(0)  # so that the client reads it
+                await asyncio.sleep(0)  # lets the client read it
             await send({**event, "body": b""} if wanted() else event)
 
         await app(scope, receive, send_slowly)

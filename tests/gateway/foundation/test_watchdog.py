@@ -1,106 +1,128 @@
-"""Waits that last too long, and how few timers it takes to know."""
+"""Waits that last too long, and the few timers that it takes to notice."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from gateway.foundation.watchdog import Watchdog
 
-SECONDS = 0.01
+SECONDS = 10.0
 
 
-class Late:
+class Timer:
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due, self.callback, self.cancelled = due, callback, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Loop:
+    """An event loop whose time the test sets."""
+
     def __init__(self) -> None:
-        self.times = 0
-        self._told = asyncio.Event()
+        self.now = 1000.0
+        self.timers: list[Timer] = []
+        self.started = 0
 
-    def __call__(self) -> None:
-        self.times += 1
-        self._told.set()
+    def time(self) -> float:
+        return self.now
 
-    async def told(self) -> None:
-        await asyncio.wait_for(self._told.wait(), 10)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        self.started += 1
+        self.timers.append(Timer(self.now + seconds, callback))
+        return self.timers[-1]
+
+    def run_for(self, seconds: float) -> None:
+        end = self.now + seconds
+        while due := [timer for timer in self.timers if timer.due <= end]:
+            timer = min(due, key=lambda each: each.due)
+            self.timers.remove(timer)
+            self.now = timer.due
+            if not timer.cancelled:
+                timer.callback()
+        self.now = end
 
 
-async def passing(seconds: float, each_step: Callable[[], None] = lambda: None) -> None:
-    """The loop runs on for so long, and does this in each of its steps."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while loop.time() < end:
-        each_step()
-        await asyncio.sleep(0)
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    return loop
 
 
-async def test_a_wait_that_lasts_is_told_once_and_not_before_its_time() -> None:
-    late, loop = Late(), asyncio.get_running_loop()
-    began = loop.time()
-    watchdog = Watchdog(SECONDS, late)
+@pytest.fixture
+def late() -> list[float]:
+    """The times at which a wait was too long."""
+    return []
+
+
+@pytest.fixture
+def watchdog(loop: Loop, late: list[float]) -> Watchdog:
+    return Watchdog(SECONDS, lambda: late.append(loop.now))
+
+
+def test_a_wait_that_lasts_is_reported_once_and_not_before_its_time(
+    loop: Loop, watchdog: Watchdog, late: list[float]
+) -> None:
     watchdog.begin()
-    await late.told()
-    assert loop.time() - began >= SECONDS
-    await passing(3 * SECONDS)
-    assert late.times == 1
+    loop.run_for(SECONDS - 0.1)
+    assert late == []
+    loop.run_for(3 * SECONDS)
+    assert late == [1000 + SECONDS]
 
 
-async def test_short_waits_are_never_too_long_however_many_they_are() -> None:
-    late = Late()
-    watchdog = Watchdog(0.5, late)
-
-    def wait_anew() -> None:
-        watchdog.end()
+def test_short_waits_are_never_too_long_however_many_they_are(
+    loop: Loop, watchdog: Watchdog, late: list[float]
+) -> None:
+    for _ in range(50):
         watchdog.begin()
-
-    await passing(0.8, wait_anew)
+        loop.run_for(SECONDS / 2)
+        watchdog.end()
     watchdog.close()
-    assert late.times == 0
+    assert late == []
 
 
-async def test_a_wait_is_measured_from_its_own_beginning() -> None:
-    late, loop = Late(), asyncio.get_running_loop()
-    watchdog = Watchdog(0.1, late)
+def test_a_wait_is_measured_from_its_own_beginning(loop: Loop, watchdog: Watchdog, late: list[float]) -> None:
     watchdog.begin()
-    await passing(0.05)
+    loop.run_for(SECONDS / 2)
     watchdog.end()
     watchdog.begin()
-    began = loop.time()
-    await late.told()
-    assert loop.time() - began >= 0.1
+    loop.run_for(3 * SECONDS)
+    assert late == [1000 + SECONDS / 2 + SECONDS]
 
 
-async def test_nothing_is_told_between_waits_and_the_next_one_counts() -> None:
-    late = Late()
-    watchdog = Watchdog(SECONDS, late)
+def test_nothing_is_reported_between_waits_and_the_next_one_counts(
+    loop: Loop, watchdog: Watchdog, late: list[float]
+) -> None:
     watchdog.begin()
     watchdog.end()
-    await passing(3 * SECONDS)
-    assert late.times == 0
+    loop.run_for(3 * SECONDS)
+    assert late == []
     watchdog.begin()
-    await late.told()
+    loop.run_for(SECONDS)
+    assert late == [loop.now]
 
 
-async def test_closing_ends_the_wait() -> None:
-    late = Late()
-    watchdog = Watchdog(SECONDS, late)
+def test_closing_ends_the_wait_and_leaves_no_timer(loop: Loop, watchdog: Watchdog, late: list[float]) -> None:
     watchdog.begin()
     watchdog.close()
-    await passing(3 * SECONDS)
-    assert late.times == 0
+    assert all(timer.cancelled for timer in loop.timers)
+    loop.run_for(3 * SECONDS)
+    assert late == []
 
 
-async def test_a_thousand_waits_make_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, timers = asyncio.get_running_loop(), []
-    later = loop.call_later
-
-    def counted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
-        timers.append(arguments)
-        return later(*arguments, **options)
-
-    monkeypatch.setattr(loop, "call_later", counted)
-    watchdog = Watchdog(60, Late())
+def test_a_thousand_waits_make_one_timer(loop: Loop, watchdog: Watchdog) -> None:
     for _ in range(1000):
         watchdog.begin()
         watchdog.end()
     watchdog.close()
-    assert len(timers) == 1
+    assert loop.started == 1
+
+
+async def test_the_timer_is_one_of_the_running_loop() -> None:
+    late = asyncio.Event()
+    watchdog = Watchdog(0.001, late.set)
+    watchdog.begin()
+    await asyncio.wait_for(late.wait(), 10)

@@ -141,7 +141,7 @@ class ContextTransfer:
         check_id("contextId", document.context_id, limits)
         for index, thread in enumerate(document.threads):
             _check_agent(f"threads[{index}]", thread, agents)
-        await self._refuse_known(caller, "contextId", document.context_id)
+        await self._refuse_known(caller, document.context_id)
         try:
             await self._ledger.commit(Import(caller, document, self._clock.now()))
         except Conflict as error:
@@ -166,20 +166,20 @@ class ContextTransfer:
         _check_kind(agent, handle)
         public = context_id or self._clock.new_id()
         check_id("contextId", public, limits)
-        await self._refuse_known(caller, "contextId", public)
+        await self._refuse_known(caller, public)
         thread = new_thread(agent, self._clock.row_id(), self._clock.row_id())
         try:
             await self._ledger.commit(
                 Adopt(caller, public, msgspec.structs.replace(thread, handle=handle), self._clock.now())
             )
         except Conflict as error:
-            raise _exists("contextId", public) from error
+            raise _exists(public) from error
         return public
 
-    async def _refuse_known(self, caller: Caller, field: str, context_id: str) -> None:
+    async def _refuse_known(self, caller: Caller, context_id: str) -> None:
         """Also for a deleted or expired context: an id means one conversation for ever."""
         if await self._ledger.context(caller, context_id, "") is not None:
-            raise _exists(field, context_id)
+            raise _exists(context_id)
 
 
 def _check_kind(agent: Agent, handle: str) -> None:
@@ -192,8 +192,8 @@ def _check_kind(agent: Agent, handle: str) -> None:
         raise invalid("handle", f"{echo(handle)} {error}") from error
 
 
-def _exists(field: str, context_id: str) -> InvalidParams:
-    return invalid(field, f"{echo(context_id)} exists here already")
+def _exists(context_id: str) -> InvalidParams:
+    return invalid("contextId", f"{echo(context_id)} exists here already")
 
 
 def _check_agent(place: str, thread: PortableThread, agents: Agents) -> None:

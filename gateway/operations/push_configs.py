@@ -14,7 +14,7 @@ from gateway.a2a.errors import NotFound, TaskNotFound, echo, invalid
 from gateway.a2a.model import (
     AuthenticationInfo,
     ListTaskPushNotificationConfigsResponse,
-    SendMessageRequest,
+    Message,
     TaskPushNotificationConfig,
 )
 from gateway.foundation.clock import Clock
@@ -100,19 +100,13 @@ class PushConfigs:
         """Succeeds also where there is no such configuration."""
         await self._ledger.commit(DeletePushConfig(task, config))
 
-    # --- what comes with a message
-
-    async def draft_of(self, call: OperationCall, request: SendMessageRequest) -> PushDraft | None:
-        """Raises: InvalidParams."""
-        config = request.configuration.task_push_notification_config if request.configuration else None
-        if config is None:
-            return None
-        if config.task_id and config.task_id != request.message.task_id:
-            raise invalid(f"{_IN_MESSAGE}taskId", "must be left out: the configuration is for the task of the message")
-        return await self.draft(call, config, _IN_MESSAGE)
-
-    async def draft(self, call: OperationCall, config: TaskPushNotificationConfig, place: str = "") -> PushDraft:
-        """Raises: InvalidParams."""
+    async def draft(
+        self, call: OperationCall, config: TaskPushNotificationConfig, message: Message | None = None
+    ) -> PushDraft:
+        """`message`: the one that the configuration came with. Raises: InvalidParams."""
+        place = "" if message is None else _IN_MESSAGE
+        if message is not None and config.task_id and config.task_id != message.task_id:
+            raise invalid(f"{place}taskId", "must be left out: the configuration is for the task of the message")
         target = await self._check(f"{place}url", config.url)
         scheme = config.authentication.scheme if config.authentication else None
         credentials = config.authentication.credentials if config.authentication else None
@@ -145,7 +139,7 @@ class PushConfigs:
     # --- undelivered notifications
 
     async def statuses(self, caller: Caller) -> tuple[PushStatus, ...]:
-        """The configurations of the caller that still have events to deliver, or were stopped."""
+        """The configurations of the caller that are not done, the latest first."""
         return await self._ledger.push_statuses(caller.tenant, caller.principal)
 
     async def replay(self, caller: Caller, task: str, config: str | None) -> int:

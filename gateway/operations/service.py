@@ -114,11 +114,9 @@ class Operations:
     ) -> TurnRun | Replay:
         if self._drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
-        configuration = request.configuration
+        config = request.configuration.task_push_notification_config if request.configuration else None
         with self._runner.in_flight.now:
-            push = None
-            if configuration is not None and configuration.task_push_notification_config is not None:
-                push = await self._configs(call).draft_of(call, request)
+            push = None if config is None else await self._configs(call).draft(call, config, request.message)
             incoming = await read_message(call, request, push)
             accepted = await self._intake.accept(incoming, on_stored)
         if push is not None:

@@ -1,11 +1,10 @@
 """The commit points that several parts of the gateway make, as values. Law: pure; each of them is built here alone."""
 
-from gateway.a2a.model import Message, TaskState
 from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.task_record import TurnOutput
-from gateway.core.turn.commands import CompleteCall, EndTool
+from gateway.core.turn.commands import CompleteCall, EndTool, EndTurn
 from gateway.ledger.calls import Complete, Fail, NewItem
-from gateway.ledger.states import ServiceCallStatus, TurnStatus
+from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.tasks import EventRow, Finish
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds
@@ -63,33 +62,31 @@ def tool_ends(thread: str, generation: int, turn: str, service_call: str, comman
 
 def finish(
     output: TurnOutput,
+    end: EndTurn,
     *,
     task: str,
     turn: str,
     thread: str,
-    status: TurnStatus,
-    state: TaskState | None,
     row: EventRow | None,
     last_event: int,
     now: int,
-    message: Message | None = None,
-    failure: str | None = None,
     visible: bool = True,
     process: str | None = None,
+    ends_task: bool = True,
 ) -> Finish:
-    """C6. `output` is what the turn has shown, up to `message`, which goes with its last status; the rest as in Finish."""
+    """C6. `output` is what the turn has shown before its last status. `ends_task`: else the task goes on with its next turn."""
     return Finish(
         task=task,
         turn=turn,
         thread=thread,
-        status=status,
-        failure_class=failure,
-        state=state,
-        message=message,
+        status=end.status,
+        failure_class=end.failure,
+        state=end.state if ends_task else None,
+        message=end.message,
         events=row,
         last_event=last_event,
         artifacts=output.artifacts_json(),
-        messages=output.messages_json(message),
+        messages=output.messages_json(end.message),
         visible=visible,
         now=now,
         process=process,

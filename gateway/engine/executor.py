@@ -59,10 +59,10 @@ def aborted(
     if not run.prepared:
         return []
     agent, kind = run.agent, command.error_class
-    unheard = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
-    end = ServiceCallStatus.UNKNOWN if unheard else ServiceCallStatus.FAILED
+    unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
+    end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
     failed = commit_points.fail(thread, run.turn, run.service_call, kind, now, following=end, items=command.items)
-    if unheard:
+    if unknown:
         return [failed, MarkUnsynced(thread.id, run.turn)]
     points: list[CommitPoint] = [failed]
     if ends_turn and kind in HANDLE_LOST and thread.handle is not None and not thread.lost:
@@ -74,7 +74,7 @@ def aborted(
 
 
 class CommandExecutor:
-    """The commands of one turn. `replay` passes over what was shown before, while a call is told once more."""
+    """The commands of one turn. `replay` filters out what was shown before, while a call is repeated from its beginning."""
 
     __slots__ = ("_context", "_run", "replay")
 
@@ -83,13 +83,13 @@ class CommandExecutor:
         self._run = context.run
         self.replay: Replay | None = None
 
-    def publish(self, told: Update) -> None:
+    def publish(self, update: Update) -> None:
         run = self._run
-        update = told if self.replay is None else self.replay.pass_on(told)
-        if update is None:
+        shown = update if self.replay is None else self.replay.pass_on(update)
+        if shown is None:
             return
-        run.live.journal.add(entry(update))
-        run.live.outputs[-1].apply(update)
+        run.live.journal.add(entry(shown))
+        run.live.outputs[-1].apply(shown)
         if not run.response.done():
             run.respond(None)
 
@@ -197,8 +197,7 @@ class CommandExecutor:
             return (Suspend(live.id, turn, thread, wait.state, wait.message, row, now), Release(thread, holder))
 
         def stored() -> None:
-            live.outputs[-1].apply(update)
-            live.status = asking
+            live.apply(update)
             held.release()
             self._run.respond(None)
 
@@ -222,16 +221,13 @@ class CommandExecutor:
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             finish = commit_points.finish(
                 output,
+                end,
                 task=live.id,
                 turn=run.turn,
                 thread=thread.id,
-                status=end.status,
-                state=end.state,
                 row=row,
                 last_event=live.journal.number + 1,
                 now=now,
-                message=end.message,
-                failure=end.failure,
                 visible=reply is None,
                 # A paused turn belongs to no process until it goes on.
                 process=None if run.open_calls else holder,
@@ -239,8 +235,7 @@ class CommandExecutor:
             return (*points, finish, *back, *((Release(thread.id, holder),) if releases else ()))
 
         def stored() -> None:
-            output.apply(update)
-            live.status = final
+            live.apply(update)
             held.apply(points)
             if releases:
                 held.release()

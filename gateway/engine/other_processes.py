@@ -8,6 +8,7 @@ The log is read when the database has changed, and at once when the task goes on
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -162,23 +163,23 @@ def _state(payload: bytes) -> TaskState | None:
     return update.status.state if isinstance(update, TaskStatusUpdateEvent) else None
 
 
+@dataclass(frozen=True, slots=True)
 class RemoteCancel:
     """`patience`: seconds in which a live process reacts, and a dead one is found dead."""
 
-    def __init__(self, ledger: Ledger, patience: float) -> None:
-        self._ledger = ledger
-        self._patience = patience
+    ledger: Ledger
+    patience: float
 
     async def cancel(self, context: str, chosen: Callable[[OpenTurn], bool]) -> bool:
         """Requests the end of the chosen turns of a context (its row); True when all of them have ended."""
-        turns = {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}
+        turns = {turn.turn for turn in await self.ledger.open_turns(context) if chosen(turn)}
         if not turns:
             return True
-        await self._ledger.commit(RequestCancel(tuple(sorted(turns))))
+        await self.ledger.commit(RequestCancel(tuple(sorted(turns))))
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 # There is no event: another process ends them.
-                while turns & {turn.turn for turn in await self._ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
+                while turns & {turn.turn for turn in await self.ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
                     await asyncio.sleep(INTERVAL)
         except TimeoutError:
             return False

@@ -15,7 +15,7 @@ from gateway.core.tools import consent, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.tool_call import Settled, ToolCall
-from gateway.core.turn.commands import Command, EndTool, Publish, Wait
+from gateway.core.turn.commands import Command, EndTool, EndTurn, Publish, Wait
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
 from gateway.engine.turn_run import StoredTask, status, status_update
@@ -127,14 +127,14 @@ class PausedTurn:
         message that is no answer to the turn."""
         finish = commit_points.finish(
             self.outputs[-1],
+            EndTurn(TurnStatus.CANCELLED, state or TaskState.CANCELED),
             task=self.task.id,
             turn=self.turn.turn,
             thread=self.thread.id,
-            status=TurnStatus.CANCELLED,
-            state=state,
             row=events,
             last_event=last_event,
             now=now,
+            ends_task=state is not None,
         )
         mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
         back = ownership.revert_displaced(self.thread, self.turn.turn, finish.status, now)

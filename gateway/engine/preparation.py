@@ -10,6 +10,7 @@ next message costs no reads, and a backend that is away does not hold up the sta
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -42,47 +43,45 @@ class Parked(Exception):
     """The turn cannot begin: an earlier turn of its thread is paused."""
 
 
+@dataclass(slots=True)
 class CallPreparation:
     """The service calls of one turn. `doubtful`: the backend may still be at work on this earlier turn of the thread, which
     has to be looked up again while the conversation is locked."""
 
-    __slots__ = ("_context", "_deadline", "doubtful")
-
-    def __init__(self, context: TurnContext) -> None:
-        self._context = context
-        self._deadline = 0.0
-        self.doubtful: str | None = None
+    context: TurnContext
+    doubtful: str | None = None
+    _deadline: float = 0.0
 
     async def prepare(self) -> ServiceRequest:
         """The request of the turn's next service call. Raises: TurnFailed, Parked, AdapterError, Conflict."""
         await self.take_call()
         self.set_deadline()
-        await self._context.offer_tools()
+        await self.context.offer_tools()
         return await self.request()
 
     def set_deadline(self) -> None:
         """Once in a turn."""
         if not self._deadline:
-            context = self._context
+            context = self.context
             self._deadline = context.runtime.clock.monotonic() + context.run.agent.policies.turn_timeout
 
     async def request(self) -> ServiceRequest:
         """The request on the thread as it is now."""
-        context = self._context
+        context = self.context
         context.refresh_facts()
         context.view = await self._view()
         return self._request(context.thread.handle, context.view.items)
 
     async def take_call(self) -> None:
         """Takes the lease and records the call. Waits for another process on the thread until the turn's timeout."""
-        context, run, held = self._context, self._context.run, self._context.held
+        context, run, held = self.context, self.context.run, self.context.held
         ledger, holder = context.runtime.ledger, context.runtime.holder
         gave_back = False
         while not run.prepared:
             if not held.current:
                 await context.reread_thread()
             try:
-                await self._commit(await self._resolved() if held.thread.unsynced else ())
+                await self._commit(await self._resolve() if held.thread.unsynced else ())
             except Conflict:
                 if is_cancelled():
                     # The cancellation came during the commit, and comes no second time: this must not try for ever.
@@ -105,10 +104,10 @@ class CallPreparation:
     @property
     def _is_first(self) -> bool:
         """The next try is the turn's first, and takes the lease."""
-        return self._context.attempt == 0 and self._context.machine.round == 0
+        return self.context.attempt == 0 and self.context.machine.round == 0
 
     def _request(self, handle: str | None, items: tuple[Item, ...]) -> ServiceRequest:
-        run, thread, tools = self._context.run, self._context.thread, self._context.tools
+        run, thread, tools = self.context.run, self.context.thread, self.context.tools
         declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
         last = tools.exhausted and run.agent.policies.round_limit_action == "final_call_without_tools"
@@ -128,7 +127,7 @@ class CallPreparation:
         )
 
     async def _view(self) -> View:
-        context, run, thread = self._context, self._context.run, self._context.thread
+        context, run, thread = self.context, self.context.run, self.context.thread
         if run.fresh_thread and context.machine.round == 0:
             first = HistoryRecord(1, 1, UserItem(run.message), turn_id=run.turn)
             return project(ownership.of_thread(thread, run.agent.adapter.ownership), (first,), run.turn)
@@ -136,7 +135,7 @@ class CallPreparation:
 
     async def _commit(self, before: tuple[CommitPoint, ...]) -> None:
         """C2. `before`: what has to be stored of the thread in the same unit."""
-        context, run, takes_lease = self._context, self._context.run, self._is_first
+        context, run, takes_lease = self.context, self.context.run, self._is_first
         thread = ownership.apply_points(context.thread, before)
         working, final = context.working()
         prepare = context.prepare(thread)
@@ -154,49 +153,49 @@ class CallPreparation:
 
     # --- an earlier service call of the thread, of unknown outcome
 
-    async def _resolved(self) -> tuple[CommitPoint, ...]:
+    async def _resolve(self) -> tuple[CommitPoint, ...]:
         """The points after which the thread can go on. Raises: AdapterError when the backend could not be asked; the thread
         stays as it is. LedgerUnavailable, CorruptRecord."""
         self.doubtful = None
-        agent, thread, runtime = self._context.run.agent, self._context.thread, self._context.runtime
+        agent, thread, runtime = self.context.run.agent, self.context.thread, self.context.runtime
         call = await runtime.ledger.unknown_call(thread.id)
         if call is None:
             return (MarkSynced(thread.id, thread.generation),)
         records = await runtime.ledger.history(thread.id, unsent_only=True)
-        # What the call carried is unsent since then.
+        # The items of that call still count as unsent.
         owned = ownership.of_thread(thread, agent.adapter.ownership)
-        unheard = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn))
+        earlier = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn))
         static = thread.handle_kind is HandleKind.STATIC
         if call.displaced and not static:
-            return reconcile.call_failed(unheard, "left-out", runtime.clock)
-        points = await (self._by_tail(unheard) if static else self._by_fetch(unheard))
+            return reconcile.call_failed(earlier, "left-out", runtime.clock)
+        points = await (self._by_tail(earlier) if static else self._by_fetch(earlier))
         adopted = any(isinstance(point, Complete) for point in points)
         log.info("thread.caught-up", agent=agent.name, thread=thread.id, turn=call.turn, adopted=adopted)
         self.doubtful = call.turn if static and not adopted and thread.handle is not None else None
         return points
 
-    async def _by_fetch(self, unheard: UnknownOutcome) -> tuple[CommitPoint, ...]:
-        adapter, pending, clock = unheard.agent.adapter, unheard.call.pending, self._context.runtime.clock
+    async def _by_fetch(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
+        adapter, pending, clock = earlier.agent.adapter, earlier.call.pending, self.context.runtime.clock
         if pending is None or not isinstance(adapter, Fetching):
-            return reconcile.unresolved(unheard, clock)
-        found = await self._asked(lambda: adapter.fetch(pending), unheard)
-        return reconcile.unresolved(unheard, clock) if found is None else reconcile.from_fetch(unheard, found, clock)
+            return reconcile.unresolved(earlier, clock)
+        found = await self._look_up(lambda: adapter.fetch(pending), earlier)
+        return reconcile.unresolved(earlier, clock) if found is None else reconcile.from_fetch(earlier, found, clock)
 
-    async def _by_tail(self, unheard: UnknownOutcome) -> tuple[CommitPoint, ...]:
-        adapter, thread = unheard.agent.adapter, unheard.thread
-        request = self._request(thread.handle or unheard.call.pending, unheard.view.items)
+    async def _by_tail(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
+        adapter, thread = earlier.agent.adapter, earlier.thread
+        request = self._request(thread.handle or earlier.call.pending, earlier.view.items)
         if request.handle is None or not isinstance(adapter, TailListing):
             return (MarkSynced(thread.id, thread.generation),)
         listing: TailListing = adapter
-        tail: Tail | None = await self._asked(lambda: listing.tail(request), unheard)
+        tail: Tail | None = await self._look_up(lambda: listing.tail(request), earlier)
         if tail is None and thread.handle is None:
             # A conversation of which nothing is known does not go on.
             return (MarkSynced(thread.id, thread.generation),)
-        return reconcile.from_tail(unheard, tail, self._context.runtime.clock)
+        return reconcile.from_tail(earlier, tail, self.context.runtime.clock)
 
-    async def _asked(self, ask: Callable[[], Awaitable[T]], unheard: UnknownOutcome) -> T | None:
+    async def _look_up(self, ask: Callable[[], Awaitable[T]], earlier: UnknownOutcome) -> T | None:
         """None when this backend has no answer. Raises: AdapterError."""
-        tries, agent, runtime = 0, unheard.agent, self._context.runtime
+        tries, agent, runtime = 0, earlier.agent, self.context.runtime
         while True:
             try:
                 with runtime.breakers.request(agent):
@@ -205,7 +204,7 @@ class CallPreparation:
                 tries += 1
                 if error.kind.meaning.conclusive:
                     # What else the failure means is found out by the next request.
-                    thread = unheard.thread.id
+                    thread = earlier.thread.id
                     log.warning("thread.not-told", agent=agent.name, thread=thread, detail=error.detail)
                     return None
                 wait = None

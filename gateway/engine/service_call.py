@@ -7,6 +7,7 @@ the call itself does not end it.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import structlog
@@ -21,7 +22,6 @@ from gateway.engine.journal import appended
 from gateway.engine.preparation import CallPreparation
 from gateway.engine.runtime import BackendRequest
 from gateway.engine.turn_context import TurnContext
-from gateway.engine.turn_run import ResumePoint
 from gateway.foundation.retry import backoff
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.points import CommitPoint
@@ -56,11 +56,6 @@ def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> Ty
     return isinstance(adapter, Resuming) and pending is not None and may_run
 
 
-def wait_before_resuming(tries: int, jitter: float) -> float:
-    """Seconds. Only the turn's time limit ends these tries: the backend may have to be started first."""
-    return backoff(_FIRST_WAIT, _LONGEST_WAIT, tries + 1, jitter)
-
-
 async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> bool | None:
     """Whether the backend confirmed that the call does not go on; None where the call ends by itself."""
     adapter = agent.adapter
@@ -74,32 +69,33 @@ async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> boo
         return False
 
 
+@dataclass(slots=True)
 class ServiceCallLoop:
     """The service calls of one turn, one after another. `tries`: how often the request of the current call failed; `phase`:
     how far the current try came. `seen` is what was shown when the call began."""
 
-    __slots__ = ("_context", "_executor", "_phase", "_preparation", "_seen", "_tries")
+    context: TurnContext
+    executor: CommandExecutor
+    _phase: Phase = Phase.SENT
+    _tries: int = 0
+    _seen: ShownOutput | None = None
+    _preparation: CallPreparation = field(init=False)
 
-    def __init__(self, context: TurnContext, executor: CommandExecutor) -> None:
-        self._context = context
-        self._executor = executor
-        self._preparation = CallPreparation(context)
-        self._phase = Phase.SENT
-        self._tries = 0
-        self._seen: ShownOutput | None = None
+    def __post_init__(self) -> None:
+        self._preparation = CallPreparation(self.context)
 
     async def make(self) -> None:
         """The next call, to its end. Raises: AdapterError or any fault of the adapter; TurnFailed, Parked, Conflict."""
-        context, run, adapter = self._context, self._context.run, self._context.run.agent.adapter
+        context, run, adapter = self.context, self.context.run, self.context.run.agent.adapter
         again, request = await self._begin()
         while True:
             try:
                 if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                with context.runtime.breakers.request(run.agent) as contact:
+                with context.runtime.breakers.request(run.agent) as sent:
                     if again and isinstance(adapter, Resuming):
-                        return await self._listen(adapter.resume(request, context.pending or ""), contact)
-                    return await self._listen(context.runtime.call(adapter, request), contact)
+                        return await self._listen(adapter.resume(request, context.pending or ""), sent)
+                    return await self._listen(context.runtime.call(adapter, request), sent)
             except FAULTS as error:
                 machine = context.machine
                 if machine.between_calls and not run.prepared:
@@ -116,24 +112,25 @@ class ServiceCallLoop:
 
     async def _begin(self) -> tuple[bool, ServiceRequest]:
         """The request of the call, and whether the call is under way already, in a turn that was taken over."""
-        context, point = self._context, self._context.run.resume_point
+        context, point = self.context, self.context.run.resume_point
         context.begin_call()
         self._tries = 0
         if point is None:
             request = await self._preparation.prepare()
             self._seen = self._shown()
             return False, request
-        self._take_up(point)
+        context.rejoin(point)
+        self._seen = point.before
         again = point.pending is not None
         request = await (self._rejoin() if again else self._preparation.prepare())
-        context.run.resume_point = None
+        context.run.rejoin()
         return again, request
 
-    async def _listen(self, told: AsyncGenerator[AdapterEvent, None], contact: BackendRequest) -> None:
-        machine, thread, executor = self._context.machine, self._context.thread, self._executor
+    async def _listen(self, stream: AsyncGenerator[AdapterEvent, None], sent: BackendRequest) -> None:
+        machine, thread, executor = self.context.machine, self.context.thread, self.executor
         static = ownership.is_static(thread)
         self._phase = Phase.SENT
-        async with aclosing(told) as events:
+        async with aclosing(stream) as events:
             async for event in events:
                 if type(event) is StartedOver:
                     self._begin_again()
@@ -145,7 +142,7 @@ class ServiceCallLoop:
                     phase = self._phase if static and thread.handle is None else Phase.STARTED
                 if phase is not self._phase:
                     self._phase = phase
-                    contact.answered()
+                    sent.answered()
                 commands = machine.receive(ownership.on_static_handle(thread, event) if static else event)
                 if executor.replay is not None and (machine.ended or machine.between_calls):
                     executor.end_replay()
@@ -158,41 +155,37 @@ class ServiceCallLoop:
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
 
     def _shown(self) -> ShownOutput:
-        return ShownOutput(self._context.run.live.outputs[-1], self._context.machine.answer)
+        return ShownOutput(self.context.run.live.outputs[-1], self.context.machine.answer)
 
     # --- a call that goes on at its backend without a listener
 
     async def _wait_to_listen(self, error: AdapterError) -> None:
-        run, pace = self._context.run, self._context.runtime.pace
-        wait = max(wait_before_resuming(self._tries, pace.jitter()), error.retry_after or 0.0)
+        """Only the turn's time limit ends these tries: the backend may have to be started first."""
+        run, pace = self.context.run, self.context.runtime.pace
         self._tries += 1
+        wait = max(backoff(_FIRST_WAIT, _LONGEST_WAIT, self._tries, pace.jitter()), error.retry_after or 0.0)
         detail = {"failure": error.kind, "detail": error.detail, "wait": round(wait, 3)}
         log.info("call.listened-again", agent=run.agent.name, task=run.live.id, **detail)
         await pace.sleep(wait)
         self._begin_again()
 
-    def _take_up(self, point: ResumePoint) -> None:
-        context = self._context
-        context.rejoin(point)
-        self._seen = point.before
-
     async def _rejoin(self) -> ServiceRequest:
         self._preparation.set_deadline()
-        await self._context.offer_tools()
+        await self.context.offer_tools()
         self._begin_again()
         return await self._preparation.request()
 
     def _begin_again(self) -> None:
-        """The call is told once more from its beginning: what was shown of it is passed over."""
+        """The call repeats its events from the beginning: the replay filters out what was shown of it."""
         shown = self._shown()
-        replay = self._executor.replay = Replay(self._seen or shown, shown)
-        self._context.machine.replay_call(replay.answer, replay.calls)
+        replay = self.executor.replay = Replay(self._seen or shown, shown)
+        self.context.machine.replay_call(replay.answer, replay.calls)
 
     # --- a call that failed
 
     async def _repeat(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
-        run, thread, runtime = self._context.run, self._context.thread, self._context.runtime
+        run, thread, runtime = self.context.run, self.context.thread, self.context.runtime
         declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
         wait = None
@@ -216,7 +209,7 @@ class ServiceCallLoop:
 
     async def _wait(self, error: AdapterError, seconds: float) -> bool:
         """Stores the end of the try, waits, and records the next one. True: the request may be another one then."""
-        context, run = self._context, self._context.run
+        context, run = self.context, self.context.run
         log.info(
             "call.retried",
             agent=run.agent.name,
@@ -244,14 +237,14 @@ class ServiceCallLoop:
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
         """The conversation goes on in a new epoch, sent whole from the shadow. Raises: `error` where that has gaps."""
-        context, run, runtime = self._context, self._context.run, self._context.runtime
+        context, run, runtime = self.context, self.context.run, self.context.runtime
         if not ownership.is_complete(await runtime.ledger.history(context.thread.id, unsent_only=False)):
             log.warning("thread.not-rebuilt", task=run.live.id, thread=context.thread.id, reason="shadow with gaps")
             raise error
         failed = self._failed(error)
         begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
         thread = ownership.apply_point(context.thread, begin)
-        context.begin_epoch()
+        context.begin_try(new_chain=True)
         self._tries = 0
         prepare = context.prepare(thread)
 
@@ -261,13 +254,13 @@ class ServiceCallLoop:
 
         for command in context.machine.announce_rebuild(error.kind):
             if isinstance(command, Publish):
-                self._executor.publish(command.update)
+                self.executor.publish(command.update)
         await run.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
         log.warning("thread.rebuilt", agent=run.agent.name, task=run.live.id, failure=error.kind, detail=error.detail)
         return await self._preparation.request()
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try that another try follows."""
-        context, command = self._context, AbortCall(error.kind, ())
+        context, command = self.context, AbortCall(error.kind, ())
         now = context.runtime.clock.now()
         return aborted(context.run, context.thread, command, context.pending, now, ends_turn=False)

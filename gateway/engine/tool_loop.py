@@ -6,6 +6,7 @@ that ran before does not run again, unless its tool is declared as idempotent.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -85,23 +86,21 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+@dataclass(slots=True)
 class ToolRounds:
     """The rounds of tool calls of one turn."""
 
-    __slots__ = ("_context", "_executor", "_failing", "_last_source")
-
-    def __init__(self, context: TurnContext, executor: CommandExecutor) -> None:
-        self._context = context
-        self._executor = executor
-        self._failing = 0
-        self._last_source: int | None = None
+    context: TurnContext
+    executor: CommandExecutor
+    _failing: int = 0
+    _last_source: int | None = None
 
     async def run(self) -> None:
         """Runs the calls that may run; the backend only needs to hear which of its own calls it may run.
 
         Raises: AdapterError, Conflict; TurnFailed for a call that ran before and cannot run again.
         """
-        machine, policies = self._context.machine, self._context.run.agent.policies
+        machine, policies = self.context.machine, self.context.run.agent.policies
         for call in machine.calls.values():
             if call.question and call.status is ToolCallStatus.APPROVED:
                 await self._settle(call, Settled(ToolCallStatus.COMPLETED, tool_call.ALLOWED))
@@ -111,7 +110,7 @@ class ToolRounds:
         if machine.waiting and policies.mixed_batch == "hold":
             return
         for call in due:
-            if not call.can_run_with(self._context.tools.offered.get(call.facts.name)):
+            if not call.can_run_with(self.context.tools.offered.get(call.facts.name)):
                 detail = f"{call.facts.name} ran when its process died, and is no idempotent tool any more"
                 raise TurnFailed(TOOL_OUTCOME_UNKNOWN, detail)
         limit = asyncio.Semaphore(policies.parallel_tools)
@@ -124,7 +123,7 @@ class ToolRounds:
 
     def count_failures(self) -> None:
         """After a round. Raises: TurnFailed for a model that repeats calls that fail."""
-        calls = self._context.machine.calls.values()
+        calls = self.context.machine.calls.values()
         failures = (ToolCallStatus.FAILED, ToolCallStatus.NOT_FOUND)
         only_failures = bool(calls) and all(call.status in failures for call in calls)
         self._failing = self._failing + 1 if only_failures else 0
@@ -133,48 +132,48 @@ class ToolRounds:
 
     async def _run_call(self, call: ToolCall, limit: asyncio.Semaphore) -> None:
         async with limit:
-            run, machine = self._context.run, self._context.machine
-            tool = self._context.tools.offered.get(call.facts.name)
+            run, machine = self.context.run, self.context.machine
+            tool = self.context.tools.offered.get(call.facts.name)
             refused = tool_call.refusal(call, tool)
             if refused is not None or tool is None:
                 return await self._settle(call, refused or Settled(ToolCallStatus.NOT_FOUND, tool_call.NO_SUCH_TOOL))
             known = await self._known(call)
             if known is not None:
                 return await self._settle(call, known)
-            await self._executor.perform(machine.start_tool(call))
+            await self.executor.perform(machine.start_tool(call))
 
             def progress(text: str) -> None:
                 if call.status is ToolCallStatus.RUNNING:
                     for command in machine.progress(call, text):
                         if isinstance(command, Publish):
-                            self._executor.publish(command.update)
+                            self.executor.publish(command.update)
 
             settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
             if isinstance(settled, ConsentNeeded):
-                return await self._executor.perform(machine.pause_tool(call, settled.pages))
+                return await self.executor.perform(machine.pause_tool(call, settled.pages))
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
             return await self._settle(call, settled)
 
     async def _with_numbers(self, settled: Settled) -> Settled:
         """Numbers its sources, from the highest number of the conversation on. Source: docs/state-model.md, scenario 98."""
-        view = self._context.view
+        view = self.context.view
         if self._last_source is None and not view.items:
             # The turn was paused, and has read no history yet.
-            view = await self._context.history()
+            view = await self.context.history()
         last = view.last_source if self._last_source is None else self._last_source
         output, self._last_source = number_sources(settled.output, last)
         return Settled(settled.status, output)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:
-        await self._executor.perform(self._context.machine.settle_tool(call, settled))
+        await self.executor.perform(self.context.machine.settle_tool(call, settled))
 
     async def _known(self, call: ToolCall) -> Settled | None:
         """The outcome that this very call had before, with a backend whose ids stay the same in the whole thread.
 
         Source: docs/state-model.md, scenario 82. Raises: AdapterError when the id meant another call.
         """
-        context = self._context
+        context = self.context
         if context.run.agent.adapter.ownership.call_ids == "response":
             return None
         earlier = await context.runtime.ledger.earlier_tool_call(context.thread.id, call.external_id, call.facts.id)

@@ -107,14 +107,10 @@ class TurnContext:
         """The next service call has not been tried."""
         self.attempt, self.pending = 0, None
 
-    def begin_try(self) -> None:
-        """The try before failed, and its end is stored."""
+    def begin_try(self, *, new_chain: bool = False) -> None:
+        """The try before failed."""
         self.attempt, self.pending = self.attempt + 1, None
-
-    def begin_epoch(self) -> None:
-        """As `begin_try`, on a chain that does not exist yet."""
-        self.begin_try()
-        self.base = None
+        self.base = None if new_chain else self.base
 
     def rejoin(self, point: ResumePoint) -> None:
         """The turn was taken over, in this service call."""
@@ -176,9 +172,9 @@ class TurnContext:
 async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
-    anew = ownership.starts_new_chain(thread)
+    new_chain = ownership.starts_new_chain(thread)
     whole_turns = agent.policies.persistence == "per_turn"
-    if owned.owner is StorageOwner.BACKEND and not anew:
+    if owned.owner is StorageOwner.BACKEND and not new_chain:
         unsent = await ledger.history(thread.id, unsent_only=True)
         return project(owned, unsent, turn, whole_turns=whole_turns)
     window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
@@ -190,10 +186,10 @@ async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn:
             thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
         )
     if agent.policies.uncited_sources == "keep":
-        return project(owned, records, turn, window, anew=anew, whole_turns=whole_turns)
+        return project(owned, records, turn, window, anew=new_chain, whole_turns=whole_turns)
     counting = [record for record in records if not record.displaced]
     shrunk = drop_uncited(counting, turn)
-    view = project(owned, shrunk, turn, window, anew=anew, whole_turns=whole_turns)
+    view = project(owned, shrunk, turn, window, anew=new_chain, whole_turns=whole_turns)
     return msgspec.structs.replace(view, last_source=last_source_number(counting))
 
 

@@ -1,12 +1,13 @@
 """The turns of this process in memory, from their acceptance to their end: each with its task, on a thread that is held here.
 
-Law: all of it can be rebuilt from the ledger; each value is changed by methods of its own alone.
+Law: all of it can be rebuilt from the ledger; what the engine changes of a run and of its thread, it changes by their methods.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -45,6 +46,10 @@ class LiveTask:
     def stored(cls, task: TaskRecord, outputs: list[TurnOutput], journal: Journal) -> "LiveTask":
         shown = status(task.state, timestamp(task.status_at), task.status_message)
         return cls(task.id, task.context_id, shown, outputs, journal)
+
+    def apply(self, update: TaskStatusUpdateEvent) -> None:
+        self.outputs[-1].apply(update)
+        self.status = update.status
 
     def snapshot(self, *, history_length: int | None = None, artifacts: bool = True) -> Task:
         return assemble(
@@ -91,11 +96,7 @@ class ResumePoint:
     before: ShownOutput
 
 
-def _future() -> asyncio.Future[None]:
-    return asyncio.get_running_loop().create_future()
-
-
-def _response() -> asyncio.Future[Message | None]:
+def _future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
@@ -108,7 +109,8 @@ class TurnRun:
 
     `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `open_calls`: the turn was paused,
     and goes on with these tool calls of that service call. `base` is the handle at which the turn began. `resume_point`: the
-    process that ran the turn died. `entered`: its code runs, so that cancelling `task` reaches it.
+    process that ran the turn died. The runner sets the rest; `entered`: the turn's code runs, so that cancelling `task`
+    reaches it.
     """
 
     turn: str
@@ -124,7 +126,7 @@ class TurnRun:
     open_calls: tuple[ToolCall, ...] = ()
     base: str | None = None
     resume_point: ResumePoint | None = None
-    response: asyncio.Future[Message | None] = field(default_factory=_response)
+    response: asyncio.Future[Message | None] = field(default_factory=_future)
     done: asyncio.Future[None] = field(default_factory=_future)
     task: asyncio.Task[None] | None = None
     entered: bool = False
@@ -168,12 +170,16 @@ class TurnRun:
         self.prepared, self.fresh_thread = False, self.fresh_thread and not completed
 
     def unpause(self, service_call: str, open_calls: tuple[ToolCall, ...], base: str | None) -> None:
-        """The turn was paused, behind this completed service call."""
+        """The turn was paused after this completed service call."""
         self.service_call, self.open_calls, self.base = service_call, open_calls, base
         self.respond(None)
 
     def take_over(self, point: ResumePoint, base: str | None) -> None:
         self.resume_point, self.base = point, base
+
+    def rejoin(self) -> None:
+        """The service call of the resume point has begun here."""
+        self.resume_point = None
 
     def finish(self) -> None:
         self.respond(None)

@@ -6,6 +6,7 @@ database do not count.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -23,17 +24,17 @@ def is_last(unfinished: UnfinishedTurn) -> bool:
     return unfinished.tries >= TRIES - 1
 
 
+@dataclass(slots=True)
 class Quarantine:
     """As one process knows it; the count is in the turn's row. `blocked`: turns of this round after a turn of their thread that
     was put aside. `probation`: seconds for which the process has to outlive a turn that it listens to again."""
 
-    def __init__(self, ledger: Commits, clock: Clock, probation: float) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._probation = probation
-        self._logged: set[str] = set()
-        self._on_trial: dict[str, tuple[int, float]] = {}
-        self.blocked: frozenset[str] = frozenset()
+    ledger: Commits
+    clock: Clock
+    probation: float
+    blocked: frozenset[str] = frozenset()
+    _logged: set[str] = field(default_factory=set)
+    _on_trial: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def sift(self, found: Sequence[UnfinishedTurn]) -> list[UnfinishedTurn]:
         """The turns that are to be tried. `found` has the turns of a thread in their order."""
@@ -53,7 +54,7 @@ class Quarantine:
             return
         found, counted = unfinished.tries, unfinished.tries + 1
         try:
-            await self._ledger.commit(CountTries(unfinished.turn, found, counted))
+            await self.ledger.commit(CountTries(unfinished.turn, found, counted))
         except Conflict:
             return  # Another process is trying it.
         try:
@@ -77,11 +78,11 @@ class Quarantine:
     def watch(self, unfinished: UnfinishedTurn, run: TurnRun) -> None:
         """The turn was taken over. An answer that is listened to again may be what killed its process."""
         if run.resume_point is not None and run.resume_point.pending is not None:
-            self._on_trial[unfinished.turn] = unfinished.tries + 1, self._clock.monotonic() + self._probation
+            self._on_trial[unfinished.turn] = unfinished.tries + 1, self.clock.monotonic() + self.probation
 
     def acquit(self, running: Collection[str]) -> None:
         """Clears the count of the turns that this process has outlived. Called with every renewal of the leases."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for turn, (tries, until) in list(self._on_trial.items()):
             if turn not in running or until <= now:
                 del self._on_trial[turn]
@@ -90,7 +91,7 @@ class Quarantine:
 
     def _count(self, turn: str, before: int, tries: int) -> None:
         """Without waiting: if the count is not stored, the turn has one try less."""
-        self._ledger.submit((CountTries(turn, before, tries),), lambda _: None)
+        self.ledger.submit((CountTries(turn, before, tries),), lambda _: None)
 
 
 def _blocked(found: Sequence[UnfinishedTurn]) -> Iterator[str]:

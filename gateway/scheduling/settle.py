@@ -14,7 +14,7 @@ from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.core.task_record import TurnOutput, replay
 from gateway.core.tools import tool_call
-from gateway.core.turn.commands import EndTool
+from gateway.core.turn.commands import EndTool, EndTurn
 from gateway.engine.fanout import Fanout
 from gateway.engine.paused_turn import call_facts
 from gateway.engine.turn_run import status, status_update
@@ -106,10 +106,12 @@ class _Settlement:
         unfinished, task, now = self.unfinished, self.unfinished.task, self.clock.now()
         correlation_id = self.clock.correlation_id()
         message = self._message(failure, correlation_id)
-        # A caller that cancelled the task needs no reason.
-        cancels = self.bare and unfinished.cancel_asked
-        said = None if cancels else message
-        final = status(TaskState.CANCELED if cancels else TaskState.FAILED, timestamp(now), said)
+        if self.bare and unfinished.cancel_asked:
+            # The caller that cancelled the task needs no reason.
+            end = EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)
+        else:
+            end = EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
+        final = status_update(task, status(end.state, timestamp(now), end.message))
         output, number = await self._shown(record, message)
         thread = await self._thread()
         before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
@@ -121,23 +123,19 @@ class _Settlement:
         def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
             finish = commit_points.finish(
                 output,
+                end,
                 task=task.id,
                 turn=unfinished.turn,
                 thread=unfinished.thread,
-                status=TurnStatus.CANCELLED if cancels else TurnStatus.FAILED,
-                state=final.state,
                 row=row,
                 last_event=last,
                 now=now,
-                message=said,
-                failure=None if cancels else failure,
                 process=unfinished.process,
             )
             at = (unfinished.thread, unfinished.turn)
             return (*before, finish, RevertIfDisplaced(*at, now), MarkUnsynced(*at))
 
-        last_event = entry(status_update(task, final))
-        if not await store_end(task.id, number, events, unit, last_event, self.ledger, fanout):
+        if not await store_end(task.id, number, events, unit, entry(final), self.ledger, fanout):
             return False
         log.warning("turn.settled", task=task.id, turn=unfinished.turn, correlation_id=correlation_id, bare=self.bare)
         return True

@@ -1,4 +1,4 @@
-"""The statements by which a message is accepted: its context, thread, task and turn. Law: as in `statements`."""
+"""The statements of an accepted message: its context, thread, task and turn. Law: as in `sql/turns.py`."""
 
 from sqlalchemy import bindparam, insert, null, select, text, update
 
@@ -116,7 +116,7 @@ NEW_INPUT = Write(
 )
 
 NEW_USER_ITEM = Write(
-    "put the message into the thread",
+    "append the message to the thread",
     insert(history_item)
     .inline()
     .values(

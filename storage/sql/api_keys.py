@@ -1,4 +1,4 @@
-"""The statements and queries of API keys. Law: as in `statements` and `queries`; a key is looked up by its digest."""
+"""The statements and queries of API keys. Law: a key is looked up by its digest alone."""
 
 from sqlalchemy import bindparam, insert, select, update
 
@@ -17,12 +17,10 @@ _COLUMNS = (
 )
 """In the order of ApiKey."""
 
-NEW_KEY = Write(
-    "store a key under a name that no other has", insert(api_key).values(**given(*(column.name for column in _COLUMNS)))
-)
+NEW_KEY = Write("store a key under a new name", insert(api_key).values(**given(*(column.name for column in _COLUMNS))))
 
 REVOKE_KEY = Write(
-    "revoke a key that is in force",
+    "revoke a key in force",
     update(api_key)
     .where(api_key.c.name == bindparam("name"), api_key.c.revoked_at.is_(None))
     .values(revoked_at=bindparam("now")),

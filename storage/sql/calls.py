@@ -1,9 +1,9 @@
-"""The statements of a service call, from the thread's lease to its end, and of its tool calls. Law: as in `statements`."""
+"""The statements of a service call and its tool calls. Law: as in `sql/turns.py`."""
 
-from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, null, or_, text, update
+from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import GOING, SETTLED, UNDER_WAY, UNFINISHED
+from storage.schema.conditions import SETTLED, UNDER_WAY
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -12,65 +12,17 @@ from storage.sql.fragments import (
     given,
     history_item,
     json_values,
-    lapsed,
     matches,
     next_position,
     service_call,
-    task,
-    there_is,
     thread,
     thread_in_generation,
     tool_call,
-    turn,
     word,
 )
 
 _UNSETTLED = "status IN ('prepared', 'started', 'unknown')"
-"""Of a service call: 'unknown' is not final, evidence may still come."""
-
-TAKE_LEASE = Write(
-    "take the thread's lease",
-    update(thread)
-    .where(
-        matches(thread, id="thread", generation="generation"),
-        or_(thread.c.lease_holder.is_(None), equals(thread.c.lease_holder, "holder"), lapsed(thread.c.lease_until)),
-    )
-    .values(
-        lease_holder=bindparam("holder"), lease_until=bindparam("lease_until"), generation=thread.c.generation + ONE
-    ),
-)
-
-KEEP_LEASE = Write(
-    "keep the thread's lease",
-    update(thread)
-    .where(matches(thread, id="thread", generation="generation", lease_holder="holder"))
-    .values(lease_until=bindparam("lease_until")),
-)
-
-_earlier = turn.alias("earlier")
-
-RUN_TURN = Write(
-    "run a turn of the holder's that has not ended, behind all earlier ones of its thread",
-    update(turn)
-    .where(
-        matches(turn, id="turn", task="task", thread="thread", process="holder"),
-        text(UNFINISHED),
-        ~there_is(
-            _earlier,
-            equals(_earlier.c.thread, "thread"),
-            _earlier.c.ended_at.is_(None),
-            _earlier.c.number < turn.c.number,
-        ),
-    )
-    .values(status=word("running"), base_generation=bindparam("base_generation")),
-)
-
-START_TASK = Write(
-    "set a task to work that has not ended",
-    update(task)
-    .where(equals(task.c.id, "task"), text(GOING))
-    .values(state=word("TASK_STATE_WORKING"), status_message=null(), status_at=bindparam("now")),
-)
+"""Of a service call: an unknown outcome may still become known."""
 
 NEW_CALL = Write(
     "prepare the service call",
@@ -101,12 +53,12 @@ MOVE_HANDLE = Write(
         clean_handle=case((bindparam("clean") == ONE, bindparam("handle_out")), else_=thread.c.clean_handle),
         adapter_state=func.coalesce(bindparam("adapter_state"), thread.c.adapter_state),
         state_version=func.coalesce(bindparam("state_version"), thread.c.state_version),
-        # Whoever read the row before does not know where the conversation stands.
+        # A process that read the row before does not know the state of the conversation.
         generation=thread.c.generation + ONE,
     ),
 )
 
-# What the backend named before, unless it is named just now.
+# The handle in this unit, or the one that the backend named before.
 _PENDING: dict[str, ColumnElement[object]] = {
     "pending_handle": func.coalesce(bindparam("pending_handle"), service_call.c.pending_handle)
 }
@@ -188,7 +140,7 @@ START_TOOL = Write(
     update(tool_call)
     .where(
         equals(tool_call.c.id, "tool_call"),
-        # One that runs already has lost its process: whoever starts it has the lease.
+        # A running one has lost its process, as the caller of this statement has the lease.
         tool_call.c.status.in_([word("announced"), word("approved"), word("running")]),
         tool_call.c.runs_left > ZERO,
         thread_in_generation,

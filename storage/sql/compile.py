@@ -1,8 +1,8 @@
-"""Writes `storage/compiled.py`: the SQL of every statement, query and table as text. Law: run it after each change of
-tables, migrations, statements or queries (`python -m storage.sql.compile`); a test compares.
+"""Writes `storage/compiled.py`: the SQL of every statement, query and table as text. Law: run after each change of tables,
+migrations, statements or queries (`python -m storage.sql.compile`); a test compares.
 
-SQLAlchemy compiles it here, once and for all: importing SQLAlchemy, SQLModel and Alembic to do it at every start would
-cost more than half of the start-up time and a third of the memory of the whole gateway.
+Compiling at every start would import SQLAlchemy, SQLModel and Alembic: more than half of the start-up time and a third of
+the memory of the whole gateway.
 """
 
 import re
@@ -20,12 +20,42 @@ from sqlalchemy.sql.expression import ClauseElement
 
 from storage.connection import OLDEST_USER
 from storage.schema.migrate import migrate
-from storage.sql import accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting
+from storage.sql import (
+    accept,
+    api_keys,
+    calls,
+    database,
+    documents,
+    history,
+    leases,
+    push,
+    recovery,
+    retention,
+    tasks,
+    threads,
+    turns,
+    waiting,
+)
 from storage.sql.fragments import Write
 
 SQLITE = sqlite.dialect(paramstyle="named")
 
-_MODULES = (accept, calls, turns, threads, retention, documents, api_keys, push, waiting, reads, recovery)
+MODULES = (
+    accept,
+    calls,
+    turns,
+    leases,
+    threads,
+    retention,
+    documents,
+    api_keys,
+    database,
+    push,
+    waiting,
+    history,
+    tasks,
+    recovery,
+)
 
 _PARAMETER = re.compile(r":(\w+)")
 
@@ -65,21 +95,21 @@ def sql(source: Write | ClauseElement, dialect: Dialect = SQLITE) -> str:
 
 
 def _statements(dialect: Dialect) -> Iterator[str]:
-    for name, source in sources(*_MODULES):
+    for name, source in sources(*MODULES):
         if isinstance(source, Write):
             text, names = _in_order(sql(source, dialect))
             yield f"{name} = Statement({source.what!r}, {text!r}, {source.rows!r}, {names!r})"
 
 
 def _queries(dialect: Dialect) -> Iterator[str]:
-    for name, source in sources(*_MODULES):
+    for name, source in sources(*MODULES):
         if not isinstance(source, Write):
             yield f"{name} = {sql(source, dialect)!r}"
-    yield f"DATA_VERSION = {recovery.DATA_VERSION!r}"
-    yield f"TURNS = {{{', '.join(f'{a!r}: {sql(reads.turns(artifacts=a), dialect)!r}' for a in (False, True))}}}"
+    yield f"DATA_VERSION = {database.DATA_VERSION!r}"
+    yield f"TURNS = {{{', '.join(f'{a!r}: {sql(tasks.turns(artifacts=a), dialect)!r}' for a in (False, True))}}}"
     yield "LISTINGS = {"
     for on in product((False, True), repeat=4):
-        page, total = reads.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
+        page, total = tasks.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
         yield f"    {on!r}: Listing({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"
     yield '"""By (in_context, in_state, since, after)."""'

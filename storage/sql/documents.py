@@ -1,5 +1,5 @@
-"""What a context consists of, as rows that can be taken to another database. Law: an export reads all of it but leases and
-the caller; an import writes what an export read."""
+"""A context as rows of another database. Law: an export reads all columns but those of `NOT_EXPORTED`; an import writes what
+an export has read."""
 
 from sqlalchemy import Column, Table, bindparam, insert, select
 
@@ -18,7 +18,7 @@ from storage.sql.fragments import (
     turn,
 )
 
-LEFT_BEHIND = {
+NOT_EXPORTED = {
     "context": {"tenant", "principal", "expires_at"},
     "thread": {"lease_holder", "lease_until"},
     "task": {"tenant", "principal"},
@@ -27,13 +27,12 @@ LEFT_BEHIND = {
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
-"""Columns that a document does not have: they are the caller's, another row's, of the process that runs a turn, of a turn that
-has not ended, or follow from the others (what is exported has ended)."""
+"""They belong to the caller, to a running process or to an unended turn, or follow from other columns."""
 
 
 def columns(table: Table) -> tuple[Column[object], ...]:
-    """Those that a document has, in the order of the table."""
-    return tuple(column for column in table.columns if column.name not in LEFT_BEHIND.get(table.name, ()))
+    """The exported ones, in the order of the table."""
+    return tuple(column for column in table.columns if column.name not in NOT_EXPORTED.get(table.name, ()))
 
 
 _IN_CONTEXT = thread.c.context == bindparam("context")

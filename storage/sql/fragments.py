@@ -1,5 +1,5 @@
-"""What statements and queries are made of. Law: only `storage.sql.compile`, migrations and tests come here; who runs them
-reads the text in `storage.compiled`."""
+"""Parts of statements and queries. Law: only `storage.sql.compile`, migrations and tests import SQL clauses; what runs imports
+their text from `storage.compiled`. What differs between dialects is spelled here."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +62,18 @@ def there_is(source: FromClause, *where: ColumnElement[bool] | TextClause) -> Co
     return exists(select(ONE).select_from(source).where(*where))
 
 
+def deletion_jobs(what: str, handles: Select[Any]) -> Write:
+    """A job for each handle that a backend has to delete. `handles` selects job, agent and handle; a job exists only once."""
+    jobs = handles.add_columns(bindparam("now"), ZERO)
+    insert = upsert(delete_job).from_select(["id", "adapter", "handle", "due_at", "attempts"], jobs)
+    return Write(what, insert.on_conflict_do_nothing(), rows=None)
+
+
+def job_of(handle: Column[object]) -> Select[Any]:
+    """Job, agent and handle of each row with a handle; the job's id names the thread."""
+    return select(thread.c.id + literal_column("' '") + handle, thread.c.agent, handle).where(handle.is_not(None))
+
+
 class lesser(GenericFunction[int]):  # noqa: N801  # named as in SQL
     """The lesser of two values."""
 
@@ -107,7 +119,7 @@ def given(*names: str) -> dict[str, ColumnElement[object]]:
 
 
 def word(value: str) -> ColumnElement[str]:
-    """A constant in the SQL itself: an index with a condition is only used where the planner sees the value."""
+    """A constant in the SQL itself: the planner uses a partial index only where it sees the value."""
     return literal_column(f"'{value}'")
 
 
@@ -151,24 +163,24 @@ def matches(table: Table | Alias, **parameters: str) -> ColumnElement[bool]:
 
 
 def lapsed(column: Column[int | None] | Column[int]) -> ColumnElement[bool]:
-    """It ran out before `now`, or cannot have been written by this clock."""
+    """It expired before `now`, or ends too late to have been written by this clock."""
     now: ColumnElement[int] = bindparam("now")
     return or_(column < now, column > now + literal_column(str(LONGEST_LEASE)))
 
 
 def next_number(column: Column[object], of: ColumnElement[bool]) -> ColumnElement[object]:
-    """The number behind the largest one that is there."""
+    """The number after the largest one."""
     largest = func.coalesce(func.max(column), ZERO)
     return select(largest + ONE).where(of).scalar_subquery()
 
 
 next_position = next_number(history_item.c.position, equals(history_item.c.thread, "thread"))
-"""Of an item that is appended to its thread."""
+"""The position of an item that is appended to its thread."""
 
 is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
-"""Of a turn: it has ended and is no part of the conversation, because a later message took its place."""
+"""Of a turn: ended, and no part of the conversation, because a later message took its place."""
 
 thread_in_generation = exists(
     select(ONE).select_from(thread).where(matches(thread, id="thread", generation="generation"))
 )
-"""Nobody has moved the thread on since it was read."""
+"""No commit has changed the generation of the thread since it was read."""

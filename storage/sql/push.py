@@ -1,4 +1,4 @@
-"""The SQL of push notifications. Law: as in `statements`; whoever delivers names the `due_at` that it saw."""
+"""The statements and queries of push notifications. Law: as in `sql/turns.py`; a delivery names the `due_at` that it saw."""
 
 from sqlalchemy import Select, bindparam, case, delete, func, literal_column, null, select, text, update
 
@@ -51,7 +51,7 @@ _put = upsert(push_config).from_select(
 )
 
 PUT_PUSH = Write(
-    "put a push configuration on a task of the caller that has room for it",
+    "put a push configuration on a task of the caller with fewer than the maximum",
     _put.on_conflict_do_update(
         index_elements=["task", "id"],
         set_={
@@ -64,12 +64,12 @@ PUT_PUSH = Write(
     ),
 )
 
-DELETE_PUSH = Write("drop a push configuration", delete(push_config).where(*_THIS), rows=None)
+DELETE_PUSH = Write("delete a push configuration", delete(push_config).where(*_THIS), rows=None)
 
-CLAIM_PUSH = Write("take a delivery that is due", update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
+CLAIM_PUSH = Write("claim a delivery that is due", update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
 
 ADVANCE_PUSH = Write(
-    "move a delivery on behind what was delivered",
+    "advance a delivery after the delivered events",
     update(push_config)
     .where(*_TAKEN)
     .values(**given("next_event"), attempts=ZERO, last_error=null(), due_at=bindparam("until")),
@@ -79,7 +79,7 @@ _MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bind
 _OVER = there_is(task, task.c.id == push_config.c.task, text(ENDED.replace("state", "task.state", 1)))
 
 COMPLETE_PUSH = Write(
-    "leave a delivery until there is more",
+    "complete a delivery until there are more events",
     update(push_config)
     .where(*_TAKEN)
     .values(
@@ -96,14 +96,14 @@ FAIL_PUSH = Write(
 )
 
 REPLAY_PUSH = Write(
-    "let a delivery go on that was stopped",
+    "restart a stopped delivery",
     update(push_config)
     .where(*_THIS, push_config.c.state.in_([word("stopped"), word("gone")]))
     .values(state=word("active"), due_at=ZERO, attempts=ZERO),
 )
 
 DELETE_PUSHES = Write(
-    "forget the push configurations of a task",
+    "delete the push configurations of a task",
     delete(push_config).where(push_config.c.task == bindparam("task")),
     rows=None,
 )

@@ -1,10 +1,7 @@
-"""The queries of those who run turns: what has not ended, the calls of a turn, what other processes did; and of the database
-itself. Law: as in `queries`."""
+"""The queries of running and resuming turns: turns that have not ended, their calls, what other processes did. Law: as in
+`sql/tasks.py`."""
 
-from typing import Any
-
-from sqlalchemy import Select, and_, bindparam, column, exists, func, not_, or_, select, text
-from sqlalchemy import table as from_table
+from sqlalchemy import and_, bindparam, exists, func, not_, or_, select, text
 
 from gateway.ledger.calls import RESTARTED
 from storage.schema.conditions import UNFINISHED
@@ -19,7 +16,6 @@ from storage.sql.fragments import (
     lapsed,
     limited,
     process,
-    secret,
     service_call,
     task,
     task_columns,
@@ -40,9 +36,10 @@ _LEFT = or_(
     and_(turn.c.status == word("running"), or_(_FREE, thread.c.lease_holder != turn.c.process)),
     and_(turn.c.status == word("accepted"), ~_ALIVE),
 )
-"""One that runs belongs to who holds the lease, one that waits to the process that has accepted it."""
+"""Of a process that asks, or of no living process: a running turn belongs to the holder of the lease, a queued one to the
+process that has accepted it."""
 
-# Not ordered: for that the planner would walk all turns by number, and not the index of the few that have not ended.
+# Unordered: the planner would walk all turns by number instead of the index of the few that have not ended.
 UNFINISHED_TURNS = (
     select(
         turn.c.number,
@@ -93,10 +90,8 @@ EARLIER_TOOL_CALL = limited(
         tool_call.c.outcome.is_not(None),
         not_(is_displaced),
     )
-    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc()),
-    ONE,
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), tool_call.c.sequence.desc())
 )
-
 
 _FIRST_CALL = service_call.alias("first_call")
 
@@ -125,8 +120,7 @@ LATEST_CALL = limited(
         )
     )
     .where(service_call.c.turn == bindparam("turn"))
-    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc()),
-    ONE,
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
 )
 
 PREFERENCES = select(input_.c.preferences).where(input_.c.turn == bindparam("turn"), input_.c.ordinal == ZERO)
@@ -144,11 +138,10 @@ UNKNOWN_CALL = limited(
     )
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
-    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc()),
-    ONE,
+    .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
 )
 
-# A call that begins a chain is the first of its thread, or of an epoch that the turn itself began.
+# A call without a handle begins a chain: the first of its thread, or of an epoch that the turn itself began.
 TURN_BASE = (
     select(service_call.c.handle_in)
     .where(service_call.c.turn == bindparam("turn"))
@@ -162,10 +155,3 @@ CANCEL_REQUESTS = select(turn.c.task).where(
 LATEST_EVENTS = select(
     task.c.id, select(func.coalesce(func.max(event.c.last), ZERO)).where(event.c.task == task.c.id).scalar_subquery()
 ).where(task.c.id.in_(json_values("tasks", "asked")))
-
-DATA_VERSION = "PRAGMA data_version"
-"""Another number whenever another connection has committed; only to be compared on one and the same connection."""
-
-SECRET = select(secret.c.value).where(secret.c.name == bindparam("name"))
-
-SCHEMA_VERSION: Select[Any] = select(column("version_num")).select_from(from_table("alembic_version"))

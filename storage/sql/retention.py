@@ -1,12 +1,8 @@
-"""The queries that find what has to end: deletions at backends, tasks and contexts over their time. Law: as in `queries`;
-no index exists for them alone, so that a turn does not pay for what happens once an hour.
-
-The statements by which something ends: contexts that are deleted or expire, what is over its time, and handles that their
-backends have to forget. Law: as in `statements`; what may be long goes in pieces, so that no other unit waits for it.
+"""The statements and queries of deletion and expiry. Law: a long conversation is deleted piece by piece, so that no other unit
+waits for it; the queries have no indexes of their own, so that a turn does not pay for what runs once an hour.
 """
 
-from sqlalchemy import Column, and_, bindparam, delete, literal_column, null, or_, select, text, tuple_, update
-from sqlalchemy.sql.expression import ColumnElement, FromClause
+from sqlalchemy import and_, bindparam, delete, null, or_, select, text, tuple_, update
 
 from storage.schema.conditions import ENDED, GOING
 from storage.sql.fragments import (
@@ -15,10 +11,12 @@ from storage.sql.fragments import (
     Write,
     context,
     delete_job,
+    deletion_jobs,
     equals,
     event,
     history_item,
     input_,
+    job_of,
     limited,
     matches,
     push_config,
@@ -28,25 +26,39 @@ from storage.sql.fragments import (
     thread,
     tool_call,
     turn,
-    upsert,
     word,
 )
 
+# --- handles that backends have to delete ---
+
 DELETIONS = limited(
     select(delete_job.c.id, delete_job.c.adapter, delete_job.c.handle, delete_job.c.due_at, delete_job.c.attempts)
-    # Those that were given up have no time.
+    # A deletion that was given up has no time.
     .where(delete_job.c.due_at > ZERO)
     .order_by(delete_job.c.due_at),
     bindparam("limit"),
 )
+
+MOVE_DELETION = Write(
+    "move a deletion that is due",
+    update(delete_job)
+    .where(matches(delete_job, id="job", due_at="due_at"))
+    .values(due_at=bindparam("until"), attempts=bindparam("attempts")),
+)
+
+END_DELETION = Write(
+    "end a deletion that is due", delete(delete_job).where(matches(delete_job, id="job", due_at="due_at"))
+)
+
+
+# --- what is over its time ---
 
 _OWNER = (task.c.tenant, task.c.principal, task.c.agent)
 
 NEXT_OWNER = limited(
     select(*_OWNER)
     .where(task.c.visible == ONE, tuple_(*_OWNER) > tuple_(*(bindparam(column.name) for column in _OWNER)))
-    .order_by(*_OWNER),
-    ONE,
+    .order_by(*_OWNER)
 )
 
 ENDED_TASKS = limited(
@@ -56,7 +68,7 @@ ENDED_TASKS = limited(
         task.c.visible == ONE,
         text(ENDED),
         task.c.status_at < bindparam("before"),
-        # What is still to be delivered is read from its log.
+        # Pending push notifications are read from its log.
         ~there_is(push_config, push_config.c.task == task.c.id, push_config.c.due_at.is_not(None)),
         tuple_(task.c.status_at, task.c.id) > tuple_(bindparam("after_at"), bindparam("after_id")),
     )
@@ -65,6 +77,7 @@ ENDED_TASKS = limited(
 )
 
 _TURN_LEFT = there_is(thread.join(turn, turn.c.thread == thread.c.id), thread.c.context == context.c.id)
+
 _TASK_LEFT = there_is(task, task.c.context == context.c.id, task.c.visible == ONE)
 
 AGED_CONTEXTS = limited(
@@ -85,36 +98,16 @@ AGED_CONTEXTS = limited(
 PURGE_PENDING = select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindparam("context"))
 
 
+# --- a context becomes a tombstone ---
+
 _IN_CONTEXT = equals(thread.c.context, "context")
+
 _THREAD_OF_TURN = turn.c.thread == thread.c.id
+
 _CALL_OF_TURN = service_call.c.turn == turn.c.id
 
-# --- handles that a backend has to forget -----------------------------------------------------------------------------
-
-
-def _forget(what: str, handle: Column[object], source: FromClause, *where: ColumnElement[bool]) -> Write:
-    """A job for every such handle, once; its id says whose it is."""
-    named = select(thread.c.id + literal_column("' '") + handle, thread.c.agent, handle, bindparam("now"), ZERO)
-    named = named.select_from(source).where(handle.is_not(None), *where)
-    columns = ["id", "adapter", "handle", "due_at", "attempts"]
-    return Write(what, upsert(delete_job).from_select(columns, named).on_conflict_do_nothing(), None)
-
-
-MOVE_DELETION = Write(
-    "move a deletion on from when it was due",
-    update(delete_job)
-    .where(matches(delete_job, id="job", due_at="due_at"))
-    .values(due_at=bindparam("until"), attempts=bindparam("attempts")),
-)
-
-END_DELETION = Write(
-    "end a deletion that was due", delete(delete_job).where(matches(delete_job, id="job", due_at="due_at"))
-)
-
-# --- a context is deleted, or expires ---------------------------------------------------------------------------------
-
 DELETE_CONTEXT = Write(
-    "bury a context of the caller",
+    "delete a context of the caller",
     update(context)
     .where(
         equals(context.c.id, "context"),
@@ -125,7 +118,7 @@ DELETE_CONTEXT = Write(
 )
 
 EXPIRE_CONTEXT = Write(
-    "let a context expire that nobody uses",
+    "expire an unused context",
     update(context)
     .where(
         equals(context.c.id, "context"),
@@ -135,17 +128,14 @@ EXPIRE_CONTEXT = Write(
     .values(state=word("expired")),
 )
 
-# One that rotates is in the row of the call that led to it, or was adopted: then it is not ours to delete.
-DELETE_STATIC_HANDLES = _forget(
-    "leave the handles of threads for deletion",
-    thread.c.handle,
-    thread,
-    _IN_CONTEXT,
-    thread.c.handle_kind == word("static"),
+# A rotating handle is in the row of the call that confirmed it, or was adopted and is not the gateway's to delete.
+DELETE_STATIC_HANDLES = deletion_jobs(
+    "queue the handles of threads for deletion",
+    job_of(thread.c.handle).where(_IN_CONTEXT, thread.c.handle_kind == word("static")),
 )
 
 CLOSE_THREADS = Write(
-    "bury the threads and move their generation on",
+    "close the threads, in their next generation",
     update(thread)
     .where(_IN_CONTEXT)
     .values(
@@ -158,7 +148,8 @@ CLOSE_THREADS = Write(
     rows=None,
 )
 
-# --- what was said in it goes: items, then turns without items, then tasks without turns -------------------------------
+
+# --- its conversation is purged: items, then turns without items, then tasks without turns ---
 
 PURGE_ITEMS = Write(
     "purge the items",
@@ -182,22 +173,22 @@ _TURNS = limited(
     .order_by(thread.c.agent, thread.c.epoch, turn.c.number),
     bindparam("limit"),
 )
+
 _CALLS = select(service_call.c.id).where(service_call.c.turn.in_(_TURNS))
 
+_PURGED_CALLS = turn.join(thread, _THREAD_OF_TURN).join(service_call, _CALL_OF_TURN)
 
-def _forget_purged(what: str, handle: Column[object], *where: ColumnElement[bool]) -> Write:
-    source = turn.join(thread, _THREAD_OF_TURN).join(service_call, _CALL_OF_TURN)
-    return _forget(what, handle, source, turn.c.id.in_(_TURNS), *where)
-
-
-# Also of epochs before the gateway kept the history: what is confirmed is always a backend's.
-DELETE_CONFIRMED_HANDLES = _forget_purged(
-    "leave the handles of completed calls for deletion", service_call.c.handle_out
+# Also of epochs before the gateway kept the history: a confirmed handle is always a backend's.
+DELETE_CONFIRMED_HANDLES = deletion_jobs(
+    "queue the handles of completed calls for deletion",
+    job_of(service_call.c.handle_out).select_from(_PURGED_CALLS).where(turn.c.id.in_(_TURNS)),
 )
-DELETE_PENDING_HANDLES = _forget_purged(
-    "leave the handles of other calls for deletion",
-    service_call.c.pending_handle,
-    thread.c.storage_owner == word("backend"),
+
+DELETE_PENDING_HANDLES = deletion_jobs(
+    "queue the handles of other calls for deletion",
+    job_of(service_call.c.pending_handle)
+    .select_from(_PURGED_CALLS)
+    .where(turn.c.id.in_(_TURNS), thread.c.storage_owner == word("backend")),
 )
 
 PURGE_TOOL_CALLS = Write(
@@ -208,9 +199,9 @@ PURGE_CALLS = Write("purge the service calls", delete(service_call).where(servic
 
 PURGE_INPUTS = Write("purge the messages", delete(input_).where(input_.c.turn.in_(_TURNS)), rows=None)
 
-# Turns lead to tasks and have to go before them: then only the index of the visible ones finds the tasks of a context.
+# Turns refer to tasks and are deleted first; then only the index of the visible tasks finds those of the context.
 MAKE_TASKS_VISIBLE = Write(
-    "make every task one that is listed",
+    "make the tasks of the turns visible",
     update(task).where(task.c.id.in_(select(turn.c.task).where(turn.c.id.in_(_TURNS)))).values(visible=ONE),
     rows=None,
 )
@@ -232,10 +223,11 @@ PURGE_EVENTS = Write("purge the events", delete(event).where(event.c.task.in_(_T
 
 PURGE_TASKS = Write("purge the tasks", delete(task).where(task.c.id.in_(_TASKS)), rows=None)
 
-# --- a task that has ended is over its time: its conversation goes on without its public record ------------------------
+
+# --- an ended task expires: its conversation continues without its public record ---
 
 DELETE_EVENTS = Write(
-    "drop the events of a task that has ended",
+    "delete the events of a task that has ended",
     delete(event).where(equals(event.c.task, "task"), ~there_is(task, equals(task.c.id, "task"), text(GOING))),
     rows=None,
 )

@@ -1,8 +1,5 @@
-"""The statements by which a later message takes the place of turns that have not ended. Law: that a turn was displaced is in
-its row and nowhere else; what follows from it is stored with its end.
-
-The statements of a thread that cannot simply go on: lost, unsynced, in a new epoch, on its way back. Law: as in
-`statements`.
+"""The statements of a thread that cannot simply continue: lost, unsynced, in a new epoch, returned to an earlier handle, with
+displaced turns. Law: that a turn is displaced is stored in its row alone; what follows from it is stored with its end.
 """
 
 from sqlalchemy import Update, and_, bindparam, delete, func, insert, literal_column, null, or_, select, text, update
@@ -14,140 +11,21 @@ from storage.sql.fragments import (
     ZERO,
     Write,
     delete_job,
+    deletion_jobs,
     equals,
     given,
     history_item,
+    job_of,
     limited,
     matches,
     service_call,
     there_is,
     thread,
     turn,
-    upsert,
     word,
 )
 
-_number = select(turn.c.number).where(equals(turn.c.id, "turn")).scalar_subquery()
-
-_other = turn.alias("other")
-
-DISPLACE = Write(
-    "displace the turns that have not ended, up to this one",
-    update(turn)
-    .where(
-        equals(turn.c.thread, "thread"),
-        turn.c.ended_at.is_(None),
-        turn.c.number
-        < select(_other.c.number + bindparam("itself")).where(equals(_other.c.id, "turn")).scalar_subquery(),
-    )
-    .values(cancel_asked=ONE, displaced=ONE),
-    rows=None,
-)
-
-_IS_DISPLACED = there_is(turn, equals(turn.c.id, "turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
-
-_MOVED_ON = there_is(service_call, equals(service_call.c.turn, "turn"), service_call.c.status == word("completed"))
-
-# A call that begins a chain is the first of its thread, or of an epoch that the turn itself began.
-_BASE = limited(
-    select(service_call.c.handle_in)
-    .where(equals(service_call.c.turn, "turn"))
-    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt),
-    ONE,
-).scalar_subquery()
-
-DELETE_DISPLACED_HANDLES = Write(
-    "leave the handles of a displaced turn for deletion",
-    upsert(delete_job)
-    .from_select(
-        ["id", "adapter", "handle", "due_at", "attempts"],
-        select(
-            thread.c.id + literal_column("' '") + service_call.c.handle_out,
-            thread.c.agent,
-            service_call.c.handle_out,
-            bindparam("now"),
-            ZERO,
-        )
-        .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
-        .where(
-            equals(service_call.c.turn, "turn"),
-            service_call.c.handle_out.is_not(None),
-            thread.c.handle_kind == word("rotating"),
-            _IS_DISPLACED,
-        ),
-    )
-    .on_conflict_do_nothing(),
-    rows=None,
-)
-
-REVERT_DISPLACED = Write(
-    "take the thread's handle back to where a displaced turn began",
-    update(thread)
-    .where(
-        equals(thread.c.id, "thread"),
-        text(LIVE),
-        thread.c.handle_kind == word("rotating"),
-        _IS_DISPLACED,
-        _MOVED_ON,
-        thread.c.handle.is_distinct_from(_BASE),
-    )
-    .values(handle=_BASE, clean_handle=_BASE, generation=thread.c.generation + ONE),
-    rows=None,
-)
-
-# --- what the turn's requests carried of earlier turns ----------------------------------------------------------------
-
-_earlier, _older, _led = turn.alias("earlier"), history_item.alias("older"), service_call.alias("led")
-
-# The last turn before this one that is on the chain: all that was said before it is there, too, and need not be looked at.
-_ON_CHAIN = limited(
-    select(_earlier.c.id)
-    .where(
-        equals(_earlier.c.thread, "thread"),
-        _earlier.c.number < _number,
-        _earlier.c.status != word("failed"),
-        _earlier.c.displaced == ZERO,
-        there_is(_led, _led.c.turn == _earlier.c.id, _led.c.handle_out.is_distinct_from(_led.c.handle_in)),
-    )
-    .order_by(_earlier.c.number.desc()),
-    ONE,
-).scalar_subquery()
-
-_FROM = func.coalesce(
-    limited(
-        select(_older.c.position)
-        .where(equals(_older.c.thread, "thread"), _older.c.turn == _ON_CHAIN, _older.c.input == ZERO)
-        .order_by(_older.c.position.desc()),
-        ONE,
-    ).scalar_subquery(),
-    ZERO,
-)
-
-
-def _unsend(*conditions: ColumnElement[bool]) -> Update:
-    """Where the conditions do not hold there is no place to begin at, and nothing is looked at."""
-    return (
-        update(history_item)
-        .where(
-            equals(history_item.c.thread, "thread"),
-            history_item.c.position >= select(_FROM).where(*conditions).scalar_subquery(),
-            history_item.c.turn != bindparam("turn"),
-            history_item.c.sent_in.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn"))),
-        )
-        .values(sent_in=null())
-    )
-
-
-_ROTATES = there_is(thread, equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
-
-MARK_UNSENT = Write("let what earlier turns said be sent again that a turn carried", _unsend(_ROTATES), rows=None)
-
-MARK_UNSENT_DISPLACED = Write(
-    "let what earlier turns said be sent again that a displaced turn carried",
-    _unsend(_IS_DISPLACED, _ROTATES),
-    rows=None,
-)
-
+# --- the state of the thread ---
 
 _IN_GENERATION = and_(matches(thread, id="thread", generation="generation"))
 
@@ -156,7 +34,7 @@ MARK_HANDLE_LOST = Write(
 )
 
 MARK_UNSYNCED = Write(
-    "note that the end of a service call of the turn was not heard",
+    "note that the outcome of a service call of the turn is unknown",
     update(thread)
     .where(
         equals(thread.c.id, "thread"),
@@ -177,9 +55,12 @@ MARK_UNSYNCED = Write(
 )
 
 MARK_SYNCED = Write(
-    "note that the thread's last service call was looked up",
+    "note that the thread's unknown service call was looked up",
     update(thread).where(_IN_GENERATION, thread.c.state == word("unsynced")).values(state=word("open")),
 )
+
+
+# --- a new epoch ---
 
 NEXT_EPOCH = Write(
     "count the thread's next epoch",
@@ -201,7 +82,7 @@ _KEPT = (
 )
 
 ARCHIVE_EPOCH = Write(
-    "keep the epoch that ends",
+    "archive the epoch that ends",
     insert(thread).from_select(
         ["id", "epoch", "state", *_KEPT],
         select(bindparam("closed"), thread.c.epoch - ONE, word("closed"), *(thread.c[name] for name in _KEPT)).where(
@@ -223,52 +104,148 @@ BEGIN_EPOCH = Write(
     ),
 )
 
-DELETE_TURN_HANDLES = Write(
-    "leave the handles of the turn for deletion",
-    upsert(delete_job)
-    .from_select(
-        ["id", "adapter", "handle", "due_at", "attempts"],
-        select(
-            thread.c.id + literal_column("' '") + service_call.c.handle_out,
-            thread.c.agent,
-            service_call.c.handle_out,
-            bindparam("now"),
-            ZERO,
-        )
-        .select_from(service_call.join(thread, equals(thread.c.id, "thread")))
-        .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_not(None))
-        .where(service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
-    )
-    .on_conflict_do_nothing(),
-    rows=None,
+
+# --- a return to the handle of a turn's beginning ---
+
+_CALLS_OF_THREAD = service_call.join(thread, equals(thread.c.id, "thread"))
+
+DELETE_TURN_HANDLES = deletion_jobs(
+    "queue the handles of the turn for deletion",
+    job_of(service_call.c.handle_out)
+    .select_from(_CALLS_OF_THREAD)
+    .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
 )
 
 REWIND_HANDLE = Write(
-    "take the thread's handle back to where the turn began",
+    "return the thread's handle to where the turn began",
     update(thread)
     .where(equals(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
     .values(handle=bindparam("handle"), clean_handle=bindparam("handle"), generation=thread.c.generation + ONE),
     rows=None,
 )
 
-_JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
 
-DELETE_ORPHAN = Write(
-    "leave a handle for deletion that no call of the thread has led to",
-    upsert(delete_job)
-    .from_select(
-        ["id", "adapter", "handle", "due_at", "attempts"],
-        select(_JOB, bindparam("agent"), bindparam("handle"), bindparam("now"), ZERO).where(
-            # Another process may have found it meanwhile, and gone on from it.
-            ~there_is(
-                service_call.join(turn, turn.c.id == service_call.c.turn),
-                equals(turn.c.thread, "thread"),
-                equals(service_call.c.handle_out, "handle"),
-            )
-        ),
+# --- displaced turns ---
+
+_other = turn.alias("other")
+
+DISPLACE = Write(
+    "displace the turns that have not ended, up to this one",
+    update(turn)
+    .where(
+        equals(turn.c.thread, "thread"),
+        turn.c.ended_at.is_(None),
+        turn.c.number
+        < select(_other.c.number + bindparam("itself")).where(equals(_other.c.id, "turn")).scalar_subquery(),
     )
-    .on_conflict_do_nothing(),
+    .values(cancel_asked=ONE, displaced=ONE),
     rows=None,
 )
 
-KEEP_HANDLE = Write("keep a handle that was left for deletion", delete(delete_job).where(delete_job.c.id == _JOB), None)
+_IS_DISPLACED = there_is(turn, equals(turn.c.id, "turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
+
+_MOVED_ON = there_is(service_call, equals(service_call.c.turn, "turn"), service_call.c.status == word("completed"))
+
+# A call without a handle begins a chain: the first of its thread, or of an epoch that the turn itself began.
+_BASE = limited(
+    select(service_call.c.handle_in)
+    .where(equals(service_call.c.turn, "turn"))
+    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
+).scalar_subquery()
+
+DELETE_DISPLACED_HANDLES = deletion_jobs(
+    "queue the handles of a displaced turn for deletion",
+    job_of(service_call.c.handle_out)
+    .select_from(_CALLS_OF_THREAD)
+    .where(equals(service_call.c.turn, "turn"), thread.c.handle_kind == word("rotating"), _IS_DISPLACED),
+)
+
+REVERT_DISPLACED = Write(
+    "return the thread's handle to where a displaced turn began",
+    update(thread)
+    .where(
+        equals(thread.c.id, "thread"),
+        text(LIVE),
+        thread.c.handle_kind == word("rotating"),
+        _IS_DISPLACED,
+        _MOVED_ON,
+        thread.c.handle.is_distinct_from(_BASE),
+    )
+    .values(handle=_BASE, clean_handle=_BASE, generation=thread.c.generation + ONE),
+    rows=None,
+)
+
+
+# --- items of earlier turns that the requests of the turn carried ---
+
+_number = select(turn.c.number).where(equals(turn.c.id, "turn")).scalar_subquery()
+
+_earlier, _older, _led = turn.alias("earlier"), history_item.alias("older"), service_call.alias("led")
+
+# The last turn before this one that is on the chain: all earlier items are on the chain, too, and are not examined.
+_ON_CHAIN = limited(
+    select(_earlier.c.id)
+    .where(
+        equals(_earlier.c.thread, "thread"),
+        _earlier.c.number < _number,
+        _earlier.c.status != word("failed"),
+        _earlier.c.displaced == ZERO,
+        there_is(_led, _led.c.turn == _earlier.c.id, _led.c.handle_out.is_distinct_from(_led.c.handle_in)),
+    )
+    .order_by(_earlier.c.number.desc())
+).scalar_subquery()
+
+_FROM = func.coalesce(
+    limited(
+        select(_older.c.position)
+        .where(equals(_older.c.thread, "thread"), _older.c.turn == _ON_CHAIN, _older.c.input == ZERO)
+        .order_by(_older.c.position.desc())
+    ).scalar_subquery(),
+    ZERO,
+)
+
+
+def _mark_unsent(*conditions: ColumnElement[bool]) -> Update:
+    """Where the conditions do not hold, the first position is NULL, and no item is examined."""
+    return (
+        update(history_item)
+        .where(
+            equals(history_item.c.thread, "thread"),
+            history_item.c.position >= select(_FROM).where(*conditions).scalar_subquery(),
+            history_item.c.turn != bindparam("turn"),
+            history_item.c.sent_in.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn"))),
+        )
+        .values(sent_in=null())
+    )
+
+
+_ROTATES = there_is(thread, equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
+
+MARK_UNSENT = Write("mark items of earlier turns as unsent that the turn carried", _mark_unsent(_ROTATES), rows=None)
+
+MARK_UNSENT_DISPLACED = Write(
+    "mark items of earlier turns as unsent that a displaced turn carried",
+    _mark_unsent(_IS_DISPLACED, _ROTATES),
+    rows=None,
+)
+
+
+# --- a handle beside the thread ---
+
+_JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
+
+DELETE_ORPHAN = deletion_jobs(
+    "queue a handle for deletion that no call of the thread has confirmed",
+    select(_JOB, bindparam("agent"), bindparam("handle")).where(
+        # Another process may have found the handle meanwhile, and continued from it.
+        ~there_is(
+            service_call.join(turn, turn.c.id == service_call.c.turn),
+            equals(turn.c.thread, "thread"),
+            equals(service_call.c.handle_out, "handle"),
+        )
+    ),
+)
+
+KEEP_HANDLE = Write(
+    "remove a handle from the queue of deletions", delete(delete_job).where(delete_job.c.id == _JOB), None
+)

@@ -1,5 +1,5 @@
-"""The statements and queries of turns that wait for their caller. Law: as in `statements`; what waits is found through
-indexes of the few rows that do."""
+"""The statements and queries of turns that wait for their caller. Law: as in `sql/turns.py`; the waiting rows have indexes of
+their own."""
 
 from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, update
 
@@ -24,7 +24,7 @@ from storage.sql.fragments import (
 _OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn")))
 
 ANSWER_TURN = Write(
-    "answer a turn of the caller's that waits, in the thread's generation",
+    "answer a waiting turn of the caller, in the thread's generation",
     update(turn)
     .where(
         matches(turn, id="turn", task="task", thread="thread"),
@@ -48,7 +48,7 @@ NEXT_INPUT = Write(
 )
 
 DECIDE_TOOL = Write(
-    "decide a tool call that waits for it, of this turn and with these arguments",
+    "decide a tool call of this turn that waits for a decision, with these arguments",
     update(tool_call)
     .where(
         equals(tool_call.c.id, "tool_call"),
@@ -67,7 +67,7 @@ DECIDE_TOOL = Write(
 )
 
 PAUSE_TOOL = Write(
-    "let a tool call wait for a consent that did nothing, in the thread's generation",
+    "let a running tool call wait for a consent, in the thread's generation",
     update(tool_call)
     .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
     .values(
@@ -79,14 +79,14 @@ PAUSE_TOOL = Write(
 )
 
 RETRY_TOOL = Write(
-    "let a tool call of this turn be made again that waited for a consent",
+    "approve a tool call of this turn again that waits for a consent",
     update(tool_call)
     .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
     .values(status=word("approved")),
 )
 
 SET_QUESTION = Write(
-    "ask the caller for the rest",
+    "set the question of a task that waits for its caller",
     update(task)
     .where(
         equals(task.c.id, "task"),
@@ -104,8 +104,7 @@ WAITING_TURN = select(
     limited(
         select(service_call.c.handle_in)
         .where(service_call.c.turn == turn.c.id)
-        .order_by(service_call.c.round, service_call.c.attempt),
-        ONE,
+        .order_by(service_call.c.round, service_call.c.attempt)
     ).scalar_subquery(),
     turn.c.cancel_asked,
 ).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
@@ -128,8 +127,7 @@ _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c
 _LAST_CALL = limited(
     select(service_call.c.id)
     .where(equals(service_call.c.turn, "turn"))
-    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc()),
-    ONE,
+    .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
 )
 
 CALLS_OF_ROUND = (
@@ -153,7 +151,7 @@ ASKED_CALLS = (
 )
 
 STANDING_APPROVALS = select(tool_call.c.server, tool_call.c.digest, tool_call.c.arguments).where(
-    # Only so does the planner see that the index holds it.
+    # With this condition the planner uses the partial index.
     tool_call.c.standing.is_not(None),
     matches(tool_call, standing="context", approval_by="principal"),
 )
@@ -174,9 +172,9 @@ OVERDUE_TURNS = limited(
         turn.c.status == word("waiting"),
         or_(
             and_(task.c.status_at <= bindparam("before"), ~there_is(_CALLS, _WAITS)),
-            # It was to be cancelled before it came to wait: its process had not heard of it.
+            # A cancel was requested before the turn came to wait, and its process did not notice it.
             turn.c.cancel_asked == ONE,
-            # What ran when its process died, and may run again, waits for nothing.
+            # A call that ran when its process died, and may run again, waits for nothing.
             there_is(_CALLS, service_call.c.turn == turn.c.id, tool_call.c.status == word("running")),
             there_is(_CALLS, _WAITS, tool_call.c.approval_expires_at <= bindparam("now")),
         ),

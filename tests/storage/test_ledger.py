@@ -86,7 +86,7 @@ async def test_the_holder_that_lost_its_lease_cannot_complete(tmp_path: Path) ->
         taken = replace(
             PREPARE_WITHOUT_EVENT, generation=1, holder="process-2", turn="turn-2", service_call="call-2", now=9001
         )
-        with pytest.raises(Conflict, match="behind all earlier ones"):
+        with pytest.raises(Conflict, match="after all earlier ones"):
             await other.ledger.commit(taken)
         ended = replace(FINISH, status="failed", state=None, events=EventRow("task-1", 3, 3, b"{}"), last_event=3)
         await other.ledger.commit(Fence("thread-1", 1, 9001), ended)

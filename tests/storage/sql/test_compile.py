@@ -13,12 +13,11 @@ from sqlalchemy.dialects import postgresql
 from storage import compiled
 from storage.schema.migrate import migrate
 from storage.schema.open import prepare
-from storage.sql import accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting
-from storage.sql.compile import SQLITE, TARGET, sources, sql, text
+from storage.sql.compile import MODULES, SQLITE, TARGET, sources, sql, text
 from storage.statement import Statement, Values
 
 POSTGRESQL = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-SOURCES = [*sources(accept, api_keys, calls, documents, push, reads, recovery, retention, threads, turns, waiting)]
+SOURCES = [*sources(*MODULES)]
 
 
 def schema(path: Path) -> list[str]:

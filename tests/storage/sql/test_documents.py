@@ -18,7 +18,7 @@ from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.conversation import OpaqueItem
 from storage.schema.tables import Row
-from storage.sql.documents import LEFT_BEHIND
+from storage.sql.documents import NOT_EXPORTED
 from tests.storage.conversation import (
     ACCEPT,
     ADA,
@@ -98,7 +98,7 @@ def said(database: Recorded) -> dict[str, Any]:
     own = {"last_used_at", "expires_at"}
     found = {
         table: {
-            key: {name: value for name, value in row.items() if name not in LEFT_BEHIND.get(table, set()) | own}
+            key: {name: value for name, value in row.items() if name not in NOT_EXPORTED.get(table, set()) | own}
             for key, row in of_table.items()
         }
         for table, of_table in rows(database.path).items()
@@ -192,7 +192,7 @@ def test_every_column_travels_or_is_left_behind_on_purpose() -> None:
         if name not in {"api_key", "secret", "delete_job", "process", "push_config"}
     }
     assert {
-        name: [column.name for column in table.columns if column.name not in LEFT_BEHIND.get(name, set())]
+        name: [column.name for column in table.columns if column.name not in NOT_EXPORTED.get(name, set())]
         for name, table in tables.items()
     } == {name: columns.split() for name, columns in known.items()}
 

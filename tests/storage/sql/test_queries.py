@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from storage import compiled
-from storage.sql import reads, recovery
+from storage.sql import database, history, recovery, tasks
 from storage.sql.compile import texts
 from tests.storage.conversation import recorded
 
-QUERIES = {name: query for name, query in texts(reads, recovery).items() if query.startswith("SELECT")}
+QUERIES = {
+    name: query for name, query in texts(tasks, history, recovery, database).items() if query.startswith("SELECT")
+}
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {
     "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],

@@ -10,11 +10,15 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from storage.schema.tables import Row
-from storage.sql import accept, calls, threads, turns
-from storage.sql.compile import sources, texts
+from storage.sql import accept, calls, database, leases, threads, turns
+from storage.sql.compile import sources, sql
 from storage.sql.fragments import Write
 
-STATEMENTS = texts(accept, calls, threads, turns)
+STATEMENTS = {
+    name: sql(source)
+    for name, source in sources(accept, calls, turns, leases, threads, database)
+    if isinstance(source, Write)
+}
 
 
 @pytest.fixture
@@ -43,5 +47,7 @@ def test_a_statement_has_no_value_left_to_bind_but_its_own_parameters(name: str)
 
 
 def test_statements_say_what_they_do() -> None:
-    statements = [source for _, source in sources(accept, calls, threads, turns) if isinstance(source, Write)]
+    statements = [
+        source for _, source in sources(accept, calls, turns, leases, threads, database) if isinstance(source, Write)
+    ]
     assert len({statement.what for statement in statements}) == len(statements)

@@ -270,7 +270,7 @@ async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | Non
 async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_ended(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, FOLLOW_UP)
     second = replace(PREPARE, turn="turn-2", service_call="call-2", event=None)
-    with pytest.raises(Conflict, match="behind all earlier ones"):
+    with pytest.raises(Conflict, match="after all earlier ones"):
         await database.ledger.commit(second)
     await database.ledger.commit(replace(FINISH, state=None, events=None), second)
 

@@ -116,7 +116,7 @@ async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
         outcomes = await Told(writer).of(elsewhere, events(1, 1), ACCEPTED)
     assert [str(outcome) for _, outcome in outcomes] == [
         "could not use an open context of the caller: 0 rows instead of 1",
-        "could not append the events behind the last one: NOT NULL constraint failed: event.first",
+        "could not append the events after the last one: NOT NULL constraint failed: event.first",
         "could not make the context: UNIQUE constraint failed: context.tenant, context.principal, context.public_id",
     ]
 

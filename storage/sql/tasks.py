@@ -1,124 +1,13 @@
-"""The queries of what was said in a thread, and what it weighs. Law: as in `queries`.
-
-The queries of contexts and tasks, as callers see them, compiled once from the tables. Law, of those in other modules too:
-what grows is read through an index.
-"""
+"""The queries of contexts and tasks as callers see them. Law, of all queries: an index finds rows whose number grows."""
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, literal_column, or_, select, text, tuple_
+from sqlalchemy import Select, and_, bindparam, func, literal_column, select, text, tuple_
+from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
-from storage.schema.conditions import LIVE, UNSENT, WAITING
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    context,
-    event,
-    history_item,
-    input_,
-    is_displaced,
-    lesser,
-    limited,
-    matches,
-    service_call,
-    task,
-    task_columns,
-    thread,
-    tool_call,
-    turn,
-    word,
-)
-
-_ITEMS = (
-    select(
-        history_item.c.position,
-        turn.c.number,
-        turn.c.id,
-        history_item.c.payload,
-        input_.c.payload,
-        history_item.c.provider_id,
-        history_item.c.sent_in,
-        history_item.c.replayable,
-        (turn.c.status == word("failed")).label("failed"),
-        history_item.c.service_call,
-        tool_call.c.sequence,
-        is_displaced.label("displaced"),
-    )
-    .select_from(
-        history_item.join(turn, turn.c.id == history_item.c.turn)
-        .outerjoin(input_, and_(input_.c.turn == history_item.c.turn, input_.c.ordinal == history_item.c.input))
-        .outerjoin(tool_call, tool_call.c.id == history_item.c.tool_call)
-    )
-    .where(history_item.c.thread == bindparam("thread"))
-    .order_by(turn.c.number, history_item.c.position)
-)
-
-HISTORY = _ITEMS
-
-UNSENT_ITEMS = _ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")]))
-
-_OLDER = history_item.alias("older")
-_OF = turn.alias("of")
-_TURN_NOW = select(turn.c.number).where(turn.c.id == bindparam("turn")).scalar_subquery()
-
-_END = (
-    select(
-        (func.coalesce(func.max(history_item.c.position), ZERO) + ONE).label("position"),
-        ZERO.label("messages"),
-        ZERO.label("weight"),
-        _TURN_NOW.label("oldest"),
-        ZERO.label("whole"),
-    )
-    .where(history_item.c.thread == bindparam("thread"))
-    .cte("tail", recursive=True)
-)
-
-
-def _if(condition: ColumnElement[bool], value: ColumnElement[int]) -> ColumnElement[int]:
-    return case((condition, value), else_=ZERO)
-
-
-_COUNTS = and_(
-    _OLDER.c.replayable == ONE,
-    _OLDER.c.weight > ZERO,
-    _OF.c.number <= _TURN_NOW,
-    or_(_OF.c.displaced == ZERO, _OF.c.ended_at.is_(None)),
-    or_(bindparam("opaque") == ONE, _OLDER.c.kind.not_in([word("reasoning"), word("opaque")])),
-)
-
-# One step back from the end: positions have no gaps. Whole are the turns at a message of the oldest turn met so far:
-# what a turn said comes behind its message, and behind what the turns before it said.
-_BACK = (
-    select(
-        _OLDER.c.position,
-        _END.c.messages + _if(and_(_COUNTS, _OLDER.c.kind.in_([word("user"), word("assistant")])), ONE),
-        _END.c.weight + _if(_COUNTS, _OLDER.c.weight),
-        lesser(_END.c.oldest, _OF.c.number),
-        _if(and_(_OLDER.c.input == ZERO, _OF.c.number <= _END.c.oldest), ONE),
-    )
-    .select_from(
-        _END.join(
-            _OLDER, and_(_OLDER.c.thread == bindparam("thread"), _OLDER.c.position == _END.c.position - ONE)
-        ).join(_OF, _OF.c.id == _OLDER.c.turn)
-    )
-    .where(
-        or_(_END.c.whole == ZERO, and_(_END.c.messages < bindparam("messages"), _END.c.weight < bindparam("weight")))
-    )
-)
-
-_TAIL = _END.union_all(_BACK)
-
-RECENT_HISTORY = _ITEMS.where(history_item.c.position >= select(func.min(_TAIL.c.position)).scalar_subquery())
-
-MEASURED_CALLS = limited(
-    select(service_call.c.weight, service_call.c.usage)
-    .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
-    .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("completed"))
-    .order_by(turn.c.number.desc(), service_call.c.round.desc()),
-    literal_column("8"),
-)
-
+from storage.schema.conditions import LIVE, WAITING
+from storage.sql.fragments import ZERO, context, event, input_, limited, matches, task, task_columns, thread, turn, word
 
 _THREAD = (
     thread.c.id,
@@ -137,7 +26,7 @@ _THREAD = (
 """In the order of ThreadRecord."""
 
 _LIVING = context.c.state.in_([word("open"), word("closed")])
-"""What is left of other contexts is about to be purged."""
+"""Tombstones are about to be purged."""
 
 _BELONGS = and_(matches(task, tenant="tenant", principal="principal"))
 
@@ -156,7 +45,7 @@ _WAITS = (
 _ASIDE = turn.c.tries >= literal_column(str(TRIES))
 
 _STUCK = limited(
-    select(turn.c.task).where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE), ONE
+    select(turn.c.task).where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE)
 ).scalar_subquery()
 
 CONTEXT = (
@@ -189,15 +78,14 @@ REPLAY = (
     .where(matches(input_, tenant="tenant", principal="principal", agent="agent", key_kind="key_kind", key="key"))
 )
 
-
 _TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _ASIDE, turn.c.messages)
 
 _IN_ORDER = input_.c.event
-"""Of the turns of one task: each is accepted when the one before it has ended, and its end was an event."""
+"""Of the turns of one task: each is accepted after the end of the one before, which was an event."""
 
 
 def turns(*, artifacts: bool) -> Select[Any]:
-    """Of one task, `task_0`; who wants several puts their parameters beside it: JSON would cut an id at a NUL."""
+    """Of one task, `task_0`; a reader of several adds parameters beside it, as JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return (
         select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
@@ -218,8 +106,7 @@ _FIRST_TURN = limited(
     select(turn.c.id)
     .select_from(turn.join(thread, thread.c.id == turn.c.thread))
     .where(turn.c.task == bindparam("task"))
-    .order_by(thread.c.epoch, turn.c.number),
-    ONE,
+    .order_by(thread.c.epoch, turn.c.number)
 )
 
 FIRST_MESSAGE = select(input_.c.payload).where(input_.c.turn == _FIRST_TURN.scalar_subquery(), input_.c.ordinal == ZERO)

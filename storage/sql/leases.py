@@ -1,0 +1,113 @@
+"""The statements of leases and processes: which process runs which turn. Law: as in `sql/turns.py`."""
+
+from sqlalchemy import bindparam, delete, literal_column, null, or_, update
+
+from gateway.ledger.leases import TRIES
+from storage.sql.fragments import (
+    ONE,
+    ZERO,
+    Write,
+    equals,
+    given,
+    lapsed,
+    lesser,
+    matches,
+    process,
+    there_is,
+    thread,
+    turn,
+    upsert,
+    word,
+)
+
+TAKE_LEASE = Write(
+    "take the thread's lease",
+    update(thread)
+    .where(
+        matches(thread, id="thread", generation="generation"),
+        or_(thread.c.lease_holder.is_(None), equals(thread.c.lease_holder, "holder"), lapsed(thread.c.lease_until)),
+    )
+    .values(
+        lease_holder=bindparam("holder"), lease_until=bindparam("lease_until"), generation=thread.c.generation + ONE
+    ),
+)
+
+KEEP_LEASE = Write(
+    "keep the thread's lease",
+    update(thread)
+    .where(matches(thread, id="thread", generation="generation", lease_holder="holder"))
+    .values(lease_until=bindparam("lease_until")),
+)
+
+RENEW_LEASE = Write(
+    "renew the holder's lease",
+    update(thread)
+    .where(matches(thread, id="thread", lease_holder="holder"))
+    .values(lease_until=bindparam("lease_until")),
+    rows=None,
+)
+
+RELEASE_LEASE = Write(
+    "release the lease",
+    update(thread)
+    .where(matches(thread, id="thread", lease_holder="holder"))
+    .values(lease_holder=null(), lease_until=null()),
+    rows=None,
+)
+
+FENCE = Write(
+    "fence off the holder of an expired lease",
+    update(thread)
+    .where(
+        matches(thread, id="thread", generation="generation"),
+        or_(thread.c.lease_holder.is_(None), lapsed(thread.c.lease_until)),
+    )
+    .values(lease_holder=null(), lease_until=null(), generation=thread.c.generation + ONE),
+)
+
+
+# --- processes ---
+
+HEARTBEAT = Write(
+    "record the heartbeat of the process",
+    upsert(process)
+    .values(**given("alive_until"), id=bindparam("process"))
+    .on_conflict_do_update(index_elements=["id"], set_={"alive_until": bindparam("alive_until")}),
+)
+
+DELETE_DEAD_PROCESSES = Write("delete the dead processes", delete(process).where(lapsed(process.c.alive_until)), None)
+
+REQUEST_CANCEL = Write(
+    "ask the process that runs the turn to cancel it",
+    update(turn)
+    .where(equals(turn.c.id, "turn"), turn.c.ended_at.is_(None))
+    .values(cancel_asked=ONE, tries=lesser(turn.c.tries, literal_column(str(TRIES - 1)))),
+    rows=None,
+)
+
+
+# --- turns of dead processes ---
+
+TAKE_OVER_TURN = Write(
+    "take over a turn that runs",
+    update(turn)
+    .where(matches(turn, id="turn", thread="thread"), turn.c.status == word("running"))
+    .values(**given("tries"), process=bindparam("holder"), base_generation=bindparam("base_generation")),
+)
+
+CLAIM_TURN = Write(
+    "claim a queued turn of a dead process",
+    update(turn)
+    .where(
+        equals(turn.c.id, "turn"),
+        turn.c.status == word("accepted"),
+        equals(turn.c.process, "previous_process"),
+        ~there_is(process, equals(process.c.id, "previous_process"), process.c.alive_until >= bindparam("now")),
+    )
+    .values(process=bindparam("process"), tries=ZERO),
+)
+
+COUNT_TRIES = Write(
+    "count the tries of an orphaned turn",
+    update(turn).where(matches(turn, id="turn", tries="before"), turn.c.ended_at.is_(None)).values(**given("tries")),
+)

@@ -1,4 +1,4 @@
-"""The core as the bindings see it, with answers written down beforehand."""
+"""The operations as the bindings call them, with scripted answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ TASK_JSON = {
 
 
 class ScriptedStream:
-    """Gives its batches, then ends, raises, or stays open until it is told to end."""
+    """Gives its batches, then ends, raises, or stays open."""
 
     def __init__(self, *batches: list[Frame], error: Exception | None = None, stays_open: bool = False) -> None:
         self._batches = batches
@@ -63,7 +63,7 @@ class ScriptedStream:
 
 
 class ScriptedOperations(Operations):
-    """`answers` by operation; an exception among them is raised. `calls` are those that arrived."""
+    """`answers` by operation; an exception among them is raised. `calls`: the calls received."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, OperationCall, Wire]] = []

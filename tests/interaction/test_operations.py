@@ -1,4 +1,4 @@
-"""Every operation of A2A 1.0, section 3.1, arrives at the core and comes back, the same over both bindings."""
+"""Every operation of A2A 1.0, section 3.1, reaches the core and returns the same result over both bindings."""
 
 from typing import Any
 

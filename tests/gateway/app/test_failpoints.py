@@ -1,4 +1,4 @@
-"""Points at which a process dies for a test: counted by name, and not there for anybody else."""
+"""Points at which a test kills a process: counted by name, and inactive without the setting."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def test_nothing_is_armed_without_the_setting(monkeypatch: pytest.MonkeyPatch, v
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Who would have been killed with what: a test cannot die to tell."""
+    """The recorded arguments of `os.kill`, which does nothing."""
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: found.append((pid, number)))
     return found

@@ -1,4 +1,4 @@
-"""Another configuration in a running gateway: what runs goes on as it began, what comes meets the new one."""
+"""A new configuration in a running gateway: running turns keep the old one, new requests get the new one."""
 
 import asyncio
 import sqlite3
@@ -34,11 +34,11 @@ from tests.support.core import soon, until
 from tests.support.forgetful import Forgetful
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter
 
-# --- generations ------------------------------------------------------------------------------------------------------
+# --- loaded configurations ---
 
 
 class Tools:
-    """A source of tools that nobody asks."""
+    """A source of tools that is never called."""
 
     closed = False
 
@@ -53,7 +53,7 @@ class Tools:
 
 
 class Part:
-    """One generation whose requests last until `go`; `turns_ended` is what the runner would say of its turns."""
+    """One loaded configuration. Its requests last until `go`, its turns until `turns_ended`."""
 
     def __init__(self) -> None:
         self.adapter = ScriptedAdapter(G)
@@ -258,7 +258,7 @@ async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_clo
 
 
 class Adapters(Registry):
-    """One for each start of an agent; `answers` are those of the first one's `forget`."""
+    """Builds an adapter for each load of an agent; `answers` are those of the first adapter's `forget`."""
 
     def __init__(self, *answers: Pause) -> None:
         self.built: list[Forgetful] = []

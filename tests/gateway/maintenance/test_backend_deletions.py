@@ -1,4 +1,4 @@
-"""The outbox of handles that backends have to forget."""
+"""The outbox of deletions at backends."""
 
 import asyncio
 import sqlite3

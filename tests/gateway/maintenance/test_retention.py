@@ -1,4 +1,4 @@
-"""Sweeping: what it looks at, in which pieces, and what does not stop it. What is left behind: tests/scenarios."""
+"""Sweeps: what they examine, the size of their commits, and failures that do not stop them. Effects: tests/scenarios."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Accepting messages: races, queues, and callers who go away in the middle of it."""
+"""Accepting messages: races, queues, and callers that disconnect meanwhile."""
 
 import asyncio
 import sqlite3

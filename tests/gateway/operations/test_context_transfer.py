@@ -1,4 +1,4 @@
-"""Contexts that are taken to another gateway, and conversations of a backend that are taken up here."""
+"""Export and import of contexts, and adoption of conversations that a backend has."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Deleting a context, asked as the admin API asks."""
+"""Deletion of contexts, as the admin API calls it."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ ASKS = [CallCompleted("r", Ending.INPUT_REQUIRED, (Part(text="which?"),))]
 
 
 def contexts(core: Core) -> Contexts:
-    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)  # it has all reads
+    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
 
 
 async def test_a_deleted_context_is_gone_and_takes_no_message(core: Core) -> None:

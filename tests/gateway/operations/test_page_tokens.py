@@ -1,4 +1,4 @@
-"""Page tokens: opaque, and good only where they come from."""
+"""Page tokens: opaque, and valid only for their own list."""
 
 import base64
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Push notification configurations as their owners make, read and delete them."""
+"""Push notification configurations: creation, reading, deletion, replay."""
 
 import asyncio
 from typing import Any

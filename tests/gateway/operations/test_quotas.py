@@ -1,4 +1,4 @@
-"""What one principal may have at a time."""
+"""Limits of one principal: requests, streams, turns."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_requests_come_back_with_time_and_are_counted_for_each_principal() -> No
     quotas.request(ADA)
 
 
-def test_a_place_is_free_again_once_however_often_it_is_given_back() -> None:
+def test_a_slot_is_released_once_however_often_it_is_given_back() -> None:
     quotas = Quotas(Clock(), QuotaLimits(streams=2))
     one, _ = quotas.streams.take(ADA), quotas.streams.take(ADA)
     with pytest.raises(TooManyRequests, match="2 open streams"):

@@ -1,4 +1,4 @@
-"""The eleven operations, asked as a binding asks them."""
+"""The eleven operations, as a binding calls them."""
 
 import asyncio
 from typing import Any
@@ -306,7 +306,7 @@ async def listed(core: Core, **filters: Any) -> list[str]:
 
 
 async def three_tasks(core: Core) -> list[Task]:
-    """In the contexts c, c and d, a second after another, the middle one asking."""
+    """In the contexts c, c and d, one second apart; the second one asks a question."""
     core.agent(ScriptedAdapter(G, says("a"), ASKS, says("b")))
     tasks = []
     for text, context in (("1", "c"), ("2", "c"), ("3", "d")):
@@ -490,7 +490,7 @@ async def test_a_subscriber_that_comes_back_misses_nothing_and_gets_nothing_twic
     asked = await core.send("paint")
     first = await core.stream("blue", task=asked.id)
     await soon(pause.reached.wait())
-    await core.get(asked.id)  # by now all that happened is stored
+    await core.get(asked.id)  # now every event is stored
     if ended:
         pause.go.set()
         await soon(core.runner.idle())

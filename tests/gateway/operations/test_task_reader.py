@@ -1,4 +1,4 @@
-"""Tasks as they are read: live and stored agree, nothing is shown that is not stored, no reading is half old."""
+"""Reads of tasks: live and stored ones agree, only stored events are shown, and each read shows one moment."""
 
 import asyncio
 import sqlite3
@@ -58,8 +58,8 @@ async def frames_at(core: Core, task: str, last: int) -> list[tuple[int | None, 
     return first
 
 
-class _ToldLate:
-    """Around a ledger: the end of a turn is stored, and this process is told when `tell` is called."""
+class _LateLedger:
+    """Wraps a ledger: the end of a turn is stored, but this process learns of it only from `tell`."""
 
     _ledger: Ledger
 
@@ -67,7 +67,7 @@ class _ToldLate:
         self._held: list[Callable[[], None]] = []
         self.stored = asyncio.Event()
 
-    def around(self, ledger: Ledger) -> "_ToldLate":
+    def around(self, ledger: Ledger) -> "_LateLedger":
         self._ledger = ledger
         return self
 
@@ -90,8 +90,8 @@ class _ToldLate:
 
 
 async def test_an_end_that_a_stream_has_shown_is_not_taken_back(core: Core) -> None:
-    """The stream reads the log, which may have the end before the process that runs the task hears that it is stored."""
-    late = _ToldLate()
+    """The stream reads the log, which may have the end before the process that runs the task knows that it is stored."""
+    late = _LateLedger()
     core.ledger.wrap(late.around)
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("1", at_once=True)

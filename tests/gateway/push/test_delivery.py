@@ -1,4 +1,4 @@
-"""One configuration: in order, at least once, tried again as long as that makes sense, and never in a task's way."""
+"""The deliveries of one configuration: in order, at least once, with limited attempts, and without delaying the task."""
 
 import asyncio
 import sqlite3
@@ -36,7 +36,7 @@ async def test_every_event_of_the_log_is_posted_unchanged_and_in_order(core: Cor
 
 
 async def test_the_configuration_of_a_message_is_stored_with_it(core: Core) -> None:
-    """Source: state-model, C1: whoever was told of the task was told of its notifications."""
+    """A caller that knows the task also knows its configuration. Source: docs/state-model.md, C1."""
     core.agent(ScriptedAdapter(BR, says("a")))
     push = PushHarness(core)
     await push.send("hello")
@@ -269,7 +269,7 @@ async def test_of_two_processes_that_see_the_same_delivery_one_makes_it(core: Co
 
 
 async def test_a_delivery_whose_process_died_after_the_post_is_made_again_when_the_claim_ends(core: Core) -> None:
-    """Source: reliability, K11: a duplicate is allowed, under the same webhook-id."""
+    """A duplicate is allowed, with the same webhook-id. Source: docs/state-model.md, K11."""
     core.agent(ScriptedAdapter(BR, answers("a")))
     push = PushHarness(core, PushLimits(timeout=10.0))
     await push.send("hello")

@@ -1,4 +1,4 @@
-"""Deliveries beside everything else: how many at once, and by whom."""
+"""Which deliveries a process starts, and how many at once."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ from tests.support.scripted import BR, ScriptedAdapter, says
 
 
 class HeldSender:
-    """Every post waits until `go`; `by_host` are those that wait."""
+    """Every post waits until `go`; `by_host` counts the waiting posts."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -61,7 +61,7 @@ async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None
     for host in hosts:
         task = await core.send("hello")
         await push.create(task.id, url=f"https://{host}/{task.id}")
-    # As if all of it was still to be posted.
+    # Makes every event undelivered again.
     with closing(sqlite3.connect(core.path)) as database, database:
         database.execute("UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
 

@@ -1,4 +1,4 @@
-"""What is secret of a configuration at rest."""
+"""The secrets of a stored configuration."""
 
 import pytest
 

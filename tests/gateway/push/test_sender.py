@@ -1,4 +1,4 @@
-"""Posts to a real receiver: what comes back, and where a connection never goes."""
+"""Posts to a real receiver: their outcomes, and addresses that are never connected to."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Signatures of notifications can be checked with what is published, and with nothing else."""
+"""Signatures of notifications verify with the published keys, and with no others."""
 
 import hashlib
 import json

@@ -9,7 +9,8 @@ from secrets import token_hex
 
 import pytest
 
-from adapters.openai.responses.adapter import ConversationAdapter, factory
+from adapters.openai.responses.adapter import factory
+from adapters.openai.responses.conversation import ConversationAdapter
 from gateway.ports.adapter import AdapterError, CallCompleted, ErrorClass
 from gateway.testing.adapter_scripts import collect, completed, request, text
 from tests.interop.peers_running import Peer

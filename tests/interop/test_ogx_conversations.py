@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from adapters.openai.responses.adapter import ConversationAdapter, factory
+from adapters.openai.responses.adapter import factory
+from adapters.openai.responses.conversation import ConversationAdapter
 from gateway.ports.adapter import CallCompleted, ErrorClass
 from gateway.ports.capabilities import Tail
 from gateway.testing.adapter_scripts import collect, completed, first_text, request, text

@@ -2,26 +2,39 @@
 conversation (as a chain of responses, or as a `conversation`), or the gateway does and sends it whole every time.
 """
 
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from adapters.openai.responses.continuation import Chain, InConversation
-from adapters.openai.responses.handles import check_conversation_id, check_response_id
-from adapters.openai.responses.service import CONVERSATIONS, RESPONSES, ResponsesService
+from adapters.openai.responses.continuation import Chain
+from adapters.openai.responses.conversation import ConversationAdapter
+from adapters.openai.responses.handles import check_response_id, unknown_handle
+from adapters.openai.responses.service import RESPONSES, ResponsesService
 from adapters.openai.responses.settings import ResponsesSettings
+from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Message
-from gateway.ports.adapter import AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
-from gateway.ports.capabilities import Fetched, ProbeReport, Tail
+from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StartedOver
+from gateway.ports.capabilities import Fate, Fetched, ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
+_FATES = {
+    "queued": Fate.RUNNING,
+    "in_progress": Fate.RUNNING,
+    "completed": Fate.COMPLETED,
+    "incomplete": Fate.COMPLETED,
+    "failed": Fate.FAILED,
+    "cancelled": Fate.FAILED,
+}
 
-class ResponsesAdapter:
-    """Speaks to one Responses server: in a chain of responses, or with the whole conversation."""
+
+class ResponsesAdapter(ResponsesService):
+    """A chain of responses, or the whole conversation in each request."""
+
+    check_handle = staticmethod(check_response_id)
 
     def __init__(self, settings: ResponsesSettings) -> None:
-        self.backend = settings.backend
+        super().__init__(settings)
         self._keeps = settings.owner is StorageOwner.BACKEND
+        self._verifies = settings.verify_chain
         self.ownership = (
             Ownership(
                 StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=settings.repeat_unknown or None, either=True
@@ -29,22 +42,23 @@ class ResponsesAdapter:
             if self._keeps
             else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
         )
-        self._verifies = settings.verify_chain
-        self._service = ResponsesService(settings)
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         keeps = self._keeps if request.owner is None else request.owner is StorageOwner.BACKEND
         handle = request.handle if keeps else None
-        return self._service.respond(request, Chain(handle, keeps=keeps, verifies=self._verifies))
+        return self._respond(request, Chain(handle, keeps=keeps, verifies=self._verifies))
 
     async def fetch(self, pending: str) -> Fetched:
-        return await self._service.fetch(pending)
-
-    async def forget(self, handle: str) -> None:
-        await self._service.forget(handle, default=RESPONSES)
-
-    def check_handle(self, handle: str) -> None:
-        check_response_id(handle)
+        response = await self._http.request_json("GET", self._address(RESPONSES, pending), handle=pending)
+        if response is None:
+            return Fetched(Fate.GONE)
+        status = response.get("status") if isinstance(response, dict) else None
+        fate = _FATES.get(status) if isinstance(status, str) else None
+        if fate is None:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"a response has the status {status!r}")
+        # Its predecessor was verified before its id became a pending handle.
+        chain = Chain(verifies=False)
+        return Fetched(fate, self._events_of(response, chain) if fate is Fate.COMPLETED else ())
 
     def named_handle(self, message: Message) -> str | None:
         """A caller who uses the names of this API expects that the agent continues there."""
@@ -56,90 +70,60 @@ class ResponsesAdapter:
         return conversation if isinstance(conversation, str) and conversation.startswith("conv_") else None
 
     async def probe(self) -> ProbeReport:
-        service = self._service
-        listed = await service.lists_model()
-        handle = await service.start_answer(Chain())
+        listed = await self._lists_model()
+        handle = await self._start_answer(Chain())
         # Whether the service or this adapter would notice a lost conversation.
         verifies = (
-            await service.refuses(Chain(_unknown(handle), verifies=self._verifies)) if self._keeps and handle else None
+            await self._refuses(Chain(unknown_handle(handle), verifies=self._verifies))
+            if self._keeps and handle
+            else None
         )
         return ProbeReport(model=listed, streams=True, verifies_chain=verifies)
 
-    async def aclose(self) -> None:
-        await self._service.aclose()
-
 
 class BackgroundAdapter(ResponsesAdapter):
-    """The same for responses that the service continues without a listener."""
+    """Responses that the service continues without a listener."""
 
-    def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
-        return self._service.resume(pending, Chain(request.handle, verifies=self._verifies))
+    async def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
+        """From the first event on: the meaning of an event depends on those before it, and a backend that was itself
+        interrupted sends all of them again. The core knows which output was shown already."""
+        parser = ResponseParser(self._failures, Chain(request.handle, verifies=self._verifies))
+        opening = self._http.get_stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
+        begun = False
+        try:
+            async with aclosing(self._events(opening, parser)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+        except AdapterError as error:
+            if not begun and error.kind is ErrorClass.BACKEND_FAILED:
+                # Not the response failed, but the server or proxy that was asked for it.
+                raise self._failures.error(
+                    ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
+                ) from error
+            if not error.kind.meaning.conclusive:
+                raise
+        else:
+            return
+        # The stream is not kept (any more), but the response itself may be.
+        found = await self.fetch(pending)
+        match found.fate:
+            case Fate.COMPLETED:
+                yield StartedOver()
+                for event in found.events:
+                    yield event
+            case Fate.RUNNING:
+                raise self._failures.error(ErrorClass.INTERRUPTED, "the response still runs, and cannot be listened to")
+            case _:
+                what = "the response has failed" if found.fate is Fate.FAILED else "the response is gone"
+                raise self._failures.error(ErrorClass.BACKEND_FAILED, what)
 
     async def cancel(self, pending: str) -> bool:
-        return await self._service.cancel(pending)
-
-
-class ConversationAdapter:
-    """Speaks to one Responses server: each thread has a conversation, which its first call makes."""
-
-    ownership = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
-
-    def __init__(self, settings: ResponsesSettings) -> None:
-        self.backend = settings.backend
-        self._service = ResponsesService(settings)
-
-    def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        if request.handle is None:
-            return self._first_call(request)
-        return self._service.respond(request, InConversation(request.handle))
-
-    async def _first_call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        handle = await self._service.make_conversation()
-        # The core continues once the id is stored: no request goes to a conversation that could get lost.
-        yield CallStarted(handle)
-        async with aclosing(self._service.respond(request, InConversation(handle, announced=True))) as events:
-            async for event in events:
-                yield event
-
-    async def tail(self, request: ServiceRequest) -> Tail | None:
-        if request.handle is None:
-            return Tail(0)
-        return await self._service.tail(request, request.handle)
-
-    async def forget(self, handle: str) -> None:
-        await self._service.forget(handle, default=CONVERSATIONS)
-
-    def check_handle(self, handle: str) -> None:
-        check_conversation_id(handle)
-
-    async def probe(self) -> ProbeReport:
-        service = self._service
-        listed = await service.lists_model()
-        await service.start_answer(Chain())
-        handle = await service.make_conversation()
-        try:
-            refuses = await service.refuses(InConversation(_unknown(handle)))
-        finally:
-            await service.forget(handle, default=CONVERSATIONS)
-        return ProbeReport(model=listed, streams=True, notes=_CONVERSATION_NOTES[refuses])
-
-    async def aclose(self) -> None:
-        await self._service.aclose()
-
-
-_CONVERSATION_NOTES: dict[bool | None, tuple[str, ...]] = {
-    True: ("it keeps conversations", "it refuses one that it does not know"),
-    False: (
-        "it keeps conversations",
-        "it takes one that it does not know: one that it has lost goes on without its past",
-    ),
-    None: ("it keeps conversations",),
-}
-
-
-def _unknown(handle: str) -> str:
-    """A real id with another end: a service that checks only the form of ids would refuse any other text."""
-    return handle[:-8] + secrets.token_hex(4)
+        url = f"{self._address(RESPONSES, pending)}/cancel"
+        match await self._http.request_json("POST", url, {}, handle=pending):
+            case {"status": str(status)}:
+                return _FATES.get(status) not in (None, Fate.RUNNING)
+        return False
 
 
 def build(settings: ResponsesSettings) -> ResponsesAdapter | ConversationAdapter:

@@ -3,6 +3,7 @@ because other servers make ids of their own.
 """
 
 import re
+import secrets
 
 _RESPONSE = re.compile(r"(?:[a-z]{0,8})?resp[_-].+")
 _CONVERSATION = re.compile(r"conv[_-].+")
@@ -53,3 +54,8 @@ def _refuse_others(handle: str, needed: str) -> None:
     # Ids that servers make hold a digit, words do not.
     if not _ID.fullmatch(handle) or not any(character.isdigit() for character in handle):
         raise ValueError(f"is not {needed}")
+
+
+def unknown_handle(handle: str) -> str:
+    """A real id with another end: a service that checks only the form of ids would refuse any other text."""
+    return handle[:-8] + secrets.token_hex(4)

@@ -1,0 +1,82 @@
+"""The adapter for conversations of a Responses server: each thread has a conversation, which its first call makes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from adapters.openai.responses.continuation import Chain, InConversation
+from adapters.openai.responses.handles import check_conversation_id, unknown_handle
+from adapters.openai.responses.request import encode_input
+from adapters.openai.responses.service import CONVERSATIONS, PAGE_SIZE, ResponsesService
+from adapters.openai.responses.tail import match_tail
+from gateway.a2a.model import Json
+from gateway.ports.adapter import AdapterEvent, CallStarted, ErrorClass, ServiceRequest
+from gateway.ports.capabilities import ProbeReport, Tail
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+_NOTES: dict[bool | None, tuple[str, ...]] = {
+    True: ("it keeps conversations", "it refuses one that it does not know"),
+    False: (
+        "it keeps conversations",
+        "it takes one that it does not know: one that it has lost goes on without its past",
+    ),
+    None: ("it keeps conversations",),
+}
+
+
+class ConversationAdapter(ResponsesService):
+    ownership = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
+    kept = CONVERSATIONS
+    check_handle = staticmethod(check_conversation_id)
+
+    def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        if request.handle is None:
+            return self._first_call(request)
+        return self._respond(request, InConversation(request.handle))
+
+    async def _first_call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        handle = await self._make_conversation()
+        # The core continues once the id is stored: no request goes to a conversation that could get lost.
+        yield CallStarted(handle)
+        async with aclosing(self._respond(request, InConversation(handle, announced=True))) as events:
+            async for event in events:
+                yield event
+
+    async def _make_conversation(self) -> str:
+        match await self._http.request_json("POST", f"{self._base_url}/{CONVERSATIONS}", {}):
+            case {"id": str(name)} if name:
+                return name
+            case None:
+                raise self._failures.error(ErrorClass.REJECTED, "the service has no conversations (HTTP 404)")
+        raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "a conversation was made without an id")
+
+    async def tail(self, request: ServiceRequest) -> Tail | None:
+        handle = request.handle
+        if handle is None:
+            return Tail(0)
+        newest_first, whole = await self._newest(handle)
+        last_item = request.state.get("last_item") if isinstance(request.state, dict) else None
+        found = match_tail(newest_first, last_item, encode_input(request.items), whole=whole)
+        if found is None or not found.added:
+            return None if found is None else Tail(found.held)
+        answer = {"status": "completed", "output": found.added}
+        return Tail(found.held, self._events_of(answer, InConversation(handle)))
+
+    async def _newest(self, handle: str) -> tuple[list[Json], bool]:
+        """Items, newest first, and whether these are all. Raises: AdapterError."""
+        url = f"{self._address(CONVERSATIONS, handle)}/items?order=desc&limit={PAGE_SIZE}"
+        match await self._http.request_json("GET", url, handle=handle):
+            case {"data": [*items], **rest} if all(isinstance(item, dict) for item in items):
+                return items, rest.get("has_more") is False
+            case None:
+                raise self._failures.error(ErrorClass.HANDLE_NOT_FOUND, f"conversation {handle!r} is not there")
+        raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "the items of a conversation are no list")
+
+    async def probe(self) -> ProbeReport:
+        listed = await self._lists_model()
+        await self._start_answer(Chain())
+        handle = await self._make_conversation()
+        try:
+            refuses = await self._refuses(InConversation(unknown_handle(handle)))
+        finally:
+            await self.forget(handle)
+        return ProbeReport(model=listed, streams=True, notes=_NOTES[refuses])

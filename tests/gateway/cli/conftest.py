@@ -38,7 +38,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def command_line(call: Call) -> CommandLine:
-    """The same in a thread, beside a server in this test's event loop."""
+    """Runs a command line in a thread, beside a server in the event loop of the test."""
 
     async def perform(*arguments: str) -> Ended:
         return await asyncio.to_thread(call, *arguments)

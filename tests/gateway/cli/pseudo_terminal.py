@@ -1,4 +1,4 @@
-"""A command line on a terminal that a test types into, in a process of its own."""
+"""A command line in a process of its own, on a terminal that a test types into."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Terminal:
-    """`shown` is all that came on the screen, without colours."""
+    """`shown`: everything on the screen, without colours."""
 
     def __init__(self, process: asyncio.subprocess.Process, screen: int) -> None:
         self._process = process
@@ -50,7 +50,7 @@ class Terminal:
         self._news.set()
 
     async def until(self, text: str) -> None:
-        """Returns when this stands on the screen, behind what was waited for before."""
+        """Returns when this text is on the screen, after the text of the wait before."""
         try:
             async with asyncio.timeout(_BOUND_SECONDS):
                 while (found := self.shown.find(text, self._asked)) < 0:
@@ -66,7 +66,7 @@ class Terminal:
         os.write(self._screen, text.encode())
 
     async def interrupt(self, reaction: Callable[[], Awaitable[T]]) -> T:
-        """Ctrl-C at a prompt, again where it shows nothing: a line editor is deaf while it looks at another key."""
+        """Types Ctrl-C at a prompt, again if nothing is shown: a line editor misses it while it reads another key."""
         async with asyncio.timeout(_BOUND_SECONDS):
             while True:
                 self.type("\x03")
@@ -113,7 +113,7 @@ async def terminal(*arguments: str) -> AsyncIterator[Terminal]:
 
 
 def free_port() -> int:
-    """A port for a gateway that comes back to it. Outside of the range that others get by asking for any."""
+    """A port for a gateway that restarts on it, outside of the range that port 0 gives."""
     while True:
         port = random.randrange(20000, 32000)
         with socket.socket() as probe:

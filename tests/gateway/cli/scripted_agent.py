@@ -1,4 +1,4 @@
-"""A tiny A2A 1.0 server that answers what the test says, one answer per request, and records what it was asked."""
+"""A small A2A 1.0 server with one scripted answer for each request; it records the requests."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An HTTP answer as it is."""
+    """A whole HTTP answer."""
 
     body: Json
     status: int = 200
@@ -40,7 +40,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """A stream of (id or None, StreamResponse), broken off in mid-connection if `cut`."""
+    """A stream of (id or None, StreamResponse); `cut` drops the connection at its end."""
 
     events: Sequence[tuple[int | None, Json]]
     cut: bool = False
@@ -57,7 +57,7 @@ class Asked:
 
 class ScriptedAgent:
     def __init__(self, *answers: Result | Plain | Events, card: Json = None, binding: str = "JSONRPC") -> None:
-        """`card` overrides keys of the card; a card of False stands for none at all."""
+        """`card` overrides keys of the card; False means no card."""
         self.asked: list[Asked] = []
         self._news = asyncio.Event()
         self._answers = list(answers)
@@ -154,7 +154,7 @@ def _status(state: str, said: str | None, *parts: Json) -> Json:
 
 
 def said_by_agent(*parts: Json) -> Json:
-    """A message of the agent; its id is what it says."""
+    """A message of the agent; its id is made from its parts."""
     return {"messageId": json.dumps(parts), "role": "ROLE_AGENT", "parts": list(parts)}
 
 

@@ -1,4 +1,4 @@
-"""Gateways that tests of `serve` start as a person does."""
+"""Gateways started with `serve` in processes of their own."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ _BOUND_SECONDS = 60
 
 
 class Served(Child):
-    """A gateway whose log can be waited for."""
+    """A gateway whose log a test can wait for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Served(Child):
         self._more.set()
 
     async def logged(self, event: str) -> dict[str, Any]:
-        """The first line of the log with this event, which is taken away."""
+        """Removes and returns the first line of the log with this event."""
         async with asyncio.timeout(_BOUND_SECONDS):
             while (found := self._take(event)) is None:
                 self._more.clear()
@@ -60,6 +60,6 @@ async def serving(*arguments: str, folder: Path, **environment: str) -> AsyncIte
 
 
 async def answer(child: Served, agent: str) -> str:
-    """What this agent says to Hello."""
+    """The answer of this agent to Hello."""
     async with a2a_http(child.url) as http:
         return text_of(await A2A(http, agent).send("Hello"))

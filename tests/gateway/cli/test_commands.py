@@ -1,4 +1,4 @@
-"""The table of commands: their names, and help that shows how."""
+"""The commands: names, and help with examples."""
 
 import re
 

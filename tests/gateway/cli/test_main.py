@@ -1,4 +1,4 @@
-"""Whole command lines: what wrong ones say, what help costs, and that nobody sees a traceback unasked."""
+"""Whole command lines: wrong ones, the imports of help, and tracebacks only on request."""
 
 import asyncio
 import os
@@ -154,7 +154,7 @@ def test_help_imports_neither_database_nor_server_nor_client(arguments: list[str
         capture_output=True,
         text=True,
         check=True,
-        # Coverage, which a subprocess may be told to start, brings modules of its own.
+        # Coverage in a subprocess imports modules of its own.
         env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")},
     )
     imported = {name.partition(".")[0] for name in ended.stderr.split()}
@@ -182,7 +182,7 @@ async def test_without_arguments_there_is_help_and_a_usage_error(command_line: C
     assert ended.out.startswith("Usage: a2a-gateway [OPTIONS] COMMAND [ARGS]...")
 
 
-async def test_what_nobody_expected_is_one_line_and_a_traceback_only_with_debug(
+async def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
     command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def surprise(*_: object) -> int:
@@ -203,9 +203,7 @@ async def test_debug_shows_where_a_known_error_came_from(command_line: CommandLi
     assert "JSONDecodeError" in ended.err
 
 
-async def test_behind_two_dashes_debug_is_a_text_like_any_other(
-    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_two_dashes_debug_is_text(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     orders: list[str] = []
 
     def note(_: str, order: SendOptions) -> int:
@@ -226,7 +224,7 @@ def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err in ("", "interrupted\n")
 
 
-async def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+async def test_a_reader_that_closes_the_pipe_causes_no_traceback() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", "schema", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

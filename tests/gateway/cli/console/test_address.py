@@ -65,14 +65,14 @@ def test_an_impossible_key_is_refused_and_not_printed(key: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://agents.example.com/a2a/x/", "http://[::1]:1"])
-def test_an_address_of_the_web_is_taken_as_it_is(url: str) -> None:
+def test_a_url_is_used_unchanged(url: str) -> None:
     assert read_url(url) == url
 
 
 @pytest.mark.parametrize(
     "url", ["localhost", "localhost:8080", "ftp://x", "http://", "http://[::1", "http://a b", "http://x:99999", ""]
 )
-def test_another_address_is_refused(url: str) -> None:
+def test_a_malformed_url_is_refused(url: str) -> None:
     with pytest.raises(Stop, match="is no address; write one such as http"):
         read_url(url)
 

@@ -1,4 +1,4 @@
-"""Exit codes are what scripts are written against."""
+"""Exit codes, on which scripts depend."""
 
 from gateway.cli.console.exits import OF_STATE, ExitCode, Stop
 from gateway.client.client import ENDED, WAITING
@@ -28,6 +28,6 @@ def test_every_state_in_which_a_task_stops_has_an_exit_code_of_its_own() -> None
     assert len(set(OF_STATE.values())) == len(OF_STATE)
 
 
-def test_a_stop_says_its_text() -> None:
+def test_a_stop_carries_its_code_and_text() -> None:
     stop = Stop(ExitCode.USAGE, "no such thing")
     assert (stop.code, stop.text, str(stop)) == (2, "no such thing", "no such thing")

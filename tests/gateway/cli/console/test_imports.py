@@ -23,20 +23,20 @@ def test_a_server_starts_without_rich_which_others_may_load_later() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_server_starts_without_what_checks_the_arguments_of_tools() -> None:
+def test_a_server_starts_without_jsonschema() -> None:
     start = "import sys, gateway.cli.serve.serve; assert 'jsonschema' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_left_out_counts_as_not_installed_for_that_moment() -> None:
+def test_a_hidden_package_counts_as_not_installed() -> None:
     sys.modules.pop("this", None)
     with hidden("this"), pytest.raises(ImportError):
         __import__("this")
     assert "this" not in sys.modules
 
 
-def test_what_is_loaded_already_stays() -> None:
+def test_a_loaded_package_stays_loaded() -> None:
     with hidden("json"):
         import json
     assert json is sys.modules["json"]

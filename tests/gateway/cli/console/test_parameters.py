@@ -48,7 +48,7 @@ def test_commands_options_and_choices_are_completed(complete: Complete) -> None:
     assert complete("tasks", "list", "--state", "in") == ["input-required"]
 
 
-async def test_agents_are_those_of_the_gateway_that_is_meant(
+async def test_agents_are_completed_from_the_gateway_of_the_url(
     complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with local_gateway(AGENTS, tmp_path) as gateway:
@@ -57,7 +57,7 @@ async def test_agents_are_those_of_the_gateway_that_is_meant(
         assert await asyncio.to_thread(complete, "send", "-a", "ne") == ["news"]
 
 
-def test_where_no_gateway_runs_there_is_nothing_to_offer_and_no_complaint(
+def test_without_a_gateway_nothing_is_completed_and_no_error_is_shown(
     complete: Complete, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("A2A_GATEWAY_URL", "http://127.0.0.1:1")
@@ -65,7 +65,7 @@ def test_where_no_gateway_runs_there_is_nothing_to_offer_and_no_complaint(
     assert capsys.readouterr().err == ""
 
 
-def test_for_a_file_the_shell_looks_itself(complete: Complete) -> None:
+def test_files_are_completed_by_the_shell(complete: Complete) -> None:
     assert complete("send", "--file", "") == []
 
 
@@ -82,7 +82,7 @@ def test_every_shell_is_shown_its_script(shell: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-def test_bash_completes_with_the_script_that_it_is_shown(tmp_path: Path) -> None:
+def test_bash_completes_with_the_printed_script(tmp_path: Path) -> None:
     program = tmp_path / "a2a-gateway"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from gateway.__main__ import main; main()" "$@"\n')
     program.chmod(0o755)
@@ -112,10 +112,10 @@ async def test_the_names_are_those_of_the_listing() -> None:
     "answer",
     [PlainTextResponse("hello"), JSONResponse({"agents": 1}), JSONResponse([]), JSONResponse({"agents": [{}]})],
 )
-async def test_an_answer_of_another_shape_gives_none(answer: Response) -> None:
+async def test_an_answer_of_another_shape_gives_no_names(answer: Response) -> None:
     assert await names(answer) == []
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "http://[", "http://127.0.0.1:x"])
-def test_an_address_where_nobody_answers_gives_none(url: str) -> None:
+def test_an_address_without_a_gateway_gives_no_names(url: str) -> None:
     assert agent_names(url) == []

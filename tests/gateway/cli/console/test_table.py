@@ -1,4 +1,4 @@
-"""Rows for people and for programs."""
+"""Tables on a terminal and in a pipe."""
 
 import io
 import os
@@ -33,7 +33,7 @@ def test_a_terminal_gets_columns_with_heads(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_what_is_wider_than_the_terminal_is_cut_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_wider_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     out = Terminal()
     print_rows(out, HEADS, ROWS)

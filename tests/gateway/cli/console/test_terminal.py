@@ -1,4 +1,4 @@
-"""What reaches a terminal: nothing that it would obey."""
+"""Output to a terminal: no control characters of an agent."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def test_a_note_is_one_line_and_not_long() -> None:
     assert one_line("x" * 300) == "x" * 199 + "\u2026"
 
 
-def test_in_pipes_the_answer_and_what_is_beside_it_go_their_own_ways() -> None:
+def test_in_pipes_the_answer_and_the_notes_are_separate() -> None:
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out, err)
     screen.answer("Hel")
@@ -65,7 +65,7 @@ def test_on_one_terminal_a_note_begins_on_a_line_of_its_own_and_is_dim(monkeypat
     assert (out.getvalue(), err.getvalue()) == ("Hel\n", "\x1b[2mtool: x\x1b[0m\n")
 
 
-def test_on_a_terminal_a_note_takes_the_place_of_the_last_one_about_the_same_thing(
+def test_on_a_terminal_a_note_replaces_the_last_one_about_the_same_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -81,7 +81,7 @@ def test_on_a_terminal_a_note_takes_the_place_of_the_last_one_about_the_same_thi
     )
 
 
-def test_a_note_is_not_replaced_over_other_words_nor_where_it_has_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_is_not_replaced_after_other_text_or_when_it_takes_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "20")
@@ -95,7 +95,7 @@ def test_a_note_is_not_replaced_over_other_words_nor_where_it_has_two_rows(monke
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_can_be_turned_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     err = Terminal()
     Screen(io.StringIO(), err).note("tool: x")

@@ -1,4 +1,4 @@
-"""The demo's Python agent: calls its tool, knows the conversation."""
+"""The Python agent of the demo."""
 
 from typing import Any
 

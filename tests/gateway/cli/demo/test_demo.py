@@ -1,4 +1,4 @@
-"""`demo`, whole: the printed commands work, and it leaves nothing behind."""
+"""`demo` as a process: the printed commands work, and no files remain."""
 
 import asyncio
 import json
@@ -125,7 +125,7 @@ async def test_without_a_port_it_takes_the_next_free_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("moment", ["before the gateway runs"])
-def test_ctrl_c_is_the_way_to_end_it(moment: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_demo(moment: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(main: object) -> None:
         main.close()  # type: ignore[attr-defined]  # a coroutine that never runs
         raise KeyboardInterrupt(moment)

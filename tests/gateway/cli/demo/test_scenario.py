@@ -12,7 +12,7 @@ AGENTS = ("responses", "notes", "chat", "python")
 URL = "http://127.0.0.1:8099"
 
 
-def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
+def test_the_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
     text = configuration("http://127.0.0.1:1/v1", tmp_path / 'it\'s "here".db')
     config = load(text, source="demo", env={}, plugins=Registry(), base_dir=tmp_path)
     assert tuple(config.agents) == AGENTS
@@ -43,5 +43,5 @@ def test_the_introduction_names_every_card_and_prints_commands_that_exist() -> N
     assert [words[0] for words in commands].count("curl") == 1
 
 
-def test_at_the_usual_address_commands_do_not_name_it() -> None:
+def test_commands_do_not_name_the_default_address() -> None:
     assert " -u " not in introduction("http://127.0.0.1:8080", "a2a-gateway", AGENTS)

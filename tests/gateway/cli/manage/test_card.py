@@ -1,4 +1,4 @@
-"""`card`: in short, or as it is."""
+"""`card`, as text and as JSON."""
 
 import json
 
@@ -38,7 +38,7 @@ async def test_the_card_as_it_is(how: str, command_line: CommandLine, monkeypatc
         assert json.loads(ended.out) == agent.card()
 
 
-async def test_a_card_that_is_nonsense_is_shown_as_far_as_it_goes(command_line: CommandLine) -> None:
+async def test_a_malformed_card_is_shown_as_far_as_it_is_valid(command_line: CommandLine) -> None:
     card = {"name": 7, "version": None, "capabilities": "all", "skills": [1], "defaultInputModes": 3}
     async with ScriptedAgent(card=card).running() as agent:
         ended = await command_line("card", agent.url)
@@ -46,7 +46,7 @@ async def test_a_card_that_is_nonsense_is_shown_as_far_as_it_goes(command_line: 
     assert "takes        not said" in ended.out
 
 
-async def test_an_agent_that_is_not_there_is_told(command_line: CommandLine) -> None:
+async def test_a_missing_agent_is_reported(command_line: CommandLine) -> None:
     async with ScriptedAgent().running() as agent:
         ended = await command_line("card", "nobody", "-u", agent.url)
         told = f"there is no agent card at {agent.url}/a2a/nobody/.well-known/agent-card.json\n"

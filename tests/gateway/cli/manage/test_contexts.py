@@ -1,4 +1,4 @@
-"""`contexts`: conversations as their tasks tell of them, and how one is deleted."""
+"""`contexts`: list, show, export, import, adopt, delete."""
 
 import json
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_contexts_are_listed_with_the_latest_first(gateway: Local, mine: A
     }
 
 
-async def test_where_there_are_none_a_person_is_told(gateway: Local, command_line: CommandLine) -> None:
+async def test_without_contexts_a_message_says_so(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("contexts", "list", "-u", gateway.url)
     assert (ended.code, ended.out, ended.err) == (0, "", "there are no contexts\n")
 
@@ -70,7 +70,7 @@ async def test_a_context_is_shown_from_its_beginning(gateway: Local, mine: A2A, 
     assert json.loads(as_json.out) == {"contextId": "c-1", "tasks": [one, two]}
 
 
-async def test_a_context_that_is_not_there_is_told_with_the_place_and_where_to_look(
+async def test_a_missing_context_is_reported_with_the_command_that_lists_contexts(
     gateway: Local, command_line: CommandLine
 ) -> None:
     ended = await command_line("contexts", "show", "c-9", "-u", gateway.url, "-a", "mine")
@@ -93,7 +93,7 @@ async def test_a_deleted_context_is_gone(gateway: Local, mine: A2A, command_line
     assert (refused.code, refused.err) == (1, "the agent refused: The context 'c/1' is deleted.\n")
 
 
-async def test_what_cannot_be_deleted_is_told(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
+async def test_a_refused_deletion_is_reported(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
     await mine.send("one", "c-1")
     wrong = await command_line("contexts", "delete", "c-1", "-u", gateway.url, "-a", "other")
     assert (wrong.code, wrong.err) == (
@@ -105,7 +105,7 @@ async def test_what_cannot_be_deleted_is_told(gateway: Local, mine: A2A, command
     )
 
 
-async def test_another_agent_has_lists_but_no_way_to_delete(command_line: CommandLine) -> None:
+async def test_an_agent_that_is_no_gateway_can_list_but_not_delete(command_line: CommandLine) -> None:
     answers = (Result({"tasks": [task(COMPLETED)], "nextPageToken": ""}), Plain({"detail": "Not Found"}, 404))
     async with ScriptedAgent(*answers).running() as agent:
         listed = await command_line("contexts", "list", "-u", agent.url)
@@ -139,7 +139,7 @@ async def test_a_context_is_taken_to_another_gateway_and_goes_on_there(
     assert json.loads(printed.out) == json.loads(document.read_text())
 
 
-async def test_what_cannot_be_exported_imported_or_adopted_is_told(
+async def test_a_refused_export_import_or_adoption_is_reported(
     gateway: Local, command_line: CommandLine, tmp_path: Path
 ) -> None:
     missing = await command_line("contexts", "export", "c-9", "-u", gateway.url)

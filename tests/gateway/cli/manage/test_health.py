@@ -32,7 +32,7 @@ async def test_a_process_that_answers_is_alive(command_line: CommandLine) -> Non
     assert (ended.code, ended.out, ended.err) == (0, "alive\n", "")
 
 
-async def test_one_that_takes_no_work_is_not_ready(command_line: CommandLine) -> None:
+async def test_a_gateway_that_takes_no_work_is_not_ready(command_line: CommandLine) -> None:
     async with serve(app) as url:
         for arguments in (["health"], ["health", "--ready"]):
             ended = await command_line(*arguments, "-u", url)
@@ -46,14 +46,14 @@ async def test_the_port_is_that_of_the_environment(command_line: CommandLine, mo
         assert (await command_line("health", "--live")).code == 0
 
 
-async def test_nobody_there_is_told(command_line: CommandLine) -> None:
+async def test_a_missing_gateway_is_reported(command_line: CommandLine) -> None:
     async with serve(app) as url:
         pass
     ended = await command_line("health", "-u", url)
     assert (ended.code, ended.err) == (69, f"{url}/readyz cannot be reached: connection refused\n")
 
 
-async def test_a_connection_that_breaks_is_told(command_line: CommandLine) -> None:
+async def test_a_broken_connection_is_reported(command_line: CommandLine) -> None:
     async def drop(request: Request) -> Response:
         request.scope["state"][DROP]()
         return Response()
@@ -64,7 +64,9 @@ async def test_a_connection_that_breaks_is_told(command_line: CommandLine) -> No
     assert ended.err.startswith(f"{url}/readyz cannot be reached: ")
 
 
-async def test_silence_is_told(monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
+async def test_a_gateway_that_does_not_answer_is_reported(
+    monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
     monkeypatch.setattr("gateway.cli.manage.health._TIMEOUT", 0.05)
     forever = asyncio.Event()
 
@@ -78,6 +80,6 @@ async def test_silence_is_told(monkeypatch: pytest.MonkeyPatch, command_line: Co
     assert (ended.code, ended.err) == (69, f"{url}/readyz did not answer within 0.05 s\n")
 
 
-def test_an_encrypted_address_is_asked_over_tls() -> None:
+def test_an_https_address_is_asked_over_tls() -> None:
     with pytest.raises(Stop, match=r"^https:.* cannot be reached: connection refused"):
         print_health("https://127.0.0.1:1", live=True)

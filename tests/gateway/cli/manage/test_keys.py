@@ -1,4 +1,4 @@
-"""`keys`: made, listed and revoked beside a gateway that runs, and used by the other commands."""
+"""`keys`: created, listed and revoked beside a running gateway, and used by other commands."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def test_keys_are_json_for_programs(call: Call, tmp_path: Path) -> None:
     assert json.loads(call("keys", "list", "-o", "json", "-c", file).out) == {"keys": [made]}
 
 
-def test_a_name_is_given_once_at_a_time(call: Call, tmp_path: Path) -> None:
+def test_a_name_belongs_to_one_key_in_force(call: Call, tmp_path: Path) -> None:
     file = configuration(tmp_path)
     call("keys", "create", "bot", "-c", file)
     again = call("keys", "create", "bot", "-c", file)
@@ -71,7 +71,7 @@ def test_a_name_is_given_once_at_a_time(call: Call, tmp_path: Path) -> None:
     assert states == ["revoked", "in force"]
 
 
-def test_a_key_that_nobody_asks_for_is_told(call: Call, tmp_path: Path) -> None:
+def test_a_key_without_authentication_is_reported(call: Call, tmp_path: Path) -> None:
     made = call("keys", "create", "bot", "-c", configuration(tmp_path, ""))
     assert made.err.splitlines()[-1] == "auth.mode is none: nobody is asked for a key"
     assert call("keys", "list", "-c", configuration(tmp_path, "")).code == 0
@@ -88,21 +88,21 @@ def test_a_key_that_nobody_asks_for_is_told(call: Call, tmp_path: Path) -> None:
         (("create", "a", "--expires", "0s"), "--expires must be longer than nothing"),
     ],
 )
-def test_what_cannot_be_made_is_refused(call: Call, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_an_invalid_key_is_refused(call: Call, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     file = configuration(tmp_path)
     refused = call("keys", *arguments, "-c", file)
     assert (refused.code, refused.out, refused.err) == (2, "", f"{message}\n")
     assert not (tmp_path / "gateway.db").exists()
 
 
-def test_without_keys_a_person_is_told(call: Call, tmp_path: Path) -> None:
+def test_without_keys_a_message_says_so(call: Call, tmp_path: Path) -> None:
     none = call("keys", "list", "-c", configuration(tmp_path))
     assert (none.code, none.out, none.err) == (0, "", "there are no keys\n")
     no_file = call("keys", "list", "-c", str(tmp_path / "other.yaml"))
     assert no_file.code == 78
 
 
-async def test_a_gateway_that_runs_takes_a_new_key_at_once_and_refuses_a_revoked_one_soon(
+async def test_a_running_gateway_accepts_a_new_key_at_once_and_refuses_a_revoked_one_soon(
     gateway: Local, command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = configuration(tmp_path)

@@ -1,4 +1,4 @@
-"""`push`: what is still to be posted, and what was given up."""
+"""`push`: pending and stopped push notifications."""
 
 import json
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def stopped_task(gateway: Local, receiver: Receiver) -> str:
     return task
 
 
-async def test_what_was_given_up_is_listed_and_goes_on_when_it_is_replayed(
+async def test_a_stopped_push_is_listed_and_continues_when_it_is_replayed(
     gateway: Local, receiver: Receiver, command_line: CommandLine
 ) -> None:
     task = await stopped_task(gateway, receiver)
@@ -56,12 +56,12 @@ async def test_what_was_given_up_is_listed_and_goes_on_when_it_is_replayed(
     await receiver.ended()
 
 
-async def test_where_there_is_nothing_a_person_is_told(gateway: Local, command_line: CommandLine) -> None:
+async def test_without_pushes_a_message_says_so(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("push", "list", "-u", gateway.url)
     assert (ended.code, ended.out, ended.err) == (0, "", "there is nothing to deliver\n")
 
 
-async def test_a_task_of_which_nothing_was_stopped_is_an_error(gateway: Local, command_line: CommandLine) -> None:
+async def test_replaying_a_task_without_stopped_pushes_is_an_error(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("push", "replay", "nothing", "config-1", "-u", gateway.url)
     assert ended.code == 1
     assert "there is no push notification configuration 'config-1' of yours that was stopped" in ended.err

@@ -1,4 +1,4 @@
-"""`tasks` against a gateway: what was, what is, and how it ends."""
+"""`tasks` against a gateway and against a scripted agent."""
 
 import json
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ async def test_tasks_are_listed_with_the_latest_first(gateway: Local, mine: A2A,
         (["--limit", "9", "--binding", "rest"], ["no", "one"]),
     ],
 )
-async def test_a_list_can_be_narrowed(
+async def test_a_list_can_be_filtered(
     gateway: Local, mine: A2A, command_line: CommandLine, options: list[str], texts: list[str]
 ) -> None:
     await mine.send("one", "c-1")
@@ -108,7 +108,7 @@ async def test_all_pages_are_read(command_line: CommandLine) -> None:
     ]
 
 
-async def test_where_there_is_nothing_to_list_a_person_is_told(gateway: Local, command_line: CommandLine) -> None:
+async def test_without_tasks_a_message_says_so(gateway: Local, command_line: CommandLine) -> None:
     assert (await command_line("tasks", "list", "-u", gateway.url)).err == "there are no tasks\n"
     narrowed = await command_line("tasks", "list", "-u", gateway.url, "--state", "rejected")
     assert (narrowed.code, narrowed.out, narrowed.err) == (0, "", "there are no such tasks\n")
@@ -117,7 +117,7 @@ async def test_where_there_is_nothing_to_list_a_person_is_told(gateway: Local, c
 # --- get, cancel ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_is_shown_with_all_that_was_said(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
+async def test_a_task_is_shown_with_its_messages(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
     asked = await mine.send("ask", "c-1")
     ended = await command_line("tasks", "get", asked["id"], "-u", gateway.url)
     assert ended.out.splitlines() == [
@@ -145,7 +145,7 @@ async def test_a_task_that_waits_is_canceled(gateway: Local, mine: A2A, command_
 
 
 @pytest.mark.parametrize("command", ["get", "cancel", "watch"])
-async def test_a_task_that_is_not_there_is_told_with_the_place_and_where_to_look(
+async def test_a_missing_task_is_reported_with_the_command_that_lists_tasks(
     gateway: Local, command_line: CommandLine, command: str
 ) -> None:
     ended = await command_line("tasks", command, "gone", "-u", gateway.url, "-a", "mine")
@@ -166,7 +166,7 @@ async def test_a_task_is_watched_from_its_beginning(gateway: Local, mine: A2A, c
     assert ended.err == f"context c-1  task {done['id']}  completed\n"
 
 
-async def test_what_it_asked_on_its_way_is_shown_and_is_not_its_end(
+async def test_an_earlier_question_is_shown_and_does_not_end_the_task(
     gateway: Local, mine: A2A, command_line: CommandLine
 ) -> None:
     asked = await mine.send("ask", "c-1")
@@ -178,7 +178,7 @@ async def test_what_it_asked_on_its_way_is_shown_and_is_not_its_end(
     assert ended.err.splitlines()[0] == "... Which city?"
 
 
-async def test_the_beginning_may_be_left_out(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
+async def test_watch_may_begin_with_a_later_event(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
     asked = await mine.send("ask", "c-1")
     await mine.send("Oslo", "c-1", taskId=asked["id"])
     ended = await command_line("tasks", "watch", asked["id"], "-u", gateway.url, "--from", "3")
@@ -197,7 +197,7 @@ async def test_events_may_be_json(gateway: Local, mine: A2A, command_line: Comma
         assert kinds == ["task", "artifactUpdate", "statusUpdate"]
 
 
-async def test_a_stream_that_was_cut_goes_on_and_an_agent_that_keeps_no_log_shows_what_stands(
+async def test_a_cut_stream_continues_and_an_agent_without_a_log_sends_a_snapshot(
     command_line: CommandLine,
 ) -> None:
     cut = Events([(None, {"task": task(WORKING, "Hel")})], cut=True)
@@ -208,14 +208,14 @@ async def test_a_stream_that_was_cut_goes_on_and_an_agent_that_keeps_no_log_show
     assert agent.operations == ["GetTask", "SubscribeToTask", "SubscribeToTask"]
 
 
-async def test_an_agent_that_does_not_stream_is_asked_again(command_line: CommandLine) -> None:
+async def test_an_agent_that_does_not_stream_is_polled(command_line: CommandLine) -> None:
     answers = (Result(task()), Result(task(COMPLETED, "Hello")))
     async with ScriptedAgent(*answers, card={"capabilities": {}}).running() as agent:
         ended = await command_line("tasks", "watch", "t-1", "-u", agent.url)
     assert (ended.code, ended.out) == (0, "Hello\n")
 
 
-async def test_who_loses_the_task_is_told_how_to_find_it_again(command_line: CommandLine) -> None:
+async def test_a_lost_connection_prints_how_to_find_the_watched_task(command_line: CommandLine) -> None:
     cut, refusal = Events([(1, {"task": task()}), (2, says("Hel"))], cut=True), Plain(rpc_error(-32600, "not you"), 401)
     async with ScriptedAgent(Result(task()), cut, refusal).running() as agent:
         ended = await command_line("tasks", "watch", "t-1", "-u", agent.url)
@@ -223,13 +223,13 @@ async def test_who_loses_the_task_is_told_how_to_find_it_again(command_line: Com
     assert "The task t-1 goes on.\nfollow: a2a-gateway tasks watch " in ended.err
 
 
-async def test_a_refusal_before_the_first_event_says_nothing_of_a_task(command_line: CommandLine) -> None:
+async def test_a_refusal_before_the_first_event_names_no_task(command_line: CommandLine) -> None:
     async with ScriptedAgent(Plain(rpc_error(-32600, "not you"), 401)).running() as agent:
         ended = await command_line("tasks", "watch", "t-1", "-u", agent.url)
     assert (ended.code, "goes on" in ended.err) == (77, False)
 
 
-async def test_ctrl_c_leaves_the_task_at_work(gateway: Local, mine: A2A) -> None:
+async def test_ctrl_c_leaves_the_watched_task_running(gateway: Local, mine: A2A) -> None:
     result = await mine.call(
         "SendMessage",
         message={"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "wait"}]},

@@ -1,4 +1,4 @@
-"""`check` and `schema`: a configuration file, and everything that is wrong with it."""
+"""`check` and `schema`: the problems of a configuration file."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_every_problem_is_a_line_with_its_place(file: Path, call: Call) -> None:
     assert places == [[f"{file}:2:10", "server.prot"], [f"{file}:4:13", "agents.a.type"]]
 
 
-def test_agents_that_cannot_be_made_are_found(file: Path, call: Call) -> None:
+def test_agents_that_cannot_be_built_are_found(file: Path, call: Call) -> None:
     refs = {"a": "gateway.cli.demo.agent:nothing", "b": "./gone.py:reply", "c": "gateway.cli.demo.agent:reply"}
     agents = "".join(f"  {name}: {{type: python, ref: '{ref}'}}\n" for name, ref in refs.items())
     file.write_text(f"version: 1\nagents:\n{agents}")
@@ -145,7 +145,7 @@ def test_a_wrong_file_says_where_and_what_to_do(text: str, message: str, file: P
     assert (ended.code, ended.out, ended.err) == (78, "", f"{file}:{message}\n".replace("FILE", str(file)))
 
 
-def test_what_is_printed_is_a_configuration_and_the_verdict_stands_beside_it(file: Path, call: Call) -> None:
+def test_print_writes_a_configuration_and_the_verdict_goes_to_standard_error(file: Path, call: Call) -> None:
     file.write_text(GOOD.replace("model: m", "model: m, api_key: sk-secret"))
     ended = call("check", "-c", str(file), "--print")
     assert (ended.code, ended.err) == (0, f"{file}: ok; agents: echo, other\n")
@@ -156,7 +156,7 @@ def test_what_is_printed_is_a_configuration_and_the_verdict_stands_beside_it(fil
     assert printed.out.replace("  # default", "") == ended.out.replace("  # default", "")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, file: Path, call: Call) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path, file: Path, call: Call) -> None:
     file.write_bytes(b"version: 1 # \xff")
     told = {file: "is not UTF-8 text, from byte 13 on", tmp_path: "cannot be read: is a directory"}
     for path, words in told.items():

@@ -1,4 +1,4 @@
-"""`check --live`: every backend is asked, and what it can do is told in plain words."""
+"""`check --live`: what each backend and source of tools can do."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,7 +41,7 @@ async def check(tmp_path: Path, command_line: CommandLine) -> AsyncIterator[Chec
 
 
 class Obliging(ChatServer):
-    """Answers as whatever model it is asked for."""
+    """Accepts every model."""
 
     def knows_model(self, name: str) -> bool:
         return True
@@ -92,7 +92,7 @@ async def test_it_leaves_nothing_at_the_backend(check: Check) -> None:
 
 
 @pytest.mark.parametrize("kind", ["openai-chat", "openai-responses"])
-async def test_a_backend_that_is_not_there_is_unreachable(kind: str, check: Check) -> None:
+async def test_a_missing_backend_is_unreachable(kind: str, check: Check) -> None:
     ended = await check(None, kind)
     assert ended.code == 69
     assert ended.err.startswith("agents.a: cannot be used (")
@@ -100,7 +100,9 @@ async def test_a_backend_that_is_not_there_is_unreachable(kind: str, check: Chec
 
 
 @pytest.mark.parametrize("server", [ChatServer, ResponsesServer])
-async def test_a_wrong_key_is_told_without_the_key(server: type[ChatServer | ResponsesServer], check: Check) -> None:
+async def test_a_wrong_key_is_reported_without_the_key(
+    server: type[ChatServer | ResponsesServer], check: Check
+) -> None:
     kind = "openai-chat" if server is ChatServer else "openai-responses"
     ended = await check(server(api_key="sk-another"), kind)
     assert ended.code == 77
@@ -108,7 +110,7 @@ async def test_a_wrong_key_is_told_without_the_key(server: type[ChatServer | Res
     assert "0123" not in ended.err
 
 
-async def test_a_model_that_is_not_there_is_a_wrong_configuration(check: Check) -> None:
+async def test_a_missing_model_is_an_invalid_configuration(check: Check) -> None:
     ended = await check(ChatServer(models=("n",)), "openai-chat")
     assert (ended.code, ended.err) == (
         78,
@@ -119,7 +121,7 @@ async def test_a_model_that_is_not_there_is_a_wrong_configuration(check: Check) 
     )
 
 
-async def test_a_backend_that_asks_for_patience_can_be_tried_later(check: Check) -> None:
+async def test_a_rate_limited_backend_exits_with_try_again(check: Check) -> None:
     busy = ChatServer(lambda _: [Status(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}})])
     ended = await check(busy, "openai-chat")
     assert (ended.code, ended.err) == (
@@ -131,7 +133,9 @@ async def test_a_backend_that_asks_for_patience_can_be_tried_later(check: Check)
     )
 
 
-async def test_every_agent_is_asked_and_the_gravest_finding_decides(tmp_path: Path, command_line: CommandLine) -> None:
+async def test_every_agent_is_asked_and_the_most_severe_finding_is_the_exit_code(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
     async with serve(ChatServer(api_key="sk-another").app) as locked, serve(ChatServer().app) as open_to_all:
         agents = {"closed": f"{locked}/v1", "gone": f"http://127.0.0.1:{free_port()}/v1", "good": f"{open_to_all}/v1"}
         lines = "".join(
@@ -154,7 +158,7 @@ async def test_every_agent_is_asked_and_the_gravest_finding_decides(tmp_path: Pa
 AGENT = "agents:\n  mine: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
 
 
-async def test_every_source_of_tools_is_asked_what_it_has(tmp_path: Path, command_line: CommandLine) -> None:
+async def test_every_source_of_tools_is_asked_for_its_tools(tmp_path: Path, command_line: CommandLine) -> None:
     (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
     file = tmp_path / "gateway.yaml"
     program = f"[{sys.executable!r}, -m, tests.adapters.tools.mcp_server]"
@@ -173,7 +177,7 @@ async def test_every_source_of_tools_is_asked_what_it_has(tmp_path: Path, comman
     ]
 
 
-async def test_a_source_of_tools_that_cannot_be_used_is_told(tmp_path: Path, command_line: CommandLine) -> None:
+async def test_an_unusable_source_of_tools_is_reported(tmp_path: Path, command_line: CommandLine) -> None:
     file = tmp_path / "gateway.yaml"
     gone = f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
     narrow = "  narrow: {type: http, url: 'http://localhost/', description: d, allow: [other]}\n"
@@ -185,9 +189,7 @@ async def test_a_source_of_tools_that_cannot_be_used_is_told(tmp_path: Path, com
     assert told[1:] == ["4:3: tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
 
 
-async def test_a_command_that_is_not_there_is_named_with_its_source_and_line(
-    tmp_path: Path, command_line: CommandLine
-) -> None:
+async def test_a_missing_command_is_named_with_its_source_and_line(tmp_path: Path, command_line: CommandLine) -> None:
     file = tmp_path / "gateway.yaml"
     gone = "  files:\n    type: mcp\n    command: [npxx, -y, server]\n"
     ends = f"  ends: {{type: mcp, command: [{sys.executable!r}, -c, '']}}\n"

@@ -1,4 +1,4 @@
-"""What serving would make of a configuration, made to find what is wrong with it."""
+"""Problems that show when the parts of a configuration are built."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ async def wrong(folder: Path, text: str) -> list[str]:
     return [str(problem).removeprefix(f"{file}:") for problem in problems]
 
 
-async def test_what_works_has_no_problem(tmp_path: Path) -> None:
+async def test_a_working_configuration_has_no_problems(tmp_path: Path) -> None:
     tools = "tools:\n  order: {type: http, url: 'http://localhost/{id}', description: One order.}\n"
     agent = "  asks: {type: openai-chat, model: m, base_url: 'http://localhost:1/v1', tools: [order]}\n"
     assert await wrong(tmp_path, f"{tools}agents:\n{WORKS}{agent}") == []
 
 
-async def test_everything_that_cannot_be_made_is_told_with_its_line(tmp_path: Path) -> None:
+async def test_everything_that_cannot_be_built_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def reply(text):\n    return text\n")
     text = (
         "tools:\n  clock: {type: python, ref: './none.py:now'}\n"
@@ -72,7 +72,7 @@ async def test_what_serve_refuses_check_refuses(
     assert checked.err == served.err
 
 
-def test_what_is_not_in_the_file_has_no_line(tmp_path: Path) -> None:
+def test_a_problem_outside_the_file_has_no_line(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     problem = Problem(str(file), None, None, "agents.other", "is odd")
     assert with_positions(file, [problem]) == [problem]

@@ -1,4 +1,4 @@
-"""`serve`: from the file to a listening gateway, and why it does not start."""
+"""`serve`: from the file to a listening gateway, and the reasons why one does not start."""
 
 import asyncio
 import signal
@@ -64,7 +64,7 @@ async def test_it_says_where_it_serves_and_ends_well_at_a_signal(file: Path, num
         await process.communicate()
 
 
-async def test_an_address_of_another_program_is_told(file: Path, command_line: CommandLine) -> None:
+async def test_a_port_in_use_is_reported(file: Path, command_line: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = await command_line("serve", "-c", str(file), "--port", str(port))
@@ -72,15 +72,13 @@ async def test_an_address_of_another_program_is_told(file: Path, command_line: C
     assert (ended.code, ended.err) == (69, told)
 
 
-async def test_an_address_that_is_not_here_is_a_mistake_of_the_configuration(
-    file: Path, command_line: CommandLine
-) -> None:
+async def test_an_address_of_another_machine_is_an_invalid_configuration(file: Path, command_line: CommandLine) -> None:
     ended = await command_line("serve", "-c", str(file), "--port", "0", "--host", "192.0.2.1", "--insecure")
     assert ended.code == 78
     assert ended.err.startswith("cannot listen on 192.0.2.1:0: ")
 
 
-def test_an_error_without_a_number_is_told_as_it_is() -> None:
+def test_an_os_error_without_a_number_is_reported_by_its_text() -> None:
     assert cannot_listen(OSError("Odd"), "h", 1).text == "cannot listen on h:1: odd; choose another --host or --port"
 
 
@@ -93,26 +91,26 @@ async def test_without_authentication_it_is_not_opened_to_other_machines_by_acci
     assert "--insecure" in ended.err
 
 
-def test_a_gateway_that_others_reach_goes_on_to_ask_who_they_are(file: Path) -> None:
+def test_a_reload_cannot_remove_authentication_from_a_reachable_gateway(file: Path) -> None:
     asked = "auth: {mode: any_of, api_keys: {enabled: true}}\n"
     file.write_text(f"{CONFIG}{asked}server: {{host: 0.0.0.0}}\n")
     served = read_file(file, {})
     assert reread(lambda: read_file(file, {}), served, insecure=False) == served
-    # That it listens elsewhere from now on is not so: the address is that of the start.
+    # The running gateway keeps the address of its start.
     file.write_text(CONFIG)
     with pytest.raises(ConfigInvalid, match=r"'0\.0\.0\.0' can be reached from other machines and auth\.mode is none"):
         reread(lambda: read_file(file, {}), served, insecure=False)
     assert reread(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
 
 
-def test_an_agent_that_cannot_be_made_is_told(file: Path, call: Call) -> None:
+def test_an_agent_that_cannot_be_built_is_reported(file: Path, call: Call) -> None:
     file.write_text(CONFIG.replace(":reply", ":nothing"))
     ended = call("serve", "-c", str(file), "--port", "0")
     assert ended.code == 78
     assert ended.err.startswith(f"{file}:4:3: agents.echo: 'gateway.cli.demo.agent:nothing': ")
 
 
-def test_a_database_that_cannot_be_used_is_told(file: Path, call: Call) -> None:
+def test_an_unusable_database_is_reported(file: Path, call: Call) -> None:
     (file.parent / "gateway.db").write_bytes(b"this is no database, and long enough to be sure of it" * 100)
     ended = call("serve", "-c", str(file), "--port", "0")
     assert (ended.code, ended.out) == (69, "")
@@ -120,7 +118,7 @@ def test_a_database_that_cannot_be_used_is_told(file: Path, call: Call) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_any_event_loop_will_do_where_the_quick_one_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_uvloop_asyncio_runs_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     async def loop() -> str:
         return type(asyncio.get_running_loop()).__module__
 

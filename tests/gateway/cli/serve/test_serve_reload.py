@@ -69,7 +69,7 @@ async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> N
         assert await child.ended() == 0
 
 
-async def test_a_terminal_that_is_closed_ends_the_gateway_it_ran_in(file: Path) -> None:
+async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:
     terminal, inside = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0", stdin=inside, stderr=PIPE,

@@ -1,4 +1,4 @@
-"""`serve TARGET...`: each shorthand in front of what it means, the file that it saves, and wrong command lines."""
+"""`serve TARGET...`: each shorthand in front of its backend, the saved file, and wrong command lines."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_a_wrong_command_line_says_what_and_what_next(
     assert (ended.code, ended.out, ended.err) == (code, "", f"{words}\n")
 
 
-def test_save_writes_over_a_file_only_when_told(call: Call, tmp_path: Path) -> None:
+def test_save_overwrites_a_file_only_with_force(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("mine")
     ended = call("serve", "ollama:m", "--save", str(file))
@@ -99,7 +99,7 @@ def test_save_writes_over_a_file_only_when_told(call: Call, tmp_path: Path) -> N
     assert (ended.code, ended.err, file.read_text()) == (2, told, "mine")
 
 
-def test_what_does_not_work_is_not_saved(call: Call, tmp_path: Path) -> None:
+def test_targets_that_do_not_work_are_not_saved(call: Call, tmp_path: Path) -> None:
     ended = call("serve", "python:./gone.py:reply", "--save", str(tmp_path / "new.yaml"))
     assert ended.code == 78
     assert ended.err.startswith("command line: agents.gone: ")

@@ -1,4 +1,4 @@
-"""Sources of a configuration: the folder that paths start from, and what is said when they cannot be read or saved."""
+"""Sources of a configuration: the folder of relative paths, and errors of reading and saving."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from gateway.cli.serve.sources import check_free, compose, read_composed, read_f
 from gateway.config.problems import ConfigInvalid
 
 
-def test_the_default_database_lies_beside_the_file_or_where_it_would_be(tmp_path: Path) -> None:
+def test_the_default_database_lies_beside_the_configuration_file(tmp_path: Path) -> None:
     text = compose(["ollama:m"], {}, tmp_path)
     file = tmp_path / "gateway.yaml"
     save(text, file)
@@ -26,7 +26,7 @@ def test_a_flag_is_saved_and_beats_the_environment(tmp_path: Path, monkeypatch: 
     assert (config.server.port, config.agents["m"].settings.model_dump()["temperature"]) == (2, 0.5)
 
 
-def test_problems_of_targets_name_no_line_that_nobody_has_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_of_targets_name_no_line_of_a_generated_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2A_GATEWAY__SERVER__PORT", "many")
     with pytest.raises(ConfigInvalid) as refused:
         read_composed(compose(["chat:ftp://h#m"], {}, tmp_path), {}, tmp_path)
@@ -39,7 +39,7 @@ def test_problems_of_targets_name_no_line_that_nobody_has_seen(tmp_path: Path, m
     ]
 
 
-def test_a_file_that_is_there_is_not_free(tmp_path: Path) -> None:
+def test_an_existing_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     check_free(file)
     file.touch()
@@ -49,7 +49,7 @@ def test_a_file_that_is_there_is_not_free(tmp_path: Path) -> None:
     assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, told)
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Stop) as stopped:
         save("", tmp_path / "gone" / "gateway.yaml")
     told = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory"

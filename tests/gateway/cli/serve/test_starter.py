@@ -1,4 +1,4 @@
-"""`init`: what it writes works as it is, and what is there already stays."""
+"""`init`: the files work unchanged, and existing files stay."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_it_writes_passes_the_check(call: Call) -> None:
+def test_the_starter_files_pass_the_check(call: Call) -> None:
     ended = call("init")
     told = "wrote gateway.yaml, my_agent.py\nTry: a2a-gateway check\n     a2a-gateway serve\n"
     assert (ended.code, ended.out, ended.err) == (0, told, "")
@@ -24,9 +24,7 @@ def test_what_it_writes_passes_the_check(call: Call) -> None:
     assert (checked.code, checked.out.splitlines()[0]) == (0, "gateway.yaml: ok; agents: mine")
 
 
-def test_the_agents_that_are_commented_out_are_right_too(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commented_agents_are_valid(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call("init", "all of it")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     file = tmp_path / "all of it" / "gateway.yaml"
@@ -48,7 +46,7 @@ async def test_its_agent_remembers_the_conversation(call: Call, tmp_path: Path) 
     assert text_of(second) == "That was 1 words, in message 2 of this conversation."
 
 
-def test_another_folder_is_made(call: Call, tmp_path: Path) -> None:
+def test_a_missing_folder_is_created(call: Call, tmp_path: Path) -> None:
     ended = call("init", "my gateway")
     assert ended.out == (
         "wrote my gateway/gateway.yaml, my gateway/my_agent.py\n"
@@ -66,7 +64,7 @@ def test_another_folder_is_made(call: Call, tmp_path: Path) -> None:
         (["gateway.yaml", "my_agent.py"], "gateway.yaml and my_agent.py are there already"),
     ],
 )
-def test_nothing_is_written_over(present: list[str], words: str, call: Call, tmp_path: Path) -> None:
+def test_no_file_is_overwritten(present: list[str], words: str, call: Call, tmp_path: Path) -> None:
     for name in present:
         (tmp_path / name).write_text("mine")
     ended = call("init")
@@ -75,7 +73,7 @@ def test_nothing_is_written_over(present: list[str], words: str, call: Call, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(present)
 
 
-def test_a_folder_that_cannot_be_made_is_told(call: Call, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = call("init", "file/below")
     assert (ended.code, ended.err) == (2, "init: file/below cannot be written: not a directory\n")

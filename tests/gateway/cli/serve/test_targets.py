@@ -1,4 +1,4 @@
-"""Targets: what each shorthand stands for as a file, and what is said of a wrong one."""
+"""Targets: the file of each shorthand, and the errors of a wrong one."""
 
 from pathlib import Path
 
@@ -107,14 +107,14 @@ def test_a_wrong_target_says_what_to_write(words: tuple[str, ...], message: str)
     assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, f"serve: {message}")
 
 
-def test_two_of_one_name_are_told_apart_by_naming_one() -> None:
+def test_two_targets_of_one_name_need_a_name() -> None:
     with pytest.raises(Stop) as stopped:
         read("ollama:m", "chat:http://h/v1#m")
     assert stopped.value.text == "serve: two targets are called 'm'; name one of them: another-name=chat:http://h/v1#m"
 
 
 @pytest.mark.parametrize("env", [{}, {"OPENAI_API_KEY": ""}])
-def test_a_key_that_is_not_there_is_asked_for(env: dict[str, str]) -> None:
+def test_a_missing_openai_key_is_reported(env: dict[str, str]) -> None:
     with pytest.raises(Stop) as stopped:
         read("openai:gpt-5.5", env=env)
     assert (stopped.value.code, stopped.value.text) == (

@@ -1,4 +1,4 @@
-"""What a task waits for, answered: approvals by a person or a flag, tools by commands of this machine."""
+"""Answers to what a task waits for: approvals by a person or an option, tools by commands of this machine."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def asks(*approvals: Json, calls: Sequence[Json] = (), origin: str = "client") -
 
 
 class Person:
-    """Types these lines, then goes away. `prompts` are what it was shown."""
+    """Types these lines, then ends the input. `prompts`: the prompts that were shown."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
@@ -59,11 +59,11 @@ def responder(
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
-def test_a_question_names_the_calls_that_need_a_yes_and_those_to_be_run_here() -> None:
+def test_a_question_names_calls_to_approve_and_calls_to_run_here() -> None:
     assert question_of(asks(SEARCH, DELETE, calls=[ECHO])) == Question((SEARCH, DELETE), (ECHO,))
 
 
-def test_a_task_that_waits_already_asks_the_same() -> None:
+def test_a_snapshot_of_a_waiting_task_has_the_same_question() -> None:
     waiting = {**task(), "status": asks(SEARCH)["statusUpdate"]["status"]}
     assert question_of({"task": waiting}) == Question((SEARCH,), ())
 
@@ -71,16 +71,16 @@ def test_a_task_that_waits_already_asks_the_same() -> None:
 @pytest.mark.parametrize(
     "event", [status(WORKING), status(COMPLETED), status(INPUT_REQUIRED, "Which city?"), {"task": task()}]
 )
-def test_a_task_that_goes_on_or_waits_for_words_asks_nothing_of_the_kind(event: Json) -> None:
+def test_a_task_that_works_or_waits_for_text_has_an_empty_question(event: Json) -> None:
     assert question_of(event) == Question((), ())
 
 
 @pytest.mark.parametrize("event", [{"artifactUpdate": {}}, {"message": {}}, {}, None, {"statusUpdate": "odd"}])
-def test_other_events_say_nothing_about_it(event: Json) -> None:
+def test_events_without_a_status_have_no_question(event: Json) -> None:
     assert question_of(event) is None
 
 
-def test_a_call_that_the_agent_runs_itself_is_not_ours() -> None:
+def test_a_call_that_the_agent_runs_is_not_run_here() -> None:
     assert question_of(asks(calls=[ECHO], origin="gateway")) == Question((), ())
     assert question_of(asks(calls=[{"id": 1}, {}])) == Question((), ())
 
@@ -89,7 +89,7 @@ def test_a_call_that_the_agent_runs_itself_is_not_ours() -> None:
 
 
 @pytest.mark.parametrize(("approve", "approved"), [(Approve.yes, True), (Approve.no, False)])
-def test_a_flag_decides_all_alike(approve: Approve, approved: bool) -> None:
+def test_an_option_decides_all_calls_alike(approve: Approve, approved: bool) -> None:
     answering, _ = responder(approve)
     [part] = answering.answer(question_of(asks(SEARCH, DELETE))) or []
     assert part == {
@@ -123,13 +123,13 @@ def test_only_y_and_yes_are_a_yes(line: str) -> None:
     assert part["data"]["approvals"] == [{"id": "call_1", "approved": False}]
 
 
-def test_nobody_there_is_no_decision_at_all() -> None:
+def test_without_a_person_no_call_is_decided() -> None:
     answering, _ = responder(Approve.ask, Person("y"))
     assert answering.answer(Question((SEARCH, DELETE), ())) is None
     assert responder(None)[0].answer(Question((SEARCH,), ())) is None
 
 
-def test_a_prompt_shows_nothing_that_a_terminal_would_obey() -> None:
+def test_a_prompt_shows_no_control_characters() -> None:
     person = Person("n", "")
     answering, _ = responder(Approve.ask, person)
     answering.answer(Question(({"id": "c", "name": "a\x1b[2J\nb", "args": {"x": "\x1b[1A"}},), ()))
@@ -144,11 +144,11 @@ def test_the_same_question_again_is_not_answered_again() -> None:
 
 
 @pytest.mark.parametrize("asked", [None, Question((), ())])
-def test_nothing_asked_is_nothing_answered(asked: Question | None) -> None:
+def test_without_a_question_there_is_no_answer(asked: Question | None) -> None:
     assert responder(Approve.yes)[0].answer(asked) is None
 
 
-def test_the_answer_can_be_made_for_another_time() -> None:
+def test_a_decision_can_be_composed_for_a_later_command() -> None:
     assert decisions_on([SEARCH], approved=True) == {"approvals": [{"id": "call_1", "approved": True}]}
 
 
@@ -177,11 +177,11 @@ def result(code: str, **call: Json) -> tuple[Json, str]:
         ("import sys; sys.exit(3)", {"error": {"code": "failed", "message": "The tool ended with 3."}}),
     ],
 )
-def test_a_command_gets_its_arguments_and_what_it_prints_is_the_result(code: str, response: Json) -> None:
+def test_a_command_gets_its_arguments_and_its_output_is_the_result(code: str, response: Json) -> None:
     assert result(code)[0] == response
 
 
-def test_a_command_that_is_not_there_is_an_error_for_the_agent_and_a_line_for_the_user() -> None:
+def test_a_missing_command_is_an_error_for_the_agent_and_a_line_for_the_user() -> None:
     answering, told = responder(None, None, echo=["/no/such/program"])
     [part] = answering.answer(Question((), (ECHO,))) or []
     assert part["data"]["response"] == {"error": {"code": "failed", "message": "The tool could not be run."}}
@@ -195,17 +195,17 @@ def test_a_command_that_is_not_there_is_an_error_for_the_agent_and_a_line_for_th
         (r"""print('{"a\\u0000": ["\\ud800", 1, "\\ud83d\\ude00"]}')""", {"a\ufffd": ["\ufffd", 1, "\U0001f600"]}),
     ],
 )
-def test_what_no_message_may_have_is_replaced(program: str, expected: Json) -> None:
+def test_characters_that_a_message_cannot_hold_are_replaced(program: str, expected: Json) -> None:
     assert result(program)[0] == {"result": expected}
 
 
-def test_nothing_runs_that_was_not_named() -> None:
+def test_only_named_commands_run() -> None:
     response, told = result("raise SystemExit('must not run')", name="rm")
     assert response == {"error": {"code": "failed", "message": "There is no tool 'rm' here."}}
     assert told == ""
 
 
-def test_calls_are_left_to_others_where_no_tool_is_named() -> None:
+def test_without_tools_calls_are_not_answered() -> None:
     assert responder(Approve.yes)[0].answer(Question((), (ECHO,))) is None
 
 
@@ -226,7 +226,7 @@ def test_tools_are_read_from_what_was_typed() -> None:
 @pytest.mark.parametrize(
     "tool", ["clock", "clock=", "=date", "a b=date", "c" * 65 + "=date", "\u00e9=date", "clock='date"]
 )
-def test_a_tool_that_is_none_is_refused(tool: str) -> None:
+def test_a_malformed_tool_is_refused(tool: str) -> None:
     with pytest.raises(Stop, match="--tool") as refused:
         read_tools([tool])
     assert refused.value.code == 2
@@ -254,7 +254,7 @@ def test_a_message_declares_the_tools_and_not_the_command_lines() -> None:
 CONSENT = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
 
 
-def test_a_task_that_needs_something_done_elsewhere_asks_whether_it_is() -> None:
+def test_a_task_that_needs_consent_asks_whether_it_was_given() -> None:
     asked = question_of(CONSENT)
     assert asked == Question((), (), consent=True)
     answering, _ = responder(Approve.ask, person := Person("", "I could not", "\ud800"))
@@ -266,7 +266,7 @@ def test_a_task_that_needs_something_done_elsewhere_asks_whether_it_is() -> None
 
 
 @pytest.mark.parametrize("approve", [None, Approve.yes, Approve.no])
-def test_no_flag_says_that_something_was_done_elsewhere(approve: Approve | None) -> None:
+def test_no_option_says_that_consent_was_given(approve: Approve | None) -> None:
     answering, _ = responder(approve, person := Person("y"))
     assert answering.answer(question_of(CONSENT)) is None
     assert person.prompts == []

@@ -1,4 +1,4 @@
-"""`stream` and `chat` when a task waits for a yes or for a tool of this machine, against a scripted agent."""
+"""`stream` and `chat` with a task that waits for an approval or a tool of this machine, against a scripted agent."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ ECHO_TOOL = f"echo={sys.executable} -c 'import sys; print(sys.stdin.read())'"
 
 
 def stream(*events: Json, first: int = 0) -> Events:
-    """The Task, then these."""
+    """The Task, then these events."""
     return Events([*enumerate([{"task": task()}, *events], first)])
 
 
@@ -51,7 +51,7 @@ async def test_the_extension_is_asked_for_unless_another_was_named(command_line:
 
 
 @pytest.mark.parametrize(("approve", "approved"), [("yes", True), ("no", False)])
-async def test_a_flag_answers_on_the_same_task(command_line: CommandLine, approve: str, approved: bool) -> None:
+async def test_an_option_answers_on_the_same_task(command_line: CommandLine, approve: str, approved: bool) -> None:
     async with ScriptedAgent(ASKS, DONE).running() as agent:
         ended = await command_line("stream", "Hi", "-u", agent.url, "--approve", approve, "--idempotency-key", "k")
     assert (ended.code, ended.out) == (0, "May these tools be used?\nDone.\n")
@@ -62,7 +62,7 @@ async def test_a_flag_answers_on_the_same_task(command_line: CommandLine, approv
     assert [asked.headers.get("idempotency-key") for asked in agent.asked] == ["k", None]
 
 
-async def test_what_is_typed_answers_one_call_after_the_other(typing: Typing) -> None:
+async def test_each_typed_line_answers_one_call(typing: Typing) -> None:
     async with ScriptedAgent(stream(asks(SEARCH, DELETE)), DONE).running() as agent:
         ended = await typing("y\nn\nnot today\n", "stream", "Hi", "-u", agent.url, "--approve", "ask")
     assert ended.code == 0
@@ -73,7 +73,7 @@ async def test_what_is_typed_answers_one_call_after_the_other(typing: Typing) ->
     ]
 
 
-async def test_where_nobody_answers_the_task_waits_and_the_command_to_allow_it_is_told(typing: Typing) -> None:
+async def test_without_an_answer_the_task_waits_and_the_approving_command_is_printed(typing: Typing) -> None:
     async with ScriptedAgent(ASKS).running() as agent:
         ended = await typing("", "stream", "Hi", "-u", agent.url)
     assert (ended.code, ended.out) == (13, "May these tools be used?\n")
@@ -82,7 +82,7 @@ async def test_where_nobody_answers_the_task_waits_and_the_command_to_allow_it_i
     assert agent.operations == ["SendStreamingMessage"]
 
 
-async def test_the_command_that_was_told_allows_it(command_line: CommandLine) -> None:
+async def test_the_printed_command_approves_the_call(command_line: CommandLine) -> None:
     data = '{"approvals":[{"id":"call_1","approved":true}]}'
     async with ScriptedAgent(Result(task(INPUT_REQUIRED)), DONE).running() as agent:
         ended = await command_line("stream", "-u", agent.url, "--task", "t-1", "--data", data, "")
@@ -90,7 +90,7 @@ async def test_the_command_that_was_told_allows_it(command_line: CommandLine) ->
     assert messages(agent)[0]["parts"] == [{"data": json.loads(data)}]
 
 
-async def test_an_agent_that_asks_the_same_again_is_not_answered_for_ever(command_line: CommandLine) -> None:
+async def test_an_agent_that_repeats_a_question_is_not_answered_endlessly(command_line: CommandLine) -> None:
     async with ScriptedAgent(ASKS, ASKS).running() as agent:
         assert (await command_line("stream", "Hi", "-u", agent.url, "--approve", "yes")).code == 13
     assert len(messages(agent)) == 2
@@ -124,7 +124,7 @@ async def test_the_result_is_one_document_however_often_the_task_has_asked(comma
     assert (ended.code, json.loads(ended.out)) == (0, {"task": whole})
 
 
-async def test_send_asks_nobody(command_line: CommandLine) -> None:
+async def test_send_asks_nothing(command_line: CommandLine) -> None:
     waiting = {**task(INPUT_REQUIRED), "status": asks(SEARCH)["statusUpdate"]["status"]}
     async with ScriptedAgent(Result({"task": waiting})).running() as agent:
         ended = await command_line("send", "Hi", "-u", agent.url)
@@ -132,7 +132,7 @@ async def test_send_asks_nobody(command_line: CommandLine) -> None:
     assert '--data \'{"approvals"' in ended.err
 
 
-async def test_a_tool_that_is_none_is_told_before_anything_is_sent(command_line: CommandLine) -> None:
+async def test_a_malformed_tool_is_reported_before_anything_is_sent(command_line: CommandLine) -> None:
     ended = await command_line("stream", "Hi", "-u", "http://127.0.0.1:1", "--tool", "clock")
     assert (ended.code, ended.err) == (2, "--tool must look like 'clock=date -u', not 'clock'\n")
 
@@ -146,7 +146,7 @@ async def test_on_a_terminal_a_person_is_asked() -> None:
     assert messages(agent)[1]["parts"] == [{"data": {"approvals": [{"id": "call_1", "approved": True}]}}]
 
 
-async def test_leaving_at_the_prompt_leaves_the_task_and_says_how_to_find_it() -> None:
+async def test_leaving_at_the_prompt_prints_how_to_find_the_task() -> None:
     async with ScriptedAgent(ASKS).running() as agent, terminal("stream", "Hi", "-u", agent.url) as screen:
         await screen.until("[y/N] ")
         await screen.interrupt(lambda: screen.until("The task t-1 waits for an answer.\nanswer: "))
@@ -157,7 +157,7 @@ async def test_leaving_at_the_prompt_leaves_the_task_and_says_how_to_find_it() -
 # --- chat -------------------------------------------------------------------------------------------------------------
 
 
-async def test_in_a_chat_the_next_line_is_the_decision_and_the_one_behind_it_a_message(typing: Typing) -> None:
+async def test_in_a_chat_the_next_line_is_the_decision_and_the_line_after_it_a_message(typing: Typing) -> None:
     async with ScriptedAgent(ASKS, DONE, DONE).running() as agent:
         ended = await typing("Hi\ny\nthanks\n", "chat", agent.url)
     assert (ended.code, ended.out) == (0, "May these tools be used?\nDone.\nDone.\n")
@@ -187,7 +187,7 @@ async def test_in_a_chat_tools_of_this_machine_run(typing: Typing) -> None:
     assert all("tools" in message["metadata"][URI] for message in messages(agent))
 
 
-async def test_a_chat_without_that_tool_says_that_the_task_waits(typing: Typing) -> None:
+async def test_a_chat_without_the_tool_says_that_the_task_waits(typing: Typing) -> None:
     async with ScriptedAgent(stream(asks(calls=[ECHO]))).running() as agent:
         ended = await typing("Hi\n", "chat", agent.url)
     told = (

@@ -1,4 +1,4 @@
-"""A loop beside the main thread: opened in it, closed in it, and never left running."""
+"""The event loop beside the main thread."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ async def thread() -> int:
     return threading.get_ident()
 
 
-async def test_work_is_done_in_another_thread_where_its_things_are_opened_and_closed() -> None:
+async def test_work_runs_in_another_thread_which_opens_and_closes_the_context() -> None:
     threads: list[int] = []
 
     @asynccontextmanager
@@ -32,7 +32,7 @@ async def test_work_is_done_in_another_thread_where_its_things_are_opened_and_cl
     assert threads[0] != await thread()
 
 
-def test_what_cannot_be_opened_is_told_and_the_thread_is_gone() -> None:
+def test_an_error_of_opening_is_raised_and_the_thread_ends() -> None:
     @asynccontextmanager
     async def opening() -> AsyncIterator[None]:
         raise ZeroDivisionError("no")
@@ -44,7 +44,7 @@ def test_what_cannot_be_opened_is_told_and_the_thread_is_gone() -> None:
     assert threading.active_count() == known
 
 
-def test_what_still_runs_at_the_end_is_cancelled() -> None:
+def test_running_work_is_cancelled_at_the_end() -> None:
     @asynccontextmanager
     async def opening() -> AsyncIterator[None]:
         yield

@@ -1,5 +1,6 @@
-"""`chat`: what becomes of the lines, in a pipe against a scripted agent and on a terminal against a gateway."""
+"""`chat` in a pipe against a scripted agent, and on a terminal against a gateway."""
 
+import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -38,7 +39,7 @@ CANCELED = "TASK_STATE_CANCELED"
 
 @pytest.fixture
 def chat(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Chat:
-    """A whole chat: the lines that go in, and what came out."""
+    """Runs a whole chat with these lines."""
 
     async def perform(lines: str, *arguments: str) -> Ended:
         read, write = os.pipe()
@@ -73,26 +74,26 @@ async def test_a_line_is_a_message_and_all_are_of_one_conversation(chat: Chat) -
     assert "taskId" not in second
 
 
-async def test_a_conversation_can_be_gone_on_with(chat: Chat) -> None:
+async def test_a_conversation_can_be_continued(chat: Chat) -> None:
     async with ScriptedAgent(Result({"tasks": []}), HELLO).running() as agent:
         assert (await chat("Hi", agent.url, "--context", "c-1")).code == 0
     assert agent.asked[0].body == {"contextId": "c-1", "pageSize": 1}
     assert messages(agent)[0]["contextId"] == "c-1"
 
 
-async def test_an_agent_that_does_not_list_its_tasks_is_talked_with_all_the_same(chat: Chat) -> None:
+async def test_a_conversation_continues_with_an_agent_that_does_not_list_tasks(chat: Chat) -> None:
     async with ScriptedAgent(Plain(rpc_error(-32004, "no lists")), HELLO).running() as agent:
         ended = await chat("Hi", agent.url, "--context", "c-1")
     assert (ended.code, ended.out) == (0, "Hello\n")
 
 
-async def test_who_comes_back_without_a_key_is_told_before_the_first_line(chat: Chat) -> None:
+async def test_a_resumed_chat_without_a_key_fails_before_the_first_line(chat: Chat) -> None:
     async with ScriptedAgent(Plain(rpc_error(-32600, "who are you?"), 401)).running() as agent:
         ended = await chat("Hi", agent.url, "--context", "c-1")
     assert (ended.code, messages(agent)) == (77, [])
 
 
-async def test_who_comes_back_while_the_agent_works_is_told_how_to_follow_it(chat: Chat) -> None:
+async def test_a_resumed_chat_prints_how_to_follow_a_running_task(chat: Chat) -> None:
     async with ScriptedAgent(Result({"tasks": [task()]}), Result(task()), HELLO).running() as agent:
         ended = await chat("Hi", agent.url, "--context", "c-1")
         told = f"(at work on an earlier message; to follow it: a2a-gateway tasks watch -u {agent.url} t-1)"
@@ -100,14 +101,14 @@ async def test_who_comes_back_while_the_agent_works_is_told_how_to_follow_it(cha
     assert "taskId" not in messages(agent)[0]
 
 
-async def test_who_comes_back_may_cancel_what_runs(chat: Chat) -> None:
+async def test_a_resumed_chat_can_cancel_a_running_task(chat: Chat) -> None:
     answers = (Result({"tasks": [task()]}), Result(task()), Result(task(CANCELED)))
     async with ScriptedAgent(*answers).running() as agent:
         ended = await chat("/cancel", agent.url, "--context", "c-1")
     assert "(canceled)" in ended.err.splitlines()
 
 
-async def test_who_comes_back_to_a_question_in_words_answers_with_the_next_line(chat: Chat) -> None:
+async def test_in_a_resumed_chat_the_next_line_answers_an_open_question_in_text(chat: Chat) -> None:
     asked = task(INPUT_REQUIRED, "so far", said="Which city?")
     async with ScriptedAgent(Result({"tasks": [asked]}), Result(asked), HELLO).running() as agent:
         ended = await chat("Oslo", agent.url, "--context", "c-1")
@@ -116,14 +117,14 @@ async def test_who_comes_back_to_a_question_in_words_answers_with_the_next_line(
     assert messages(agent)[0]["taskId"] == "t-1"
 
 
-async def test_a_question_that_somebody_else_has_answered_is_not_asked_again(chat: Chat) -> None:
+async def test_a_question_answered_by_another_client_is_not_asked_again(chat: Chat) -> None:
     async with ScriptedAgent(ASKS, Result(task(COMPLETED)), HELLO).running() as agent:
         ended = await chat("weather\n/answer\nHi", agent.url)
     assert "(nothing waits for an answer any more: completed)" in ended.err.splitlines()
     assert "taskId" not in messages(agent)[1]
 
 
-async def test_what_a_task_waits_for_is_the_next_line(chat: Chat) -> None:
+async def test_the_next_line_goes_to_the_waiting_task(chat: Chat) -> None:
     asked = {**task(INPUT_REQUIRED, said="Which city?")}
     goes_on = Events(((2, {"task": asked}), (3, status(WORKING)), (4, says("Paris!")), (5, status(COMPLETED))))
     async with ScriptedAgent(ASKS, goes_on, HELLO).running() as agent:
@@ -148,7 +149,7 @@ async def test_an_agent_that_does_not_stream_is_waited_for(chat: Chat) -> None:
     assert agent.operations == ["SendMessage", "GetTask", "GetTask"]
 
 
-async def test_a_failed_task_is_told_and_ends_nothing(chat: Chat) -> None:
+async def test_a_failed_task_is_reported_and_the_chat_continues(chat: Chat) -> None:
     fails = Events(((0, {"task": task()}), (1, status(FAILED, "No."))))
     async with ScriptedAgent(fails, HELLO).running() as agent:
         ended = await chat("Hi\nagain", agent.url)
@@ -156,7 +157,7 @@ async def test_a_failed_task_is_told_and_ends_nothing(chat: Chat) -> None:
     assert "failed: No." in ended.err.splitlines()
 
 
-async def test_a_stream_that_was_cut_is_shown_whole_and_the_wait_is_told(chat: Chat) -> None:
+async def test_a_cut_stream_is_shown_whole_and_the_wait_is_reported(chat: Chat) -> None:
     cut = Events([(0, {"task": task()}), (1, says("Hel"))], cut=True)
     rest = Events([(None, {"task": task(WORKING, "Hel")}), (2, says("lo")), (3, status(COMPLETED))])
     async with ScriptedAgent(cut, rest).running() as agent:
@@ -183,7 +184,7 @@ async def test_answers_may_be_json(output: str, chat: Chat) -> None:
 # --- lines for the chat itself ----------------------------------------------------------------------------------------
 
 
-async def test_a_file_goes_along_with_the_next_message_only(chat: Chat, tmp_path: Path) -> None:
+async def test_a_file_goes_with_the_next_message_only(chat: Chat, tmp_path: Path) -> None:
     file = tmp_path / "my notes.txt"
     file.write_text("abc")
     async with ScriptedAgent(HELLO, HELLO).running() as agent:
@@ -205,7 +206,7 @@ async def test_a_file_may_be_all_of_a_message(chat: Chat, tmp_path: Path) -> Non
     assert [list(part) for part in messages(agent)[0]["parts"]] == [["raw", "filename", "mediaType"]]
 
 
-async def test_a_new_conversation_knows_nothing_of_the_one_before(chat: Chat) -> None:
+async def test_a_new_conversation_does_not_know_the_one_before(chat: Chat) -> None:
     async with ScriptedAgent(ASKS, HELLO).running() as agent:
         await chat("weather\n/new\nHi", agent.url)
     assert not {"contextId", "taskId"} & messages(agent)[1].keys()
@@ -240,7 +241,7 @@ async def test_a_task_that_runs_can_be_canceled_before_the_agent_has_named_it(ch
     assert ended.err.splitlines()[-2] == "(canceled)"
 
 
-async def test_a_cancel_that_is_refused_is_told(chat: Chat) -> None:
+async def test_a_refused_cancel_is_reported(chat: Chat) -> None:
     async with ScriptedAgent(ASKS, Plain(rpc_error(-32002, "Task 't-1' has ended."))).running() as agent:
         ended = await chat("weather\n/cancel\n", agent.url)
     assert "the agent refused: Task 't-1' has ended." in ended.err
@@ -254,7 +255,7 @@ async def test_events_are_shown_as_json_on_request(chat: Chat) -> None:
     assert last == "Hello"
 
 
-async def test_help_lists_what_is_no_message_and_two_slashes_are_one(chat: Chat) -> None:
+async def test_help_lists_the_chat_commands_and_two_slashes_escape_one(chat: Chat) -> None:
     async with ScriptedAgent(HELLO).running() as agent:
         ended = await chat("/help\n//etc\n/quit\nnever sent", agent.url)
     assert "/cancel      cancel the task that runs or waits" in ended.err
@@ -282,7 +283,7 @@ async def test_a_wrong_line_in_a_pipe_ends_the_chat_before_anything_else_is_sent
     assert (ended.code, ended.err) == (2, f"{words}\n")
 
 
-async def test_a_refused_message_in_a_pipe_ends_the_chat_with_the_code_of_its_reason(
+async def test_a_refused_message_from_a_pipe_ends_the_chat_with_the_exit_code_of_the_refusal(
     chat: Chat, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("abc")
@@ -292,7 +293,7 @@ async def test_a_refused_message_in_a_pipe_ends_the_chat_with_the_code_of_its_re
     assert ended.err.splitlines()[-1] == "The files did not arrive; attach them again: /file PATH"
 
 
-async def test_who_loses_the_agent_is_told_how_to_find_the_task_again(chat: Chat) -> None:
+async def test_a_lost_agent_prints_how_to_find_the_task(chat: Chat) -> None:
     cut = Events([(0, {"task": task()}), (1, says("Hel"))], cut=True)
     async with ScriptedAgent(cut, Plain(rpc_error(-32600, "not you"), 401)).running() as agent:
         ended = await chat("Hi", agent.url)
@@ -300,7 +301,7 @@ async def test_who_loses_the_agent_is_told_how_to_find_the_task_again(chat: Chat
         assert f"follow: a2a-gateway tasks watch -u {agent.url} t-1" in ended.err.splitlines()
 
 
-async def test_an_agent_that_is_not_there_ends_it_at_once(chat: Chat) -> None:
+async def test_a_missing_agent_ends_the_chat_at_once(chat: Chat) -> None:
     ended = await chat("Hi", "notes", "-u", "http://127.0.0.1:1")
     assert ended.code == 69
     assert ended.err.startswith("http://127.0.0.1:1/a2a/notes/.well-known/agent-card.json cannot be reached")
@@ -346,7 +347,7 @@ async def test_a_person_talks_and_leaves_with_ctrl_d(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["\x03", "/cancel\n"])
-async def test_an_answer_that_comes_can_be_canceled(folder: Path, how: str) -> None:
+async def test_a_running_task_can_be_canceled(folder: Path, how: str) -> None:
     async with local_gateway(AGENTS, folder) as gateway, terminal("chat", "mine", "-u", gateway.url) as screen:
         await screen.until("> ")
         screen.type("wait\n")
@@ -360,7 +361,7 @@ async def test_an_answer_that_comes_can_be_canceled(folder: Path, how: str) -> N
         assert await screen.ended() == 0
 
 
-async def test_ctrl_c_empties_a_line_and_leaves_at_an_empty_one(folder: Path) -> None:
+async def test_ctrl_c_empties_a_line_and_leaves_the_chat_at_an_empty_line(folder: Path) -> None:
     async with local_gateway(AGENTS, folder) as gateway, terminal("chat", "mine", "-u", gateway.url) as screen:
         await screen.until("> ")
         screen.type("half a li")
@@ -369,7 +370,7 @@ async def test_ctrl_c_empties_a_line_and_leaves_at_an_empty_one(folder: Path) ->
         assert await screen.interrupt(screen.ended) == 130
 
 
-async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_to_come_back(
+async def test_a_second_ctrl_c_leaves_the_chat_and_prints_how_to_resume_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_GRACE", 60.0)
@@ -385,18 +386,18 @@ async def test_who_does_not_want_to_wait_for_the_cancel_leaves_and_is_told_how_t
         await screen.interrupt(lambda: screen.until("goes on.\nfollow: "))
         await screen.until(" tasks cancel ")
         assert await screen.ended() == 130
-        (folder / "enough").touch()
+        RELEASED.set()
 
 
+RELEASED = asyncio.Event()
 STUBBORN = """
-from pathlib import Path
+from tests.gateway.cli.talk import test_chat
 
 
 async def stubborn():
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        while not Path(__file__).with_name("enough").exists():
-            await asyncio.sleep(0.02)
+        await test_chat.RELEASED.wait()
         raise
 """

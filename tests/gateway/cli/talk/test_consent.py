@@ -1,4 +1,4 @@
-"""A person at the prompt, or a program in a pipe, whose task needs consent given elsewhere: against a real gateway."""
+"""Tasks that need consent given elsewhere, on a terminal and in a pipe, against a real gateway."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def script(conversation: Conversation) -> Iterable[Step]:
-    """It is convinced by the third message."""
+    """Accepts the consent with the third message."""
     if len(conversation.user_texts) < 3:
         yield Item({"type": "oauth_consent_request", "consent_link": PAGE, "server_label": "mail"})
     else:
@@ -102,7 +102,7 @@ async def test_the_next_line_of_a_pipe_goes_on_with_a_chat(gateway: Local, typin
 
 
 @pytest.mark.parametrize("more", [(), ("--approve", "yes")])
-async def test_nobody_in_a_pipe_says_that_it_was_done(
+async def test_in_a_pipe_consent_is_not_assumed(
     gateway: Local, mail: A2A, typing: Typing, more: tuple[str, ...]
 ) -> None:
     ended = await typing("", "stream", "Read my mail", "-u", gateway.url, *more)

@@ -1,4 +1,4 @@
-"""LineInput out of a pipe and out of a terminal, also while something else goes on."""
+"""Lines of a pipe and of a terminal, also during a wait."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from tests.support.core import BOUND
 
 
 class Pipe:
-    """The lines of a pipe, and its other end."""
+    """The lines of a pipe, and its writing end."""
 
     def __init__(self, stack: ExitStack) -> None:
         read, self._write = os.pipe()
@@ -43,7 +43,7 @@ def nothing_is_urgent(_: str) -> bool:
     return False
 
 
-def test_a_pipe_gives_its_lines_and_then_nothing(pipe: Pipe) -> None:
+def test_a_pipe_gives_its_lines_and_then_none(pipe: Pipe) -> None:
     pipe.write("one\r\n\ntw\u00f6".encode())
     pipe.end()
     assert [pipe.lines.read("> ") for _ in range(5)] == ["one", "", "twö", None, None]
@@ -51,7 +51,7 @@ def test_a_pipe_gives_its_lines_and_then_nothing(pipe: Pipe) -> None:
     assert not pipe.lines.typed
 
 
-def test_what_is_not_utf8_arrives_as_what_it_is(pipe: Pipe) -> None:
+def test_bytes_that_are_not_utf8_are_kept(pipe: Pipe) -> None:
     pipe.write(b"a\xff\n")
     assert pipe.lines.read("> ") == "a\udcff"
 
@@ -64,7 +64,7 @@ def test_a_line_that_arrives_in_pieces_is_one(pipe: Pipe) -> None:
     later.join()
 
 
-def test_while_something_goes_on_lines_are_kept_and_urgent_ones_taken(pipe: Pipe) -> None:
+def test_during_a_wait_lines_are_kept_and_urgent_lines_taken(pipe: Pipe) -> None:
     done: Future[None] = Future()
     taken: list[str] = []
 
@@ -81,8 +81,8 @@ def test_while_something_goes_on_lines_are_kept_and_urgent_ones_taken(pipe: Pipe
     assert pipe.lines.read("> ") == "one"
 
 
-def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system gives it to another thread here: the wait itself is not interrupted, as where it has not quite begun."""
+def test_a_ctrl_c_just_before_the_wait_ends_it(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal goes to another thread, so that it does not interrupt `select`, as a signal just before it does not."""
     done: Future[None] = Future()
     waits, heard = threading.Event(), threading.Event()
 
@@ -109,7 +109,7 @@ def test_a_ctrl_c_that_does_not_meet_the_wait_ends_it_all_the_same(pipe: Pipe, m
         thread.join()
 
 
-def test_a_ctrl_c_where_the_wait_is_just_over_leaves_signals_no_closed_descriptor(
+def test_a_ctrl_c_just_after_the_wait_leaves_no_closed_descriptor_to_signals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: Future[None] = Future()
@@ -132,7 +132,7 @@ def test_a_ctrl_c_where_the_wait_is_just_over_leaves_signals_no_closed_descripto
         set_(before)
 
 
-def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:
+def test_in_a_pipe_a_line_belongs_to_the_lines_before_it(pipe: Pipe) -> None:
     first: Future[None] = Future()
     pipe.write(b"one\n/cancel\n")
     taken: list[str] = []
@@ -152,7 +152,7 @@ def test_in_a_pipe_a_line_is_about_what_stands_before_it(pipe: Pipe) -> None:
     assert taken == ["/cancel"]
 
 
-def test_a_pipe_that_ends_meanwhile_does_not_spin_and_loses_nothing(pipe: Pipe) -> None:
+def test_a_pipe_that_ends_during_the_wait_does_not_spin_and_loses_nothing(pipe: Pipe) -> None:
     done: Future[None] = Future()
     pipe.write(b"last")
     pipe.end()
@@ -163,7 +163,7 @@ def test_a_pipe_that_ends_meanwhile_does_not_spin_and_loses_nothing(pipe: Pipe) 
     assert [pipe.lines.read("> "), pipe.lines.read("> ")] == ["last", None]
 
 
-def test_a_program_that_writes_without_end_is_made_to_wait(pipe: Pipe) -> None:
+def test_a_program_that_writes_endlessly_is_blocked(pipe: Pipe) -> None:
     first: Future[None] = Future()
     pipe.write(b"x\n" * 30_000)
 
@@ -182,7 +182,7 @@ def test_a_program_that_writes_without_end_is_made_to_wait(pipe: Pipe) -> None:
 
 @pytest.fixture
 def person() -> Iterator[tuple[int, LineInput, io.StringIO]]:
-    """Somebody at a terminal whose output goes elsewhere: without an editor for lines."""
+    """A person at a terminal without a line editor, as standard output is not the terminal."""
     screen, inside = pty.openpty()
     err = io.StringIO()
     with os.fdopen(inside) as stream, LineInput(stream, io.StringIO(), err) as lines:
@@ -206,7 +206,7 @@ def test_a_person_sees_a_prompt_and_what_was_typed_ahead(person: tuple[int, Line
     assert err.getvalue() == "> > two\n"
 
 
-def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[int, LineInput, io.StringIO]) -> None:
+def test_an_urgent_line_of_a_person_precedes_the_lines_read_ahead(person: tuple[int, LineInput, io.StringIO]) -> None:
     screen, lines, _ = person
     done: Future[None] = Future()
 
@@ -221,7 +221,7 @@ def test_what_a_person_types_is_for_now_whatever_waits_before_it(person: tuple[i
 
 
 class Typist(io.StringIO):
-    """Types a line as soon as something is shown."""
+    """Types a line as soon as a prompt is shown."""
 
     def __init__(self, screen: int) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class Typist(io.StringIO):
         return super().write(text)
 
 
-def test_what_was_typed_before_a_question_came_is_no_answer_to_it() -> None:
+def test_a_line_typed_before_a_question_does_not_answer_it() -> None:
     screen, inside = pty.openpty()
     done: Future[None] = Future()
 

@@ -1,4 +1,4 @@
-"""From what was typed to a message."""
+"""Messages from the command line."""
 
 import io
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_a_text_is_a_message_of_the_user() -> None:
     assert built("Hi \u00e9") == {"role": "ROLE_USER", "parts": [{"text": "Hi \u00e9"}]}
 
 
-def test_it_may_go_on_with_a_context_and_a_task() -> None:
+def test_a_message_may_name_a_context_and_a_task() -> None:
     assert built(context="c", task="t") == {
         "role": "ROLE_USER",
         "parts": [{"text": "Hi"}],
@@ -36,7 +36,7 @@ def test_it_may_go_on_with_a_context_and_a_task() -> None:
     }
 
 
-def test_files_and_data_are_parts_behind_the_text(tmp_path: Path) -> None:
+def test_files_and_data_are_parts_after_the_text(tmp_path: Path) -> None:
     (tmp_path / "dot.png").write_bytes(b"\x89PNG")
     (tmp_path / "what").write_bytes(b"")
     parts = built(files=[tmp_path / "dot.png", tmp_path / "what"], data='{"a": [1, null]}')["parts"]
@@ -60,14 +60,14 @@ def test_a_dash_reads_standard_input_without_its_last_newline(monkeypatch: pytes
     assert refused("-") == "standard input is not UTF-8; send it as a file: --file PATH"
 
 
-def test_a_text_that_is_no_unicode_is_refused() -> None:
+def test_a_text_that_is_not_utf8_is_refused() -> None:
     assert refused("half \udcff") == "TEXT is not UTF-8; send it as a file: --file PATH"
 
 
 @pytest.mark.parametrize("data", ["", "{a: 1}", "NaN", "[1,]", "[" * 100_000])
-def test_data_that_is_no_json_is_refused(data: str) -> None:
+def test_data_that_is_not_json_is_refused(data: str) -> None:
     assert refused(data=data).startswith("--data is not JSON: ")
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     assert refused(files=[tmp_path]) == f"--file {str(tmp_path)!r} cannot be read: is a directory"

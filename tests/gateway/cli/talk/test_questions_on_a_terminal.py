@@ -1,4 +1,4 @@
-"""A person at the prompt of `tasks watch` and `chat`, or a program in a pipe, whose task waits: against a real gateway."""
+"""Questions of waiting tasks in `tasks watch`, `stream` and `chat`, on a terminal and in a pipe, against a real gateway."""
 
 import json
 import sys
@@ -62,7 +62,7 @@ async def hotel(gateway: Local) -> AsyncIterator[A2A]:
 
 
 def rest(ended: Ended, beginning: str) -> str:
-    """What stands behind this word on a line of standard error."""
+    """The rest of the line of standard error that begins with this text."""
     return next(line for line in ended.err.splitlines() if line.startswith(beginning)).removeprefix(beginning)
 
 
@@ -111,7 +111,7 @@ async def test_ctrl_c_at_the_question_leaves_the_task_waiting_and_says_how_to_an
         assert await screen.ended() == 130
 
 
-async def test_who_answers_behind_another_is_told_and_sees_the_end(gateway: Local, hotel: A2A) -> None:
+async def test_a_second_answer_is_reported_and_the_task_watched_to_its_end(gateway: Local, hotel: A2A) -> None:
     task = await hotel.send("Book it.")
     [asked] = next(iter(task["status"]["message"]["metadata"].values()))["approval"]["tools"]
     async with terminal("tasks", "watch", task["id"], "-u", gateway.url) as screen:
@@ -128,7 +128,7 @@ async def test_who_answers_behind_another_is_told_and_sees_the_end(gateway: Loca
 
 
 @pytest.mark.parametrize(("approve", "booked"), [("yes", True), ("no", False)])
-async def test_a_flag_answers_for_the_watcher(
+async def test_an_option_answers_the_question_of_a_watched_task(
     gateway: Local, hotel: A2A, typing: Typing, approve: str, booked: bool
 ) -> None:
     task = await hotel.send("Book it.")
@@ -137,13 +137,13 @@ async def test_a_flag_answers_for_the_watcher(
     assert ('gave {"result":"booked Ritz"}' in ended.err) is booked
 
 
-async def test_lines_of_a_pipe_answer_where_they_are_asked_for(gateway: Local, hotel: A2A, typing: Typing) -> None:
+async def test_lines_of_a_pipe_answer_a_prompt(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("Book it.")
     ended = await typing("y\n", "tasks", "watch", task["id"], "-u", gateway.url, "--approve", "ask")
     assert (ended.code, ended.out) == (0, f"{ASKED}\nAll done.\n")
 
 
-async def test_a_watcher_in_a_pipe_is_not_asked(gateway: Local, hotel: A2A, typing: Typing) -> None:
+async def test_watch_in_a_pipe_asks_nothing(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("Book it.")
     ended = await typing("y\n", "tasks", "watch", task["id"], "-u", gateway.url)
     assert (ended.code, ended.out) == (13, f"{ASKED}\n")
@@ -151,7 +151,7 @@ async def test_a_watcher_in_a_pipe_is_not_asked(gateway: Local, hotel: A2A, typi
     assert (await hotel.get(task["id"]))["status"]["state"] == WAITING
 
 
-async def test_a_watcher_runs_the_tools_of_this_machine(gateway: Local, hotel: A2A, typing: Typing) -> None:
+async def test_watch_runs_the_tools_of_this_machine(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("A picture, please.")
     ended = await typing("", "tasks", "watch", task["id"], "-u", gateway.url, "--tool", CAMERA)
     assert (ended.code, ended.out) == (0, "Waiting for the result of camera.\nNice.\n")
@@ -163,7 +163,7 @@ async def test_a_watcher_runs_the_tools_of_this_machine(gateway: Local, hotel: A
 
 
 @pytest.mark.parametrize("output", ["json", "jsonl"])
-async def test_what_a_watcher_prints_is_one_document_or_a_line_for_each_event(
+async def test_watch_prints_one_document_or_a_line_for_each_event(
     gateway: Local, hotel: A2A, typing: Typing, output: str
 ) -> None:
     task = await hotel.send("Book twice.")
@@ -176,7 +176,7 @@ async def test_what_a_watcher_prints_is_one_document_or_a_line_for_each_event(
 
 
 @pytest.mark.parametrize("how", [("send", "Hi"), ("stream", "Hi")])
-async def test_a_message_to_a_conversation_that_waits_is_told_the_command_that_answers(
+async def test_a_message_refused_because_of_a_waiting_task_names_the_command_that_answers(
     gateway: Local, hotel: A2A, typing: Typing, how: tuple[str, ...]
 ) -> None:
     task = await hotel.send("Book it.")
@@ -192,7 +192,7 @@ async def test_a_message_to_a_conversation_that_waits_is_told_the_command_that_a
 
 
 @pytest.mark.parametrize("how", [("stream", "-a", "hotel"), ("chat", "hotel")])
-async def test_a_call_that_runs_here_is_shown_as_every_other_is(
+async def test_a_call_that_runs_here_is_shown_like_any_other(
     gateway: Local, typing: Typing, how: tuple[str, ...]
 ) -> None:
     text = "A picture, please."
@@ -206,16 +206,14 @@ async def test_a_call_that_runs_here_is_shown_as_every_other_is(
     assert (len(lines), ended.code) == (3, 0)
 
 
-async def test_a_call_that_nobody_runs_is_shown_with_the_command_that_would(gateway: Local, typing: Typing) -> None:
+async def test_a_call_without_its_tool_is_shown_with_the_command_that_runs_it(gateway: Local, typing: Typing) -> None:
     ended = await typing("", "stream", "A picture, please.", "-u", gateway.url)
     assert 'tool: camera {"zoom":2}' in ended.err.splitlines()
     assert rest(ended, "next: ").startswith(f"a2a-gateway tasks watch --tool camera=COMMAND -u {gateway.url} ")
     assert ended.code == 13
 
 
-async def test_what_was_asked_is_one_line_in_a_task_that_is_read_later(
-    gateway: Local, hotel: A2A, typing: Typing
-) -> None:
+async def test_a_question_is_one_line_in_a_later_transcript(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("Book it.")
     await typing("", "tasks", "watch", task["id"], "-u", gateway.url, "--approve", "yes")
     ended = await typing("", "tasks", "get", task["id"], "-u", gateway.url)
@@ -257,7 +255,7 @@ async def test_a_message_instead_of_an_answer_withdraws_the_call(gateway: Local)
         assert await screen.ended() == 0
 
 
-async def test_who_comes_back_to_an_open_question_is_asked_it(gateway: Local, hotel: A2A) -> None:
+async def test_a_resumed_chat_asks_an_open_question(gateway: Local, hotel: A2A) -> None:
     task = await hotel.send("Book it.")
     async with terminal("chat", "hotel", "-u", gateway.url, "--context", task["contextId"]) as screen:
         await screen.until(f"{ASKED}\n{ALLOW}")
@@ -270,7 +268,7 @@ async def test_who_comes_back_to_an_open_question_is_asked_it(gateway: Local, ho
         assert await screen.ended() == 0
 
 
-async def test_who_comes_back_may_cancel_what_waits(gateway: Local, hotel: A2A) -> None:
+async def test_a_resumed_chat_can_cancel_a_waiting_task(gateway: Local, hotel: A2A) -> None:
     task = await hotel.send("Book it.")
     async with terminal("chat", "hotel", "-u", gateway.url, "--context", task["contextId"]) as screen:
         await screen.until(ALLOW)
@@ -282,13 +280,13 @@ async def test_who_comes_back_may_cancel_what_waits(gateway: Local, hotel: A2A) 
         assert await screen.ended() == 0
 
 
-async def test_in_a_pipe_the_first_line_answers_what_is_open(gateway: Local, hotel: A2A, typing: Typing) -> None:
+async def test_in_a_pipe_the_first_line_answers_the_open_question(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("Book it.")
     ended = await typing("y\nHi\n", "chat", "hotel", "-u", gateway.url, "--context", task["contextId"])
     assert (ended.code, ended.out) == (0, f"{ASKED}\nAll done.\nHello there.\n")
 
 
-async def test_who_comes_back_without_the_tool_is_told_how_to_bring_it(
+async def test_a_resumed_chat_without_the_tool_prints_how_to_name_it(
     gateway: Local, hotel: A2A, typing: Typing
 ) -> None:
     task = await hotel.send("A picture, please.")
@@ -302,9 +300,7 @@ async def test_who_comes_back_without_the_tool_is_told_how_to_bring_it(
     assert (again.code, again.out.splitlines()[-1]) == (0, "Nice.")
 
 
-async def test_who_comes_back_to_a_conversation_that_rests_just_goes_on(
-    gateway: Local, hotel: A2A, typing: Typing
-) -> None:
+async def test_a_resumed_chat_of_an_idle_conversation_continues_it(gateway: Local, hotel: A2A, typing: Typing) -> None:
     task = await hotel.send("Hi")
     ended = await typing("Hi\n", "chat", "hotel", "-u", gateway.url, "--context", task["contextId"])
     assert (ended.code, ended.out) == (0, "Hello there.\n")

@@ -1,4 +1,4 @@
-"""A task as it unfolds: the answer on one side, what was done for it on the other."""
+"""The events of a task as text: answers on one stream, tool calls and progress on the other."""
 
 import io
 from typing import Any
@@ -63,14 +63,14 @@ def test_tool_calls_and_progress_are_lines_beside_the_answer() -> None:
     ]
 
 
-def test_what_a_tool_says_of_its_progress_is_a_line() -> None:
+def test_progress_of_a_tool_is_a_line() -> None:
     told = {"phase": "progress", "callId": "call_1", "name": "lookup", "text": "2 of 3"}
     event = status(WORKING)
     event["statusUpdate"]["metadata"] = {URI: told}
     assert seen(event) == ("", "tool: lookup ... 2 of 3\n")
 
 
-def test_a_tool_call_in_an_artifact_is_no_part_of_the_answer() -> None:
+def test_a_tool_call_in_an_artifact_is_not_part_of_the_answer() -> None:
     events = (shows(call("function_call", args={}), artifact="tool-call:1"), says("Hi"))
     assert seen(*events) == ("Hi\n", "tool: lookup {}\n")
 
@@ -91,19 +91,19 @@ def test_another_artifact_begins_on_another_line() -> None:
     assert seen(says("one"), says("two", artifact="a-2"), says("three"))[0] == "one\ntwo\nthree\n"
 
 
-def test_the_same_state_again_shows_nothing_twice_and_what_is_missing_once() -> None:
+def test_a_repeated_state_shows_only_what_is_missing() -> None:
     data = {"data": 1}
     now = {"task": {**task(WORKING), "artifacts": [{"artifactId": "a-1", "parts": [{"text": "one two "}, data, data]}]}}
     events = ({"task": task()}, says("one "), shows(data), now, now, says("three"))
     assert seen(*events)[0] == "one \n1\ntwo \n1\nthree\n"
 
 
-def test_an_artifact_that_is_replaced_is_shown_as_far_as_it_is_new() -> None:
+def test_a_replaced_artifact_is_shown_as_far_as_it_is_new() -> None:
     assert seen(says("one"), says("one two", append=False))[0] == "one two\n"
     assert seen(says("one"), says("other", append=False))[0] == "one\nother\n"
 
 
-def test_what_a_task_held_before_this_message_is_not_shown_again() -> None:
+def test_earlier_parts_of_a_task_are_not_shown_again() -> None:
     earlier = {**task(INPUT_REQUIRED, "old answer"), "history": [said_by_agent({"text": "of an older turn"})]}
     artifacts = [*earlier["artifacts"], {"artifactId": "a-2", "parts": [{"text": "ne"}]}]
     now = {**earlier, "artifacts": artifacts}
@@ -111,21 +111,21 @@ def test_what_a_task_held_before_this_message_is_not_shown_again() -> None:
     assert seen(*events, earlier=earlier) == ("new\n", "")
 
 
-def test_what_was_done_before_the_task_was_first_shown_is_shown_from_its_history_once() -> None:
+def test_progress_before_the_first_event_is_shown_once_from_the_history() -> None:
     history = [{"messageId": "own", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}, said_by_agent({"text": "looking"})]
     now = {"task": {**task(WORKING), "history": history}}
     events = (now, status(WORKING, "looking"), status(WORKING, "found"), now)
     assert seen(*events)[1] == "... looking\n... found\n"
 
 
-def test_a_question_that_was_answered_is_no_end_and_not_asked_again() -> None:
+def test_an_answered_question_does_not_end_the_stream_and_is_not_asked_again() -> None:
     asked = task(INPUT_REQUIRED, said="Which city?")
     later = (status(WORKING), says("Paris!"), status(COMPLETED))
     assert seen({"task": asked}, *later, earlier=asked) == ("Paris!\n", "")
     assert seen({"task": task()}, status(INPUT_REQUIRED, "Which city?"), *later) == ("Paris!\n", "... Which city?\n")
 
 
-def test_a_view_goes_on_with_the_next_message_to_its_task() -> None:
+def test_a_view_continues_with_the_next_message_to_its_task() -> None:
     out, err = io.StringIO(), io.StringIO()
     view = TextView(Screen(out, err))
     for event in ({"task": task()}, says("Hm. "), status(INPUT_REQUIRED, "Which city?")):
@@ -142,7 +142,7 @@ def test_a_view_goes_on_with_the_next_message_to_its_task() -> None:
     assert (out.getvalue(), err.getvalue()) == ("Hm. \nWhich city?\nBye.\n", "")
 
 
-def test_what_is_said_at_the_end_is_not_shown_again_from_the_history() -> None:
+def test_the_final_message_is_not_shown_again_from_the_history() -> None:
     ended = {**task(INPUT_REQUIRED, said="Which city?"), "history": [said_by_agent({"text": "Which city?"})]}
     assert seen({"task": ended}) == ("Which city?\n", "")
 
@@ -158,9 +158,7 @@ def test_what_is_said_at_the_end_is_not_shown_again_from_the_history() -> None:
         (({"task": task(COMPLETED, "Hello", " you")},), ("Hello you\n", "")),
     ],
 )
-def test_what_is_said_at_the_end_is_shown_once_where_it_belongs(
-    events: tuple[Json, ...], shown: tuple[str, str]
-) -> None:
+def test_the_final_message_is_shown_once(events: tuple[Json, ...], shown: tuple[str, str]) -> None:
     assert seen(*events) == shown
 
 
@@ -177,7 +175,7 @@ def test_what_is_said_at_the_end_is_shown_once_where_it_belongs(
         {"statusUpdate": {"status": {"message": {"parts": [{"data": 1, "metadata": {"type": "function_call"}}]}}}},
     ],
 )
-def test_nonsense_is_shown_as_far_as_it_goes(event: Json) -> None:
+def test_malformed_events_are_shown_as_far_as_they_are_valid(event: Json) -> None:
     conversation = ConversationState()
     conversation.note(event)
     seen(event)

@@ -1,4 +1,4 @@
-"""`send` and `stream` against a scripted agent: what is shown, how it ends, and what is left when the user leaves."""
+"""`send` and `stream` against a scripted agent."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ async def test_the_message_carries_what_was_typed(command_line: CommandLine) -> 
     assert (asked.headers["x-key"], asked.headers["idempotency-key"]) == ("k", "i")
 
 
-async def test_a_stream_that_was_cut_is_shown_whole(command_line: CommandLine) -> None:
+async def test_a_cut_stream_is_shown_whole(command_line: CommandLine) -> None:
     cut = Events([*STORY[:3]], cut=True)
     rest = Events([(None, {"task": task(WORKING, "Hel")}), *STORY[2:]])
     async with ScriptedAgent(cut, rest).running() as agent:
@@ -91,7 +91,7 @@ async def test_the_result_of_a_stream_may_be_json(command_line: CommandLine) -> 
         assert json.loads((await command_line("stream", "Hello", "-u", agent.url, "-o", "json")).out) == REPLY
 
 
-async def test_an_agent_that_does_not_stream_is_told(command_line: CommandLine) -> None:
+async def test_stream_refuses_an_agent_that_does_not_stream(command_line: CommandLine) -> None:
     async with ScriptedAgent(card={"capabilities": {}}).running() as agent:
         ended = await command_line("stream", "Hello", "-u", agent.url)
     told = "this agent does not stream, as its card says; use send instead of stream\n"
@@ -184,7 +184,7 @@ async def test_the_state_of_the_task_is_the_exit_code(
         (Plain("<html>"), 69, "does not answer as A2A 1.0 does"),
     ],
 )
-async def test_an_error_before_the_task_began_says_nothing_of_a_task(
+async def test_an_error_before_the_task_began_names_no_task(
     answer: Plain, code: int, words: str, command_line: CommandLine
 ) -> None:
     async with ScriptedAgent(answer).running() as agent:
@@ -194,7 +194,7 @@ async def test_an_error_before_the_task_began_says_nothing_of_a_task(
     assert "goes on" not in ended.err
 
 
-async def test_an_address_that_only_the_card_names_is_blamed_on_the_card(command_line: CommandLine) -> None:
+async def test_an_unreachable_address_from_a_card_names_the_card(command_line: CommandLine) -> None:
     interface = {"url": "http://127.0.0.1:1/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     async with ScriptedAgent(card={"supportedInterfaces": [interface]}).running() as agent:
         ended = await command_line("send", "Hello", "-u", agent.url)
@@ -205,7 +205,7 @@ async def test_an_address_that_only_the_card_names_is_blamed_on_the_card(command
         )
 
 
-async def test_an_error_in_mid_task_tells_how_to_find_the_task_again(command_line: CommandLine) -> None:
+async def test_an_error_in_mid_task_prints_how_to_find_the_task(command_line: CommandLine) -> None:
     cut, refusal = Events([*STORY[:3]], cut=True), Plain(rpc_error(-32600, "not you"), 401)
     async with ScriptedAgent(cut, refusal).running() as agent:
         ended = await command_line("stream", "Hello", "-u", agent.url, "--header", "Authorization: Bearer s3cret")
@@ -215,7 +215,7 @@ async def test_an_error_in_mid_task_tells_how_to_find_the_task_again(command_lin
     assert "s3cret" not in ended.err
 
 
-async def test_patience_may_end_first_and_the_commands_to_copy_are_safe_whatever_the_task_is_called(
+async def test_a_timeout_prints_safe_commands_whatever_the_id_of_the_task(
     command_line: CommandLine,
 ) -> None:
     evil = {"task": {**task(), "id": "-x'; rm -rf ~;\x1b"}}
@@ -239,7 +239,7 @@ async def test_a_stream_that_ends_before_there_is_a_task_says_so(command_line: C
     assert (ended.code, ended.err) == (75, "the stream ended before the task did\n")
 
 
-async def test_ctrl_c_leaves_the_task_running_and_tells_how_to_follow_and_cancel_it() -> None:
+async def test_ctrl_c_leaves_the_task_running_and_prints_how_to_follow_and_cancel_it() -> None:
     answers = (Result({"task": task()}), *[Result(task())] * 1000)
     async with ScriptedAgent(*answers, card={"capabilities": {}}).running() as agent:
         process = await asyncio.create_subprocess_exec(

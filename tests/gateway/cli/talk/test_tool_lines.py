@@ -58,15 +58,15 @@ def test_a_part_is_a_line(shown: Any, line: str) -> None:
         (None, None),
     ],
 )
-def test_only_what_a_person_waits_for_is_a_line_between(facts: Any, line: str | None) -> None:
+def test_only_approval_and_progress_have_lines_between_call_and_result(facts: Any, line: str | None) -> None:
     assert progress_line(facts) == line
 
 
-def test_the_outcome_may_stand_in_the_place_of_progress_and_never_of_the_call() -> None:
+def test_a_result_replaces_the_line_of_progress_and_never_of_the_call() -> None:
     assert replaced_call(part("function_response", response={})) == "call_1"
     assert replaced_call(part("function_call", args={})) is None
 
 
 @pytest.mark.parametrize("other", [None, {}, {"text": "x"}, {"metadata": {"type": "other"}}, {"metadata": "odd"}])
-def test_what_is_no_tool_call_is_none(other: Any) -> None:
+def test_other_parts_are_not_tool_calls(other: Any) -> None:
     assert tool_call(other) is None

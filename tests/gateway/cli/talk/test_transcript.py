@@ -1,4 +1,4 @@
-"""Tasks as something to read."""
+"""Tasks as texts."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ TASK = {
 }
 
 
-def test_all_that_was_said_is_there_in_order() -> None:
+def test_a_transcript_holds_all_messages_and_artifacts_in_order() -> None:
     assert list(transcript(TASK)) == [
         "you: What is it?",
         "you: file: a.png 3 bytes",
@@ -41,23 +41,23 @@ def test_all_that_was_said_is_there_in_order() -> None:
     ]
 
 
-def test_what_it_ended_with_is_told_once() -> None:
+def test_the_final_message_stands_once_in_the_transcript() -> None:
     closing: Any = TASK["status"]["message"]  # type: ignore[index]
     task = {**TASK, "artifacts": [], "history": [closing]}
     assert list(transcript(task)) == ["agent: Which\\x1b city?"]
 
 
-def test_a_task_is_known_by_the_first_words_of_its_user_and_a_word_for_its_state() -> None:
+def test_a_task_is_summarised_by_the_first_text_of_its_user_and_its_state() -> None:
     assert (first_text(TASK), state_of(TASK)) == ("What is it?", "input required")
 
 
-def test_json_of_another_shape_says_nothing() -> None:
+def test_json_of_another_shape_gives_no_transcript() -> None:
     for task in (None, {}, {"history": [1, {"parts": 2}], "artifacts": "x", "status": {"message": 3}}):
         assert list(transcript(task)) == []
         assert (first_text(task), state_of(task)) == ("", "")
 
 
-def test_a_task_that_was_put_aside_says_what_can_be_done() -> None:
+def test_a_quarantined_task_says_what_can_be_done() -> None:
     *_, last = transcript({**TASK, "metadata": {"quarantined": True}})
     assert last == (
         "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"

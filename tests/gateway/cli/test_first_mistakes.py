@@ -1,4 +1,4 @@
-"""What goes wrong in the first hour: a wrong name, address, key or terminal. The real command line, a real gateway."""
+"""First mistakes: a wrong name, address or terminal, with the real command line and a real gateway."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ class Shell:
 
 
 async def shell(line: str, *words: str, **environment: str) -> Shell:
-    """Runs `a2a-gateway WORDS...`, `line` being the shell's line around it: $A stands for it all."""
+    """Runs `a2a-gateway WORDS...` in a shell; `$A` in `line` stands for the command."""
     command = shlex.join([sys.executable, "-m", "gateway", *words])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("A2A_GATEWAY", "LC_", "LANG"))}
     process = await asyncio.create_subprocess_exec(
@@ -63,7 +63,7 @@ async def shell(line: str, *words: str, **environment: str) -> Shell:
         ((), "; this gateway has several agents: name one of mine, yours"),
     ],
 )
-async def test_an_agent_that_is_not_there_is_told_with_those_that_are(
+async def test_a_missing_agent_is_reported_with_the_existing_ones(
     gateway: Local, command_line: CommandLine, words: tuple[str, ...], told: str
 ) -> None:
     ended = await command_line("stream", "Hi", "-u", gateway.url, *words)
@@ -77,14 +77,14 @@ async def test_an_address_without_an_agent_says_so(gateway: Local, command_line:
     assert (ended.code, ended.err.startswith(told)) == (69, True)
 
 
-async def test_https_to_a_server_without_it_is_told_in_words(gateway: Local, command_line: CommandLine) -> None:
+async def test_https_to_a_plain_server_is_explained(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("stream", "Hi", "-u", gateway.url.replace("http://", "https://"))
     assert (ended.code, "SSL" in ended.err) == (69, False)
     assert "does its address begin with http:// and not with https://?" in ended.err
 
 
 @pytest.mark.parametrize("command", ["send", "stream"])
-async def test_a_task_that_is_not_there_is_told_with_those_that_are(
+async def test_a_message_to_a_missing_task_is_reported_with_the_command_that_lists_tasks(
     gateway: Local, command_line: CommandLine, command: str
 ) -> None:
     ended = await command_line(command, "Hi", "-u", gateway.url, "-a", "mine", "--task", "nope")
@@ -108,7 +108,7 @@ async def test_a_task_that_is_not_there_is_told_with_those_that_are(
         (("stream", "-"), 2, ""),
     ],
 )
-async def test_a_closed_standard_input_is_one_that_says_nothing(
+async def test_a_closed_standard_input_is_an_empty_one(
     gateway: Local, words: tuple[str, ...], code: int, told: str
 ) -> None:
     ended = await shell("$A <&-", *words, "-u", f"{gateway.url}/a2a/mine")
@@ -116,16 +116,16 @@ async def test_a_closed_standard_input_is_one_that_says_nothing(
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-async def test_closed_outputs_stop_nothing(gateway: Local, closed: str) -> None:
+async def test_closed_outputs_do_not_stop_a_command(gateway: Local, closed: str) -> None:
     assert (await shell(f"$A {closed}", "stream", "Hi", "-u", f"{gateway.url}/a2a/mine")).code == 0
 
 
-async def test_a_full_disk_is_told_in_words() -> None:
+async def test_a_full_disk_is_reported() -> None:
     ended = await shell("$A >/dev/full", "schema")
     assert (ended.code, ended.err) == (1, "what there is to say cannot be written: No space left on device\n")
 
 
-async def test_a_reader_that_has_enough_is_no_error_to_talk_about(gateway: Local) -> None:
+async def test_a_reader_that_closes_the_pipe_causes_no_error_message(gateway: Local) -> None:
     ended = await shell("$A | head -n 1", "stream", "Hi", "-o", "jsonl", "-u", f"{gateway.url}/a2a/mine")
     assert (ended.out.count("\n"), ended.err) == (1, "")
 

@@ -33,11 +33,11 @@ def _pages_in_memory(log: Path) -> int:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(disk_path: Path) -> Path:
     """A log that the system has dropped from memory."""
     if sys.platform != "linux":
         pytest.skip("other systems do not drop it when told to")
-    log = tmp_path / "gateway.db-wal"
+    log = disk_path / "gateway.db-wal"
     log.write_bytes(os.urandom(_PAGES * mmap.PAGESIZE))
     _drop(log)
     return log

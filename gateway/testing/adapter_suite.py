@@ -18,6 +18,7 @@ from gateway.ports.adapter import (
     NOT_PROCESSED,
     Adapter,
     AdapterEvent,
+    CallCompleted,
     CallStarted,
     ErrorClass,
     ToolCallAnnounced,
@@ -58,76 +59,64 @@ _STATUSES = {
 class AdapterSuite(ToolTests):
     """Subclass it as `class TestMine(AdapterSuite)`, with hooks that control your backend.
 
-    Required:
-
-    - `adapter`: a fixture, a fresh adapter against a fresh backend of your own (a real server on loopback);
-    - `backend_answers(*pieces)`: from now on the backend answers every message with these pieces of text.
-
-    Optional; the tests of a missing hook are skipped, and the skip names the hook:
-
-    - `backend_echoes()`: it answers every message with the text of that message.
-    - `backend_trickles()`: from now on it sends its answers one byte at a time.
-    - `backend_fails()`: it accepts the request and reports a failure of its own, best with the API key in its text.
-    - `backend_refuses()`: it refuses the request, without having done anything.
-    - `backend_answers_status(status)`: it answers with this HTTP status.
-    - `backend_disappears()`: its address refuses connections.
-    - `backend_breaks_off(*pieces)`: it sends the pieces and ends the answer without a sign that it is complete. The
-      HTTP response must end properly: any client notices a cut connection without the adapter's help.
-    - `backend_stalls(*pieces)`: it sends the pieces, then nothing, and keeps the connection.
-    - `backend_is_released()`: returns when the backend has noticed that the client of the stalled answer is gone.
-    - `backend_runs_tool(name, arguments, output)`: it calls a tool of its own, shows the call and its outcome, and
-      answers with some text.
-    - `backend_calls(*rounds)`: it answers a message with the first round of calls, each `(name, arguments)`, that the
-      gateway has to answer; the outputs of one round with the next, and those of the last one with the text "Done".
-    - `backend_offered()`: for each request so far, the tools in it.
-    - `backend_outputs()`: for each request so far, the outputs in it, in their order: `(name of the tool, text)`.
-    - `backend_received()`: for each request so far, the messages in it, oldest first: `("user", text)` or
-      `("agent", text)`.
-    - `secret`: the adapter's API key.
+    Required: `adapter` and `backend_answers`. The tests of any other missing hook are skipped, and the skip names the hook.
     """
 
     secret: str | None = None
-
-    # --- hooks
+    """The adapter's API key."""
 
     @pytest.fixture
     def adapter(self) -> Adapter:
+        """A fresh adapter against a fresh backend of your own (a real server on loopback)."""
         raise NotImplementedError("give your test class a fixture `adapter`")
 
     async def backend_answers(self, *pieces: str) -> None:
+        """From now on, the backend answers every message with these pieces of text."""
         raise NotImplementedError("give your test class `backend_answers`")
 
     async def backend_echoes(self) -> None:
+        """It answers every message with the text of that message."""
         skip("backend_echoes")
 
     async def backend_trickles(self) -> None:
+        """From now on, it sends its answers one byte at a time."""
         skip("backend_trickles")
 
     async def backend_fails(self) -> None:
+        """It accepts the request and reports a failure of its own, best with the API key in its text."""
         skip("backend_fails")
 
     async def backend_refuses(self) -> None:
+        """It refuses the request, without having done anything."""
         skip("backend_refuses")
 
     async def backend_answers_status(self, status: int) -> None:
+        """It answers with this HTTP status."""
         skip("backend_answers_status", status)
 
     async def backend_disappears(self) -> None:
+        """Its address refuses connections."""
         skip("backend_disappears")
 
     async def backend_breaks_off(self, *pieces: str) -> None:
+        """It sends the pieces and ends the answer without a sign that it is complete. The HTTP response must end properly:
+        any client notices a cut connection without the adapter's help."""
         skip("backend_breaks_off", *pieces)
 
     async def backend_stalls(self, *pieces: str) -> None:
+        """It sends the pieces, then nothing, and keeps the connection."""
         skip("backend_stalls", *pieces)
 
     async def backend_is_released(self) -> None:
+        """Returns when the backend has noticed that the client of the stalled answer is gone."""
         skip("backend_is_released")
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Json], output: str) -> None:
+        """It calls a tool of its own, shows the call and its outcome, and answers with some text."""
         skip("backend_runs_tool", name, arguments, output)
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
+        """For each request so far, its messages, oldest first: `("user", text)` or `("agent", text)`."""
         skip("backend_received")
 
     # --- what the adapter declares
@@ -152,8 +141,11 @@ class AdapterSuite(ToolTests):
     async def test_a_plain_message_ends_with_exactly_one_completed_call_as_the_last_event(
         self, adapter: Adapter
     ) -> None:
+        await self._first_call(adapter)
+
+    async def _first_call(self, adapter: Adapter) -> CallCompleted:
         await self.backend_answers("Hello")
-        completed(await collect(adapter, request("Hi")))
+        return completed(await collect(adapter, request("Hi")))
 
     async def test_a_call_begins_with_call_started(self, adapter: Adapter) -> None:
         await self.backend_answers("Hello")
@@ -197,8 +189,7 @@ class AdapterSuite(ToolTests):
         require(text(events) == _AWKWARD, f"an echo of {_AWKWARD!r} came byte by byte and was read as {text(events)!r}")
 
     async def test_a_request_is_not_changed(self, adapter: Adapter) -> None:
-        await self.backend_answers("Hello")
-        first = completed(await collect(adapter, request("Hi")))
+        first = await self._first_call(adapter)
         again = follow_up(adapter, first, "Hi", "Hello", "And now?")
         before = copy.deepcopy(again)
         await collect(adapter, again)
@@ -208,27 +199,22 @@ class AdapterSuite(ToolTests):
 
     async def test_a_backend_that_owns_the_conversation_confirms_a_handle(self, adapter: Adapter) -> None:
         _only_owner(adapter, StorageOwner.BACKEND)
-        await self.backend_answers("Hello")
-        handle = completed(await collect(adapter, request("Hi"))).handle
+        handle = (await self._first_call(adapter)).handle
         require(bool(handle) and isinstance(handle, str), f"the confirmed handle is {handle!r}, with owner BACKEND")
 
     async def test_with_the_history_at_the_gateway_no_handle_is_confirmed(self, adapter: Adapter) -> None:
         _only_owner(adapter, StorageOwner.GATEWAY)
-        await self.backend_answers("Hello")
-        handle = completed(await collect(adapter, request("Hi"))).handle
+        handle = (await self._first_call(adapter)).handle
         require(handle is None, f"the handle {handle!r} was confirmed, with owner GATEWAY")
 
     async def test_a_static_handle_stays_the_same(self, adapter: Adapter) -> None:
-        if adapter.ownership.handle is not HandleKind.STATIC:
-            pytest.skip("the handle is not static")
-        await self.backend_answers("Hello")
-        first = completed(await collect(adapter, request("Hi")))
+        _only_static(adapter)
+        first = await self._first_call(adapter)
         second = completed(await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?")))
         require(first.handle == second.handle, f"the static handle {first.handle!r} became {second.handle!r}")
 
     async def test_a_static_handle_is_pending_before_it_is_confirmed(self, adapter: Adapter) -> None:
-        if adapter.ownership.handle is not HandleKind.STATIC:
-            pytest.skip("the handle is not static")
+        _only_static(adapter)
         await self.backend_answers("Hello")
         events = await collect(adapter, request("Hi"))
         pending, confirmed = of_type(events, CallStarted), completed(events).handle
@@ -242,8 +228,7 @@ class AdapterSuite(ToolTests):
         require(len(handles) <= 1, f"one call reported the pending handles {sorted(handles)!r}")
 
     async def test_the_second_call_sends_its_items_and_nothing_else(self, adapter: Adapter) -> None:
-        await self.backend_answers("Hello")
-        first = completed(await collect(adapter, request("Hi")))
+        first = await self._first_call(adapter)
         await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?"))
         owner = adapter.ownership.owner
         earlier = [] if owner is StorageOwner.BACKEND else [("user", "Hi"), ("agent", "Hello")]
@@ -253,17 +238,19 @@ class AdapterSuite(ToolTests):
 
     # --- closing and cancelling
 
-    async def test_closing_in_the_middle_of_an_answer_releases_the_connection(self, adapter: Adapter) -> None:
+    async def _stalled_call(self, adapter: Adapter) -> AsyncGenerator[AdapterEvent, None]:
         await self.backend_stalls("Hel")
         events = adapter.call(request("Hi"))
         await first_text(events)
+        return events
+
+    async def test_closing_in_the_middle_of_an_answer_releases_the_connection(self, adapter: Adapter) -> None:
+        events = await self._stalled_call(adapter)
         await bounded(events.aclose(), "closing the generator")
         await bounded(self.backend_is_released(), "the backend is released after closing")
 
     async def test_cancelling_while_waiting_releases_the_connection(self, adapter: Adapter) -> None:
-        await self.backend_stalls("Hel")
-        events = adapter.call(request("Hi"))
-        await first_text(events)
+        events = await self._stalled_call(adapter)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(_next(events))
             await asyncio.sleep(0)  # the task waits for the next event
@@ -272,9 +259,7 @@ class AdapterSuite(ToolTests):
         await bounded(self.backend_is_released(), "the backend is released after cancelling")
 
     async def test_after_a_closed_call_the_next_one_works(self, adapter: Adapter) -> None:
-        await self.backend_stalls("Hel")
-        events = adapter.call(request("Hi"))
-        await first_text(events)
+        events = await self._stalled_call(adapter)
         await bounded(events.aclose(), "closing the generator")
         await self.backend_answers("Hello")
         answer = text(await collect(adapter, request("Hi")))
@@ -287,8 +272,7 @@ class AdapterSuite(ToolTests):
         require(answers == sent, f"calls at the same time sent {sent!r} and were answered {answers!r}")
 
     async def test_closing_the_adapter_twice_does_no_harm(self, adapter: Adapter) -> None:
-        await self.backend_answers("Hello")
-        await collect(adapter, request("Hi"))
+        await self._first_call(adapter)
         await bounded(adapter.aclose(), "the first aclose")
         await bounded(adapter.aclose(), "the second aclose")
 
@@ -298,7 +282,7 @@ class AdapterSuite(ToolTests):
         await self.backend_fails()
         error = await failure(adapter, secret=self.secret)
         require(isinstance(error.kind, ErrorClass), f"the error's kind is {error.kind!r}, which is no ErrorClass")
-        require(bool(error.detail.strip()), "the error's detail is empty; say for the log what went wrong")
+        require(bool(error.detail.strip()), "the error's detail is empty; the log needs the cause")
 
     async def test_a_failing_backend_may_have_processed_the_request(self, adapter: Adapter) -> None:
         await self.backend_fails()
@@ -370,6 +354,11 @@ class AdapterSuite(ToolTests):
 def _only_owner(adapter: Adapter, owner: StorageOwner) -> None:
     if adapter.ownership.owner is not owner:
         pytest.skip(f"the storage owner is {adapter.ownership.owner}")
+
+
+def _only_static(adapter: Adapter) -> None:
+    if adapter.ownership.handle is not HandleKind.STATIC:
+        pytest.skip("the handle is not static")
 
 
 def _no_network(*_: object) -> NoReturn:

@@ -29,15 +29,19 @@ _TWO_CALLS = [("weather", _OSLO), ("height", {})]
 
 
 class ToolTests:
-    """A part of `AdapterSuite`, whose docstring lists the hooks."""
+    """A part of `AdapterSuite`."""
 
     async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Json]]]) -> None:
+        """It answers a message with the first round of calls, each `(name, arguments)`, that the gateway has to answer;
+        the outputs of one round with the next, and those of the last one with the text "Done"."""
         skip("backend_calls", *rounds)
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
+        """For each request so far, the tools in it."""
         skip("backend_offered")
 
     async def backend_outputs(self) -> list[list[tuple[str, str]]]:
+        """For each request so far, the outputs in it, in their order: `(name of the tool, text)`."""
         skip("backend_outputs")
 
     async def test_tools_are_offered_with_every_call_that_has_them_and_with_no_other(self, adapter: Adapter) -> None:

@@ -155,8 +155,8 @@ CATALOGUE: dict[str, Fault] = {
     "C1": Fault(
         "callers that leave, fall silent, or read too slowly",
         (
-            "test_a_reader_that_takes_nothing_more_loses_its_stream",
-            "test_a_reader_that_takes_no_comment_loses_its_stream",
+            "test_a_reader_that_stops_reading_loses_its_stream",
+            "test_a_reader_that_does_not_read_comments_loses_its_stream",
         ),
     ),
     "C2": Fault(

@@ -1,4 +1,4 @@
-"""A client for ASGI applications in this process: exact bytes in, exact bytes out, and streams that can be left."""
+"""A client for ASGI applications in this process: exact bytes in, exact bytes out, streams that the client can close."""
 
 import asyncio
 import math
@@ -55,7 +55,7 @@ def _answer(messages: list[Message]) -> Answer:
 async def request(
     app: ASGIApp, method: str, target: str, headers: Headers = (), body: bytes | Iterable[bytes] = b""
 ) -> Answer:
-    """One exchange to its end. A body of several chunks arrives in as many messages."""
+    """One complete exchange. A body of several chunks arrives in as many messages."""
     chunks = [body] if isinstance(body, bytes) else list(body)
     incoming = [
         {"type": "http.request", "body": chunk, "more_body": index < len(chunks)}
@@ -120,7 +120,7 @@ async def stream(
     body: bytes | None = b"",
     takes: float = math.inf,
 ) -> AsyncIterator[Live]:
-    """An open response. Leaving the block disconnects the client and waits until the application is done.
+    """An open response. At its end the block disconnects the client and waits until the application has ended.
 
     A `body` of None never arrives. The client takes `takes` messages and then no more.
     """

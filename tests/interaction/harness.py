@@ -1,4 +1,4 @@
-"""One application in this process, asked over either binding with the same operation and params."""
+"""One application in this process, called over either binding with the same operation and params."""
 
 import math
 from collections.abc import AsyncGenerator
@@ -53,7 +53,7 @@ def agent(name: str, tenant: str | None = None, extensions: tuple[AgentExtension
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error as the specification's table 5.4 has it, and what our text and details say."""
+    """An error of the specification's table 5.4, with its text and details."""
 
     code: int
     http: int
@@ -101,14 +101,14 @@ class Exchange:
 
 
 class Binding(Protocol):
-    """How one binding puts an operation on the wire."""
+    """The form of an operation on the wire of one binding."""
 
     name: str
 
     def ask(self, operation: str, params: dict[str, Any]) -> Exchange: ...
 
     def raw(self, body: bytes) -> Exchange:
-        """A body of our making where SendMessage is expected."""
+        """An arbitrary body in place of a SendMessage."""
         ...
 
     def result(self, value: Any) -> Any: ...
@@ -118,7 +118,7 @@ class Binding(Protocol):
         ...
 
     def event(self, value: Any) -> Any:
-        """What one event of a stream holds."""
+        """The content of one event of a stream."""
         ...
 
 

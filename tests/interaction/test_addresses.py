@@ -1,4 +1,4 @@
-"""Which address means which agent, tenant and operation; what stands nowhere is told in the binding's own form."""
+"""The agent, tenant and operation of each address; an unknown address is an error in the form of its binding."""
 
 import pytest
 
@@ -125,7 +125,7 @@ async def test_an_unknown_agent_is_not_found(gateway: Gateway) -> None:
         "/a2a/echo/.well-known/agent.json",
     ],
 )
-async def test_what_stands_nowhere_is_not_found(rest: Gateway, target: str) -> None:
+async def test_an_unknown_address_is_not_found(rest: Gateway, target: str) -> None:
     answer = await rest.request("GET", target)
 
     assert answer.status == 404
@@ -157,7 +157,9 @@ async def test_an_odd_id_is_only_an_id(rest: Gateway, identity: str) -> None:
         ("OPTIONS", "/a2a/echo/message:send", "POST"),
     ],
 )
-async def test_a_wrong_method_is_told_the_right_ones(rest: Gateway, method: str, target: str, allowed: str) -> None:
+async def test_a_wrong_method_is_refused_with_the_allowed_ones(
+    rest: Gateway, method: str, target: str, allowed: str
+) -> None:
     answer = await rest.request(method, target)
 
     assert (answer.status, answer.header("allow")) == (405, allowed)

@@ -1,4 +1,4 @@
-"""Requests that must be refused: the specification's error with the field named, the same on both bindings, nothing done."""
+"""Refused requests: the error of the specification with the field's name, the same on both bindings, without any effect."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -500,7 +500,7 @@ async def test_an_error_of_the_core_is_an_answer(
     assert answer.header("content-type") == "application/json"
 
 
-async def test_a_busy_gateway_says_when_to_come_back(gateway: Gateway) -> None:
+async def test_a_busy_gateway_says_when_to_retry(gateway: Gateway) -> None:
     gateway.operations.answers["send_message"] = errors.Busy("too many turns are waiting", retry_after=2)
 
     answer = await gateway.ask("SendMessage", SEND)
@@ -602,7 +602,7 @@ JSONRPC_ENVELOPES: tuple[tuple[str, Any, Any, Refusal], ...] = tuple(
 @pytest.mark.parametrize(
     ("body", "identity", "refusal"), [row[1:] for row in JSONRPC_ENVELOPES], ids=[row[0] for row in JSONRPC_ENVELOPES]
 )
-async def test_what_is_no_json_rpc_request_is_refused(
+async def test_a_malformed_json_rpc_request_is_refused(
     jsonrpc: Gateway, body: Any, identity: Any, refusal: Refusal
 ) -> None:
     answer = await jsonrpc.request("POST", "/a2a/echo", msgspec.json.encode(body))

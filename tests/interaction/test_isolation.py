@@ -1,5 +1,5 @@
-"""Two principals on one gateway: what belongs to one does not exist for the other, in no operation, to the byte, and down to
-the statements that the database sees."""
+"""Two principals on one gateway: data of one does not exist for the other, in every operation, to the byte, and down to the
+statements of the database."""
 
 import json
 import re
@@ -44,7 +44,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z")
 
 @dataclass
 class Two:
-    """Ada owns what is named here; Bob asks. `statements` are those that the database saw."""
+    """Ada owns the named data; Bob calls. `statements` are those of the database."""
 
     ada: httpx2.AsyncClient
     bob: httpx2.AsyncClient
@@ -57,7 +57,7 @@ class Two:
 
 @contextmanager
 def seen_statements() -> Iterator[list[str]]:
-    """All that any connection opened in the block runs, with the values in it."""
+    """All statements of connections opened in the block, with their values."""
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((pool, "_connect"), (writer, "connect")):
@@ -91,7 +91,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
         two.tasks["input-required"] = (await agent.send("ask"))["id"]
         send = {"message": user_message("wait"), "configuration": {"returnImmediately": True}}
         two.tasks["working"] = (await agent.call("SendMessage", **send))["task"]["id"]
-        # What it stores beside a request would be taken for that request's.
+        # Background writes would be taken for those of the request.
         while text_of(await agent.get(two.tasks["working"])) != "waiting":
             pass
         two.token = (await agent.call("ListTasks", pageSize=1))["nextPageToken"]
@@ -117,7 +117,7 @@ async def ask(
 
 
 def general(answer: tuple[int, list[tuple[str, str]], str], *ids: str) -> tuple[int, list[tuple[str, str]], str]:
-    """Without what is another every time: ids, times, and how long they are."""
+    """Without the parts that change every time: ids, times, and their lengths."""
     status, headers, text = answer
     for given in ids:
         text = text.replace(given, "ID")
@@ -196,7 +196,7 @@ async def test_a_foreign_page_token_is_refused_as_one_that_was_made_up(two: Two,
 
 
 @pytest.mark.parametrize("text", ["Hello", "something else"])
-async def test_a_foreign_idempotency_key_is_one_that_nobody_has_used(two: Two, binding: Binding, text: str) -> None:
+async def test_a_foreign_idempotency_key_counts_as_unused(two: Two, binding: Binding, text: str) -> None:
     mine = await ask(two.ada, binding, "SendMessage", {"message": user_message("Hello")}, idempotency_key="once")
     foreign = await ask(two.bob, binding, "SendMessage", {"message": user_message(text)}, idempotency_key="once")
     unused = await ask(two.bob, binding, "SendMessage", {"message": user_message(text)}, idempotency_key="new")
@@ -236,12 +236,12 @@ async def test_a_foreign_context_is_unknown_to_the_admin_api(two: Two, method: s
 
 _BESIDE = ("BEGIN", "COMMIT", "PRAGMA data_version")
 _UPKEEP = re.compile("api_key|FROM process|INTO process|lease_until|cancel_asked|'accepted'")
-"""What goes on by itself: leases, what other processes left, and the look whether the key is still good."""
+"""Background statements: leases, turns of other processes, and the check of the key."""
 
 
 async def statements_of(two: Two, ask_once: Callable[[], Awaitable[object]], given: str) -> list[str]:
-    """What the database sees of one refused request, with ids and times taken out: the shortest of three times, because
-    what goes on beside it only ever adds to that."""
+    """The statements of one refused request without ids and times: the shortest of three, because background work only
+    adds statements."""
     seen = []
     for _ in range(3):
         two.statements.clear()

@@ -1,4 +1,4 @@
-"""Keys on the wire, over both bindings: who gets in, what they are told, and what everybody may read."""
+"""Keys on the wire, over both bindings: which are accepted, the errors, and what is public."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,19 +33,19 @@ BAD_KEY = Refusal(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED", "the API ke
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The database of a gateway that another process runs."""
+    """The database of a gateway in another process."""
 
     database: Path
 
     def bytes(self) -> bytes:
-        """Of the file, its log and whatever else lies beside it."""
+        """The bytes of the file, its log and all files beside it."""
         return b"".join(file.read_bytes() for file in self.database.parent.iterdir() if file.is_file())
 
 
 async def issue(
     gateway: Local | Stored, principal: str, *, name: str | None = None, tenant: str = "", admin: bool = False
 ) -> str:
-    """As another process does."""
+    """In the way of another process."""
     secret = new_key()
     key = ApiKey(digest_of(secret), name or principal, shown(secret), principal, tenant, admin, 1)
     async with open_ledger(f"sqlite:///{gateway.database}", False) as ledger:
@@ -80,7 +80,7 @@ async def ask(
     return await http.request(exchange.method, exchange.target, content=exchange.body, headers=sent)
 
 
-async def test_without_a_key_nothing_is_done_and_the_caller_is_told_what_to_bring(
+async def test_without_a_key_nothing_is_done_and_the_caller_learns_which_credentials_are_needed(
     http: httpx2.AsyncClient, binding: Binding
 ) -> None:
     answer = await ask(http, binding, "SendMessage", {"message": user_message("Hello")})
@@ -97,7 +97,7 @@ async def test_a_wrong_key_is_refused_without_being_repeated(http: httpx2.AsyncC
 
 
 @pytest.mark.parametrize("target", ["/a2a/nobody", "/a2a/echo/tasks/none", "/a2a/echo/message:send"])
-async def test_what_is_there_is_told_to_nobody_without_a_key(http: httpx2.AsyncClient, target: str) -> None:
+async def test_without_a_key_nothing_is_disclosed(http: httpx2.AsyncClient, target: str) -> None:
     assert (await http.post(target, json={})).status_code in {401, 405}
 
 
@@ -148,7 +148,7 @@ async def test_a_stream_that_is_open_with_a_key_ends_with_an_error_when_that_is_
         assert task["status"]["state"] == "TASK_STATE_WORKING"
 
 
-async def test_cards_and_health_are_for_everybody(http: httpx2.AsyncClient) -> None:
+async def test_cards_and_health_are_public(http: httpx2.AsyncClient) -> None:
     for path in ("/.well-known/agent-card.json", "/a2a/echo/.well-known/agent-card.json", "/a2a", "/livez", "/readyz"):
         assert (await http.get(path)).status_code == 200
 
@@ -211,7 +211,7 @@ async def test_an_admin_reaches_only_their_own_contexts(gateway: Local, http: ht
     assert foreign.content.replace(b"c-1", b"c-2") == unknown.content
 
 
-async def test_who_guesses_keys_is_told_to_wait_and_a_good_key_passes(
+async def test_guessing_keys_is_slowed_down_and_a_valid_key_passes(
     gateway: Local, http: httpx2.AsyncClient, binding: Binding
 ) -> None:
     good = await issue(gateway, "ada")

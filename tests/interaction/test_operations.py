@@ -33,7 +33,7 @@ async def test_a_message_is_sent_and_its_task_comes_back(gateway: Gateway) -> No
     assert gateway.operations.requests == [("send_message", SendMessageRequest(message=SENT))]
 
 
-async def test_the_core_is_told_who_asks_which_agent(gateway: Gateway) -> None:
+async def test_the_core_gets_the_caller_and_the_agent(gateway: Gateway) -> None:
     await gateway.ask("SendMessage", SEND)
 
     [(_, call, _)] = gateway.operations.calls
@@ -213,7 +213,7 @@ async def test_json_is_read_under_each_of_its_names(gateway: Gateway, kind: str)
 
 
 @pytest.mark.parametrize("header", ["content_type", "accept"])
-async def test_rest_answers_in_the_a2a_type_who_names_it(rest: Gateway, header: str) -> None:
+async def test_rest_answers_in_the_a2a_type_to_clients_that_name_it(rest: Gateway, header: str) -> None:
     answer = await rest.ask("SendMessage", SEND, **{header: "application/a2a+json"})
     refused = await rest.ask("SendMessage", {}, **{header: "application/a2a+json"})
 

@@ -1,4 +1,4 @@
-"""Limits of one principal on the wire, over both bindings: a clear answer, nothing half done, and nobody else notices."""
+"""Limits of one principal on the wire, over both bindings: a clear answer, no partial effect, none on other principals."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -108,13 +108,13 @@ async def test_streams_over_the_limit_are_refused_before_anything_is_stored(
         assert (await ask_held(ada, binding, "SendMessage", more)).status_code == 200
         async with A2A(bob, "held").stream("Hello") as other:
             await other.rest()
-    # The place is free when the gateway has seen that the stream was left.
+    # The slot is free once the gateway has seen the disconnect.
     async with asyncio.timeout(10):
         while (await ask_held(ada, binding, "SendStreamingMessage", more)).status_code == 429:
             pass
 
 
-async def test_a_stream_that_is_refused_takes_no_place(starting: Starting, binding: Binding) -> None:
+async def test_a_refused_stream_does_not_count(starting: Starting, binding: Binding) -> None:
     gateway = await starting.start("{streams_per_principal: 1}")
     ada = await starting.caller(gateway, "ada")
     for _ in range(3):
@@ -142,7 +142,7 @@ async def test_messages_over_the_limit_are_refused_until_one_has_ended(starting:
     assert (await ask_held(ada, binding, "SendMessage", params)).status_code == 200
 
 
-async def test_a_repeat_under_its_key_takes_no_place(starting: Starting) -> None:
+async def test_a_repeat_under_its_key_does_not_count(starting: Starting) -> None:
     gateway = await starting.start("{runs_per_principal: 1}")
     ada = await starting.caller(gateway, "ada")
     ada.headers["Idempotency-Key"] = "once"
@@ -152,7 +152,7 @@ async def test_a_repeat_under_its_key_takes_no_place(starting: Starting) -> None
     assert again["task"]["id"] == first["task"]["id"]
 
 
-async def test_of_many_messages_at_once_as_many_are_taken_as_may_be(starting: Starting) -> None:
+async def test_of_many_messages_at_once_the_allowed_number_is_accepted(starting: Starting) -> None:
     gateway = await starting.start("{runs_per_principal: 3}")
     ada = await starting.caller(gateway, "ada")
     send = {"message": user_message("wait"), "configuration": {"returnImmediately": True}}

@@ -1,4 +1,4 @@
-"""A database that refuses, as callers see it: why, in our words, and none of its own."""
+"""A failing database, as callers see it: the reason in the gateway's words, and none of the database's."""
 
 import pytest
 
@@ -16,7 +16,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 @pytest.mark.parametrize("trouble", TEXTS)
-async def test_a_caller_is_told_what_is_wrong_with_the_storage_and_to_come_back(
+async def test_a_caller_learns_what_is_wrong_with_the_storage_and_to_retry(
     gateway: Gateway, trouble: str, operation: str
 ) -> None:
     error = LedgerUnavailable("could not write /data/gateway.db: disk I/O error", trouble)

@@ -1,4 +1,4 @@
-"""Streams over both bindings: framing, errors before and after the first byte, silence, drain, and clients that leave."""
+"""Streams over both bindings: framing, errors before and after the first byte, silence, drain, disconnecting clients."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ STREAMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def events(body: bytes) -> list[dict[str, Any]]:
-    """The fields of every event, as the standard's own line splitter finds them; comments under the empty name."""
+    """The fields of every event by the line rules of the standard; comments have the empty name."""
     found = []
     for block in body.decode().split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in block.splitlines())
@@ -152,7 +152,7 @@ async def test_a_silent_stream_gets_comments(binding: Binding) -> None:
     assert chunks[1:] == [b": keep-alive\n\n"] * 2
 
 
-async def test_a_client_that_leaves_closes_its_stream(gateway: Gateway) -> None:
+async def test_a_client_that_disconnects_closes_its_stream(gateway: Gateway) -> None:
     stream = opened(gateway, [(1, FIRST)], stays_open=True)
 
     async with gateway.stream("SendStreamingMessage", SEND) as live:
@@ -200,7 +200,7 @@ async def test_a_stream_that_opens_during_a_drain_ends_at_once(gateway: Gateway)
 
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
-async def test_a_reader_that_takes_nothing_more_loses_its_stream(binding: Binding, takes: int) -> None:
+async def test_a_reader_that_stops_reading_loses_its_stream(binding: Binding, takes: int) -> None:
     gateway = Gateway(binding, settings=BindingSettings(send_timeout=0.01))
     stream = opened(gateway, [(1, FIRST)], [(2, SECOND)], stays_open=True)
 
@@ -210,7 +210,7 @@ async def test_a_reader_that_takes_nothing_more_loses_its_stream(binding: Bindin
     assert stream.closed.is_set()
 
 
-async def test_a_reader_that_takes_no_comment_loses_its_stream(binding: Binding) -> None:
+async def test_a_reader_that_does_not_read_comments_loses_its_stream(binding: Binding) -> None:
     gateway = Gateway(binding, settings=BindingSettings(keepalive=0.001, send_timeout=0.01))
     stream = opened(gateway, [(1, FIRST)], stays_open=True)
 
@@ -220,7 +220,7 @@ async def test_a_reader_that_takes_no_comment_loses_its_stream(binding: Binding)
     assert stream.closed.is_set()
 
 
-async def test_a_body_that_never_comes_is_given_up(binding: Binding) -> None:
+async def test_a_body_that_does_not_arrive_is_given_up(binding: Binding) -> None:
     gateway = Gateway(binding, settings=BindingSettings(body_timeout=0.01))
     exchange = binding.ask("SendMessage", SEND)
 
@@ -232,7 +232,7 @@ async def test_a_body_that_never_comes_is_given_up(binding: Binding) -> None:
     assert (start["status"], msgspec.json.decode(body)) == binding.refusal(refusal, identified=False)
 
 
-async def test_a_client_that_leaves_before_its_body_is_there_gets_nothing(gateway: Gateway) -> None:
+async def test_a_client_that_disconnects_before_its_body_arrived_gets_nothing(gateway: Gateway) -> None:
     exchange = gateway.binding.ask("SendMessage", SEND)
 
     async with asgi.stream(gateway.app, exchange.method, exchange.target, gateway.headers({}), None) as live:

@@ -1,4 +1,4 @@
-"""Deleting a context over HTTP: what the answers of strangers mean."""
+"""The admin API over HTTP, and the meaning of answers of foreign servers."""
 
 import pytest
 from starlette.applications import Starlette
@@ -36,7 +36,7 @@ async def deleting(answer: Response, below: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("below", ["", "/", "/a2a", "/a2a/notes/", "/.well-known/agent-card.json"])
-async def test_the_gateway_is_found_from_what_was_typed(below: str) -> None:
+async def test_the_gateway_is_found_from_the_typed_address(below: str) -> None:
     assert await deleting(Response(status_code=204), below) == ["DELETE /admin/api/v1/contexts/c 1/2?agent=notes"]
     assert await deleting(Response(status_code=204), f"/base{below}") == [
         "DELETE /base/admin/api/v1/contexts/c 1/2?agent=notes"
@@ -54,12 +54,12 @@ async def test_the_gateway_is_found_from_what_was_typed(below: str) -> None:
         (Response("", 503), Refused),
     ],
 )
-async def test_a_stranger_is_told_from_a_refusal(answer: Response, error: type[ClientError]) -> None:
+async def test_a_foreign_server_and_a_refusal_differ(answer: Response, error: type[ClientError]) -> None:
     with pytest.raises(error):
         await deleting(answer)
 
 
-async def test_an_address_where_nobody_answers_is_unreachable() -> None:
+async def test_an_address_without_a_server_is_unreachable() -> None:
     async with open_http("http://127.0.0.1:1") as http:
         with pytest.raises(Unreachable):
             await delete_context(http, "http://127.0.0.1:1", "c-1")

@@ -1,4 +1,4 @@
-"""The client against a scripted agent: what it sends on each binding, and how it takes up a stream that was cut."""
+"""The client against a scripted agent: its requests on each binding, and how it resumes a cut stream."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -122,7 +122,7 @@ async def test_a_task_that_waited_before_this_message_does_not_end_the_stream() 
     assert len(await streamed(ScriptedAgent(Events(events)))) == 3
 
 
-async def test_a_cut_stream_goes_on_behind_the_last_event_without_gap_or_repeat() -> None:
+async def test_a_cut_stream_continues_after_the_last_event_without_gap_or_repeat() -> None:
     naps = Naps()
     agent = ScriptedAgent(
         Events([STARTED, (1, says("one ")), (2, says("two "))], cut=True),
@@ -143,7 +143,7 @@ async def test_a_cut_stream_goes_on_behind_the_last_event_without_gap_or_repeat(
     assert naps.lengths == [0.25, 1.0, 0.25]
 
 
-async def test_a_stream_without_numbers_goes_on_with_the_task_as_it_stands() -> None:
+async def test_a_stream_without_numbers_continues_with_the_present_task() -> None:
     agent = ScriptedAgent(
         Events([(None, {"task": task()}), (None, says("one "))], cut=True),
         Events([(None, {"task": task(WORKING, "one two ")}), (None, status(COMPLETED))]),
@@ -170,7 +170,7 @@ async def test_a_task_that_runs_but_is_not_streamed_again_is_the_error_it_is() -
 
 
 @pytest.mark.parametrize("numbered", [True, False])
-async def test_a_stream_that_brings_nothing_new_is_given_up(numbered: bool) -> None:
+async def test_a_stream_without_new_events_is_given_up(numbered: bool) -> None:
     same = Events([(1 if numbered else None, says("one"))], cut=True)
     naps = Naps()
     agent = ScriptedAgent(Events([STARTED, (1, says("one"))]), same, same)
@@ -209,7 +209,7 @@ SSE = {"Content-Type": "text/event-stream"}
         (Plain("", 307, {"Location": "/there"}), Refused, "points to /there; use that address"),
     ],
 )
-async def test_what_is_no_stream_is_told(answer: Any, kind: type[ClientError], words: str) -> None:
+async def test_an_answer_that_is_no_stream_is_reported(answer: Any, kind: type[ClientError], words: str) -> None:
     with pytest.raises(kind, match=words):
         await streamed(ScriptedAgent(answer))
 
@@ -258,7 +258,7 @@ async def test_tasks_are_read_page_by_page_as_far_as_they_are_wanted() -> None:
     assert agent.asked[0].body["pageSize"] == 1
 
 
-async def test_an_agent_that_gives_the_same_page_for_ever_is_not_asked_for_ever() -> None:
+async def test_an_agent_that_repeats_a_page_is_not_asked_for_ever() -> None:
     agent = ScriptedAgent(*[Result({"tasks": [], "nextPageToken": "again"})] * 3)
     assert await listed(agent, None) == []
     assert len(agent.asked) == 2
@@ -270,7 +270,7 @@ async def test_filters_are_parameters_of_the_address_with_rest() -> None:
     assert agent.operations == ["GET /rpc/tasks"]
 
 
-async def test_a_task_is_canceled_with_nothing_said_twice() -> None:
+async def test_a_task_is_canceled_with_its_id_in_one_place() -> None:
     agent = ScriptedAgent(Result(task(COMPLETED)))
     async with client_of(agent) as client:
         assert await client.cancel_task("t 1") == task(COMPLETED)

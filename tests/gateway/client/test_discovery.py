@@ -1,4 +1,4 @@
-"""From what is typed to where messages go: cards, interfaces, endpoints without a card."""
+"""From the typed address to the endpoint: cards, interfaces, endpoints without a card."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def offers(*interfaces: tuple[str, str]) -> Json:
         ("http://h:1/cards/my.json", None, "http://h:1/cards/my.json"),
     ],
 )
-def test_a_card_is_looked_for_below_what_is_typed(url: str, agent: str | None, address: str) -> None:
+def test_a_card_is_searched_below_the_typed_address(url: str, agent: str | None, address: str) -> None:
     assert card_address(url, agent) == address
 
 
@@ -56,7 +56,7 @@ async def test_an_interface_may_have_a_tenant_and_a_relative_address() -> None:
 @pytest.mark.parametrize(
     ("asked", "chosen"), [(None, Binding.REST), (Binding.JSONRPC, Binding.JSONRPC), (Binding.REST, Binding.REST)]
 )
-async def test_the_first_interface_that_we_speak_is_taken_or_the_one_asked_for(
+async def test_the_first_usable_interface_is_chosen_or_the_requested_one(
     asked: Binding | None, chosen: Binding
 ) -> None:
     card = offers(("GRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "1.0"))
@@ -74,7 +74,7 @@ async def test_the_first_interface_that_we_speak_is_taken_or_the_one_asked_for(
         ({"supportedInterfaces": "none"}, "it offers nothing"),
     ],
 )
-async def test_a_card_without_an_interface_that_we_speak_is_told(card: Json, words: str) -> None:
+async def test_a_card_without_a_usable_interface_is_reported(card: Json, words: str) -> None:
     async with ScriptedAgent(card=card).running() as agent:
         with pytest.raises(NotA2A, match=words):
             await found(agent)
@@ -88,13 +88,13 @@ async def test_an_endpoint_of_json_rpc_is_found_in_the_card_at_the_root() -> Non
         )
 
 
-async def test_an_endpoint_without_any_card_is_taken_at_its_word() -> None:
+async def test_an_address_without_any_card_is_taken_for_the_endpoint() -> None:
     async with ScriptedAgent(card=False).running() as agent:
         assert await found(agent, "/rpc") == Endpoint(f"{agent.url}/rpc", Binding.JSONRPC)
         assert await found(agent, "/v1", Binding.REST) == Endpoint(f"{agent.url}/v1", Binding.REST)
 
 
-async def test_a_server_without_a_card_is_told() -> None:
+async def test_a_server_without_a_card_is_reported() -> None:
     async with ScriptedAgent(card=False).running() as agent, open_http(agent.url) as http:
         for attempt in (discover(http, agent.url), fetch_card(http, agent.url)):
             with pytest.raises(NotA2A) as caught:
@@ -102,7 +102,7 @@ async def test_a_server_without_a_card_is_told() -> None:
             assert str(caught.value) == f"there is no agent card at {agent.url}/.well-known/agent-card.json"
 
 
-async def test_a_card_that_is_refused_is_told_as_it_is() -> None:
+async def test_a_refused_card_is_reported_with_its_error() -> None:
     async with ScriptedAgent().running() as agent, open_http(agent.url) as http:
         agent.app.routes.clear()
         agent.app.add_route("/.well-known/agent-card.json", refuse)

@@ -1,4 +1,4 @@
-"""Connections, and JSON of strangers."""
+"""Connections, and untrusted JSON."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ Json = Any
         ("http://[::1", "http://[::1 is no address that can be called: "),
     ],
 )
-async def test_an_address_that_cannot_be_reached_is_told_in_plain_words(url: str, why: str) -> None:
+async def test_an_unreachable_address_is_reported_in_plain_words(url: str, why: str) -> None:
     async with open_http("http://127.0.0.1") as http:
         with pytest.raises(Unreachable) as caught, http_errors(url):
             await http.get(url)
@@ -31,7 +31,7 @@ async def test_an_address_that_cannot_be_reached_is_told_in_plain_words(url: str
 
 @asynccontextmanager
 async def listening(answer: bytes) -> AsyncIterator[str]:
-    """A server that says `answer` to one request and, unless there is none, closes."""
+    """A server that sends `answer` to one request and then closes; without an answer it stays open."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ async def listening(answer: bytes) -> AsyncIterator[str]:
         (b"", "it went silent"),
     ],
 )
-async def test_an_answer_that_does_not_come_whole_is_told(answer: bytes, why: str) -> None:
+async def test_an_incomplete_answer_is_reported(answer: bytes, why: str) -> None:
     async with listening(answer) as url, open_http(url) as http:
         with pytest.raises(Unreachable) as caught, http_errors(url):
             await http.get(url, timeout=0.2)
@@ -66,7 +66,7 @@ async def test_an_answer_that_does_not_come_whole_is_told(answer: bytes, why: st
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_this_machine_is_not_asked_for_through_a_proxy(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_is_used_for_this_machine(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -79,7 +79,7 @@ async def test_this_machine_is_not_asked_for_through_a_proxy(host: str, monkeypa
             await http.get("http://agent.example")
 
 
-def test_json_of_strangers_is_read_without_trust() -> None:
+def test_untrusted_json_is_read_safely() -> None:
     value = {"a": {"b": "text", "c": 1, "d": ""}, "list": [1, {"x": 1}, None]}
     found = [json_at(value, "a", "b"), json_at(value, "a", "b", "c"), json_at(value, "z"), json_at([1], "0")]
     assert found == ["text", None, None, None]
@@ -88,5 +88,5 @@ def test_json_of_strangers_is_read_without_trust() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000])
-def test_what_is_no_json_is_nothing(text: str | bytes) -> None:
+def test_malformed_json_is_none(text: str | bytes) -> None:
     assert decode(text) is None

@@ -1,4 +1,4 @@
-"""A printed configuration is one that can be loaded, says what is a default, and holds no secret."""
+"""The dump of a configuration can be loaded, marks defaults, and has no secret."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,19 +50,19 @@ def loaded(text: str, env: Mapping[str, str] | None = None) -> GatewayConfig:
     return load(text, source="gateway.yaml", env=env or {}, plugins=Registry(), base_dir=Path("/srv/gateway"))
 
 
-def test_no_secret_is_in_it() -> None:
+def test_a_dump_has_no_secret() -> None:
     text = dump(loaded(FILE))
     assert "sk-secret" not in text
     assert text.count("***") == 8
 
 
-def test_what_is_printed_loads_to_the_same_configuration() -> None:
+def test_a_dump_loads_to_the_same_configuration() -> None:
     config = loaded(NO_SECRET, {"A2A_GATEWAY__SERVER__PORT": "9001"})
     assert loaded(dump(config)) == config
     assert dump(loaded(dump(loaded(FILE)))).replace("  # default", "") == dump(loaded(FILE)).replace("  # default", "")
 
 
-def test_defaults_are_marked_and_what_was_set_is_not() -> None:
+def test_defaults_are_marked_and_given_values_are_not() -> None:
     lines = dump(loaded(FILE)).splitlines()
     assert lines[:8] == [
         "version: 1",

@@ -1,4 +1,4 @@
-"""The settings themselves: their defaults, the texts they are written as, and the address that must not be open."""
+"""The settings: their defaults, their form as text, and the address that must not be open."""
 
 import re
 from pathlib import Path
@@ -237,9 +237,7 @@ def test_a_printed_configuration_has_its_durations_and_sizes_as_the_file_writes_
 @pytest.mark.parametrize(
     ("mode", "given", "streams"), [("none", None, 0), ("any_of", None, 100), ("none", 5, 5), ("any_of", 0, 0)]
 )
-def test_streams_are_limited_by_default_where_principals_are_told_apart(
-    mode: Any, given: int | None, streams: int
-) -> None:
+def test_streams_are_limited_by_default_where_principals_differ(mode: Any, given: int | None, streams: int) -> None:
     auth = AuthConfig(mode=mode, api_keys=ApiKeysConfig(enabled=mode != "none"))
     limits = LimitsConfig(streams_per_principal=given)
     config = gateway("127.0.0.1").model_copy(update={"auth": auth, "limits": limits})
@@ -256,7 +254,7 @@ def test_a_rule_asks_unless_it_says_otherwise() -> None:
     assert ApprovalConfig(tool="github.*") == ApprovalConfig(tool="github.*", ask=True, arguments={})
 
 
-def test_a_client_tool_stands_there_once() -> None:
+def test_a_client_tool_may_be_declared_once() -> None:
     tool = ClientToolConfig(name="camera")
     with pytest.raises(ValidationError, match="client_tools has 'camera' twice"):
         AgentConfig(type="python", name="a", settings=NoSettings(), client_tools=(tool, tool))
@@ -268,7 +266,7 @@ def test_a_mask_points_into_a_call(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["$.password", "$.arg.password", "$[0]", "$.data.args.a"])
-def test_a_mask_that_points_at_nothing_is_refused(path: str) -> None:
+def test_a_mask_for_nothing_is_refused(path: str) -> None:
     with pytest.raises(ValidationError, match=r"must begin with \$\.args"):
         ToolCallsConfig(redact=(path,))
 

@@ -1,4 +1,4 @@
-"""Loading gateway.yaml: a wrong file says where and what to do, all at once; flags and variables beat it."""
+"""Loading gateway.yaml: all problems of a file at once, with place and remedy; flags and variables override it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -337,7 +337,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file_then_those_of_variab
     ]
 
 
-def test_a_problem_can_be_taken_apart() -> None:
+def test_a_problem_has_its_parts() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         loaded(f"version: 2\n{AGENT}")
     assert refused.value.problems == (Problem("gateway.yaml", 1, 10, "version", "must be 1, not 2"),)
@@ -443,7 +443,7 @@ def test_a_flag_beats_a_variable_which_beats_the_file_which_beats_the_default() 
     assert server.public_url == "http://127.0.0.3:3"
 
 
-def test_a_variable_that_replaces_a_wrong_value_heals_the_file() -> None:
+def test_a_variable_that_replaces_a_wrong_value_removes_its_problem() -> None:
     text = f"{FILE}    api_key: ${{MISSING}}\nserver: {{port: x}}"
     env = {"A2A_GATEWAY__SERVER__PORT": "2", "A2A_GATEWAY__AGENTS__SUPPORT__API_KEY": "777"}
     config = loaded(text, env)
@@ -477,7 +477,7 @@ def test_a_common_key_that_a_type_declares_reaches_the_type_too() -> None:
 TOOLS = "tools:\n  github:\n    type: mcp\n    url: u\n"
 
 
-def test_tools_stand_beside_the_agents_that_use_them() -> None:
+def test_tools_are_a_section_of_their_own() -> None:
     config = loaded(f"{FILE}    tools: [github]\n{TOOLS}    allow: [a, 'b_*']\n    timeout: 5s\n    max_result: 1KiB\n")
     source = config.tools["github"]
     assert config.agents["support"].tools == ("github",)

@@ -1,4 +1,4 @@
-"""Plug-ins are found by name and loaded once; one that cannot be used is told in plain words, with its package."""
+"""Plug-ins are found by name and loaded once; an unusable one is reported in plain words, with its package."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_an_adapter_is_found_by_its_type_and_a_ledger_by_its_scheme() -> None:
     assert isinstance(registry.ledger("sqlite:///x.db"), LedgerFactory)
 
 
-def test_an_unknown_name_is_told_with_those_that_are_known() -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones() -> None:
     registry = Registry()
     assert registry.settings_model("agents", "nonsense") is None
     with pytest.raises(ValueError, match=r"there is no 'nonsense' in a2a_gateway\.adapters; installed are .*python"):
@@ -74,7 +74,7 @@ TOLD = {
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder of installed packages with all that can be wrong with a plug-in, and a file with an agent for each."""
+    """A folder of installed packages with every fault of a plug-in, and a file with an agent for each."""
     for name, source in MODULES.items():
         (tmp_path / f"{name}.py").write_text(source)
     for package, entries in PACKAGES.items():
@@ -89,14 +89,14 @@ def site(tmp_path: Path) -> Path:
 
 
 def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, as which packages are installed is read once."""
+    """A separate process, because the installed packages are read once."""
     environment = os.environ | {"PYTHONPATH": str(site)}
     command = [sys.executable, "-m", "gateway", *arguments]
     return subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("command", ["check", "serve"])
-def test_a_plug_in_that_cannot_be_used_is_told_at_the_agent_that_names_it(site: Path, command: str) -> None:
+def test_an_unusable_plug_in_is_reported_at_the_agent_that_names_it(site: Path, command: str) -> None:
     ended = run(site, command, "-c", "gateway.yaml")
     told = [f"gateway.yaml:{5 + 3 * n}:11: agents.{name}.type: {words}" for n, (name, words) in enumerate(TOLD.items())]
     assert (ended.returncode, ended.stdout, ended.stderr.splitlines()) == (78, "", told)
@@ -110,7 +110,7 @@ def test_the_schema_of_the_other_types_does_not_suffer(site: Path) -> None:
     assert {"agent:python", "agent:gone", "agent:both"} <= schema["$defs"].keys()
 
 
-def test_a_plug_in_that_nobody_names_is_not_loaded(site: Path) -> None:
+def test_an_unused_plug_in_is_not_loaded(site: Path) -> None:
     (site / "gateway.yaml").write_text('version: 1\nagents: {a: {type: python, ref: "gateway.cli.demo.agent:reply"}}\n')
     ended = run(site, "check", "-c", "gateway.yaml")
     assert (ended.returncode, ended.stderr) == (0, "")

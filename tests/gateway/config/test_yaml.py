@@ -1,4 +1,4 @@
-"""YAML 1.2 and `${...}`: what is not YAML says why, nothing grows without bound, a scalar is what 1.2 makes of it."""
+"""YAML 1.2 and `${...}`: the reasons of syntax errors, the limits on size, the types of scalars."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -109,17 +109,17 @@ def test_a_public_address_may_be_contacted(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", REFUSED)
-def test_an_address_that_is_not_everybodys_is_refused(address: str) -> None:
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     assert (refused(address) or "").startswith("is ")
 
 
 @pytest.mark.parametrize("text", NO_ADDRESS)
-def test_what_is_no_address_in_its_one_form_is_refused(text: str) -> None:
+def test_text_that_is_no_canonical_address_is_refused(text: str) -> None:
     assert refused(text) == "is no IP address"
 
 
 @given(st.ip_addresses())
-def test_nothing_is_let_through_that_python_knows_to_be_private(
+def test_every_address_that_python_calls_private_is_refused(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if not address.is_global and getattr(address, "ipv4_mapped", None) is None:
@@ -127,7 +127,7 @@ def test_nothing_is_let_through_that_python_knows_to_be_private(
 
 
 @given(st.ip_addresses(v=4))
-def test_a_v4_address_within_a_v6_one_is_judged_by_itself(address: ipaddress.IPv4Address) -> None:
+def test_an_ipv4_address_inside_an_ipv6_one_is_checked_as_ipv4(address: ipaddress.IPv4Address) -> None:
     assert refused(f"::ffff:{address}") == refused(str(address))
 
 
@@ -141,15 +141,15 @@ def test_a_host_without_an_address_is_refused() -> None:
         checked("h.example", [])
 
 
-def test_the_addresses_of_a_public_host_are_given_back_once_each_in_their_order() -> None:
+def test_the_addresses_of_a_public_host_are_returned_once_each_in_their_order() -> None:
     assert checked("h.example", ["8.8.8.8", "1.1.1.1", "8.8.8.8"]) == ("8.8.8.8", "1.1.1.1")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
-def test_these_hosts_are_this_machine_alone(host: str) -> None:
+def test_loopback_hosts_are_recognised(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", ""])
-def test_these_hosts_may_be_others(host: str) -> None:
+def test_other_hosts_are_no_loopback(host: str) -> None:
     assert not is_loopback(host)

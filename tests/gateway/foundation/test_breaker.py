@@ -1,4 +1,4 @@
-"""A breaker over a clock in the hand: when it opens, who makes the trial, and that it never stays shut."""
+"""A breaker over a clock that the test sets: when it opens, which request is the trial, and that it never stays open."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -7,7 +7,7 @@ from gateway.foundation.breaker import COOLDOWN, FAILURES, ORDINARY, WINDOW, Bre
 
 
 class Hand:
-    """A clock that somebody turns."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -17,14 +17,14 @@ class Hand:
 
 
 def down(hand: Hand) -> Breaker:
-    """One that has just opened."""
+    """A breaker that has just opened."""
     breaker = Breaker(hand)
     opened = [breaker.failed(ORDINARY) for _ in range(FAILURES)]
     assert opened == [False] * (FAILURES - 1) + [True]
     return breaker
 
 
-def test_so_many_failures_in_a_row_let_nobody_through_until_the_cooldown_has_passed() -> None:
+def test_enough_failures_in_a_row_refuse_every_request_for_the_cooldown() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN - 0.5
@@ -34,13 +34,13 @@ def test_so_many_failures_in_a_row_let_nobody_through_until_the_cooldown_has_pas
     assert breaker.admit() == 1
 
 
-def test_one_failure_less_changes_nothing() -> None:
+def test_one_failure_fewer_changes_nothing() -> None:
     breaker = Breaker(Hand())
     assert not any(breaker.failed(ORDINARY) for _ in range(FAILURES - 1))
     assert (breaker.admit(), breaker.refuses, breaker.rest) == (ORDINARY, False, 0.0)
 
 
-def test_failures_that_lie_further_apart_than_the_window_do_not_add_up() -> None:
+def test_failures_further_apart_than_the_window_do_not_add_up() -> None:
     hand = Hand()
     breaker = Breaker(hand)
     for _ in range(3 * FAILURES):
@@ -48,7 +48,7 @@ def test_failures_that_lie_further_apart_than_the_window_do_not_add_up() -> None
         hand.seconds += WINDOW / (FAILURES - 1) + 0.1
 
 
-def test_the_last_failures_of_many_count_when_they_lie_in_the_window() -> None:
+def test_the_last_failures_count_when_they_are_within_the_window() -> None:
     hand = Hand()
     breaker = Breaker(hand)
     for _ in range(FAILURES - 1):
@@ -57,7 +57,7 @@ def test_the_last_failures_of_many_count_when_they_lie_in_the_window() -> None:
     assert [breaker.failed(ORDINARY) for _ in range(FAILURES)] == [False] * (FAILURES - 1) + [True]
 
 
-def test_an_answer_forgets_the_failures_before_it() -> None:
+def test_an_answer_clears_earlier_failures() -> None:
     breaker = Breaker(Hand())
     for _ in range(3):
         for _ in range(FAILURES - 1):
@@ -65,7 +65,7 @@ def test_an_answer_forgets_the_failures_before_it() -> None:
         assert not breaker.answered()
 
 
-def test_while_one_tries_all_others_are_refused() -> None:
+def test_during_a_trial_all_other_requests_are_refused() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN
@@ -74,7 +74,7 @@ def test_while_one_tries_all_others_are_refused() -> None:
     assert (trial, breaker.admit(), breaker.refuses, breaker.rest) == (1, None, True, 0.0)
 
 
-def test_a_trial_that_is_answered_lets_everybody_through() -> None:
+def test_an_answered_trial_admits_every_request() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN
@@ -84,7 +84,7 @@ def test_a_trial_that_is_answered_lets_everybody_through() -> None:
     assert not breaker.failed(ORDINARY)
 
 
-def test_a_trial_that_fails_begins_another_cooldown() -> None:
+def test_a_failed_trial_begins_another_cooldown() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN
@@ -94,7 +94,7 @@ def test_a_trial_that_fails_begins_another_cooldown() -> None:
     assert (breaker.admit(), breaker.rest) == (None, COOLDOWN)
 
 
-def test_behind_a_trial_that_was_given_up_the_next_request_is_one() -> None:
+def test_after_an_abandoned_trial_the_next_request_is_a_trial() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN
@@ -104,7 +104,7 @@ def test_behind_a_trial_that_was_given_up_the_next_request_is_one() -> None:
     assert breaker.admit() == trial + 1
 
 
-def test_failures_of_requests_from_before_prolong_nothing() -> None:
+def test_failures_of_earlier_requests_do_not_prolong_the_cooldown() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN - 1
@@ -117,13 +117,13 @@ def test_failures_of_requests_from_before_prolong_nothing() -> None:
     assert (trial, breaker.admit()) == (1, None)
 
 
-def test_an_answer_to_a_request_from_before_shows_that_the_backend_is_there() -> None:
+def test_an_answer_to_an_earlier_request_closes_the_breaker() -> None:
     breaker = down(Hand())
     assert breaker.answered()
     assert breaker.admit() == ORDINARY
 
 
-def test_an_old_trial_does_not_end_a_new_one() -> None:
+def test_an_old_trial_does_not_end_a_new_trial() -> None:
     hand = Hand()
     breaker = down(hand)
     hand.seconds += COOLDOWN
@@ -145,7 +145,7 @@ def sensitive(hand: Hand) -> Breaker:
     return Breaker(hand, failures=1, cooldown=15.0, longest=300.0)
 
 
-def test_a_target_that_answers_is_never_left_alone() -> None:
+def test_a_target_that_answers_is_always_admitted() -> None:
     breaker = sensitive(Hand())
     assert (breaker.admit(), breaker.answered(), breaker.admit()) == (ORDINARY, False, ORDINARY)
 
@@ -169,7 +169,7 @@ def test_several_failures_at_once_begin_one_cooldown() -> None:
     assert [(breaker.failed(ORDINARY), breaker.rest) for _ in range(3)] == [(True, 15), (False, 15), (False, 15)]
 
 
-def test_a_trial_that_was_given_up_does_not_lengthen_the_cooldown() -> None:
+def test_an_abandoned_trial_does_not_lengthen_the_cooldown() -> None:
     hand = Hand()
     breaker = sensitive(hand)
     breaker.failed(ORDINARY)
@@ -270,7 +270,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert (self.breaker.rest > 0) is resting
 
     def teardown(self) -> None:
-        """When all have ended and the time has passed, it lets somebody through, whatever happened."""
+        """Once all requests have ended and the time has passed, a request is admitted, whatever happened."""
         while self.under_way:
             self.is_left(0)
         self.hand.seconds += COOLDOWN

@@ -70,7 +70,7 @@ def test_ids_do_not_repeat_also_not_between_threads() -> None:
     assert len({clock.row_id()[16:] for _ in range(2000)}) == 2000
 
 
-def test_ids_that_are_made_together_begin_alike_and_others_do_not() -> None:
+def test_ids_made_together_share_a_prefix_and_others_do_not() -> None:
     clock = Clock()
     ids = [clock.new_id() for _ in range(3000)]
     beginnings = [one[:4] for one in ids]

@@ -1,4 +1,4 @@
-"""Noticing that the clock was set: against one that nobody sets."""
+"""Detection of a clock that was set, by comparison with the monotonic one."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,7 +20,7 @@ class Hands:
         self.steady += milliseconds
 
 
-def test_time_that_passes_is_no_step_however_much_it_is() -> None:
+def test_passing_time_is_no_step_however_long() -> None:
     hands = Hands()
     steps = ClockSteps(hands.clock, 1.0)
     for milliseconds in (1700, 10, 3_600_000, 0):
@@ -28,7 +28,7 @@ def test_time_that_passes_is_no_step_however_much_it_is() -> None:
         assert not steps.recent()
 
 
-def test_a_clock_that_is_corrected_bit_by_bit_was_not_set() -> None:
+def test_a_gradual_correction_is_no_step() -> None:
     hands = Hands()
     steps = ClockSteps(hands.clock, 1.0)
     for _ in range(100):
@@ -47,7 +47,7 @@ def test_a_step_counts_for_some_rounds_and_is_logged_once(step: int) -> None:
     assert [(line["event"], line["seconds"]) for line in logs] == [("clock.set", round(step / 1000, 1))]
 
 
-def test_another_step_counts_anew() -> None:
+def test_another_step_starts_the_count_again() -> None:
     hands = Hands()
     steps = ClockSteps(hands.clock, 1.0)
     hands.wall += 5000

@@ -1,9 +1,9 @@
-"""The end is told once to all who listen, also to those who come after it."""
+"""The drain calls every callback once, also those added after it began."""
 
 from gateway.foundation.drain import Drain
 
 
-def test_all_who_listen_are_told() -> None:
+def test_every_callback_is_called() -> None:
     drain, told = Drain(), []
     with drain.on_set(lambda: told.append("a")), drain.on_set(lambda: told.append("b")):
         assert told == []
@@ -12,14 +12,14 @@ def test_all_who_listen_are_told() -> None:
     assert drain.is_set()
 
 
-def test_who_comes_late_is_told_at_once() -> None:
+def test_a_late_callback_is_called_at_once() -> None:
     drain, told = Drain(), []
     drain.set()
     with drain.on_set(lambda: told.append("late")):
         assert told == ["late"]
 
 
-def test_who_has_left_is_not_told() -> None:
+def test_a_callback_is_not_called_after_its_block() -> None:
     drain, told = Drain(), []
     with drain.on_set(lambda: told.append("gone")):
         pass
@@ -27,7 +27,7 @@ def test_who_has_left_is_not_told() -> None:
     assert told == []
 
 
-def test_who_leaves_while_told_does_not_disturb_the_others() -> None:
+def test_a_callback_that_ends_another_block_does_not_disturb_the_others() -> None:
     drain, told = Drain(), []
     with drain.on_set(lambda: told.append("stays")):
 

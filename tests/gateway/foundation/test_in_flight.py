@@ -1,4 +1,4 @@
-"""Who waits until nothing arrives any more is told when the last has arrived."""
+"""A waiter for the work in flight continues when the last piece has ended."""
 
 import asyncio
 
@@ -8,14 +8,14 @@ from gateway.foundation.in_flight import InFlight
 from tests.support.core import soon
 
 
-async def test_where_nothing_arrives_nobody_waits() -> None:
+async def test_without_work_nothing_waits() -> None:
     arrivals = InFlight()
     with arrivals.now:
         pass
     await soon(arrivals.wait_zero())
 
 
-async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() -> None:
+async def test_work_that_begins_during_the_wait_is_waited_for() -> None:
     arrivals, order = InFlight(), []
 
     async def over() -> None:
@@ -35,7 +35,7 @@ async def test_all_that_arrive_are_waited_for_also_those_who_come_meanwhile() ->
     assert order == ["one is left", "another came", "over"]
 
 
-async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_later() -> None:
+async def test_waiting_for_current_work_does_not_wait_for_later_work() -> None:
     arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
@@ -48,7 +48,7 @@ async def test_who_asks_for_those_on_their_way_does_not_wait_for_those_who_come_
         later.__exit__()
 
 
-async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arrived() -> None:
+async def test_a_later_wait_includes_earlier_unfinished_work() -> None:
     arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         with arrivals.now:
@@ -61,7 +61,7 @@ async def test_who_asks_later_waits_for_the_earlier_ones_too_that_have_not_arriv
         await soon(second)
 
 
-async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
+async def test_the_final_wait_includes_every_wave() -> None:
     arrivals = InFlight()
     async with asyncio.TaskGroup() as group:
         first = arrivals.now
@@ -77,7 +77,7 @@ async def test_those_of_every_wave_are_waited_for_at_the_end() -> None:
         await soon(passed)
 
 
-async def test_what_fails_has_arrived_too() -> None:
+async def test_failed_work_is_over() -> None:
     arrivals = InFlight()
     with pytest.raises(KeyError), arrivals.now:
         raise KeyError

@@ -1,4 +1,4 @@
-"""Connections of ours that are kept for their next request: not for long."""
+"""How long idle connections of the gateway are kept."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,7 +23,7 @@ from tests.support.core import soon
 
 @asynccontextmanager
 async def _server() -> AsyncGenerator[tuple[str, asyncio.Event]]:
-    """Answers the first request of a connection, and tells when its client has closed it."""
+    """Answers the first request of a connection; the event is set when the client has closed it."""
     closed = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,7 +67,7 @@ async def _to_a_receiver(url: str, closed: asyncio.Event) -> None:
 @pytest.mark.parametrize(
     ("module", "client"), [(connection, _to_a_backend), (http, _to_a_tool), (sending, _to_a_receiver)]
 )
-async def test_a_connection_that_is_not_used_again_is_closed_by_us(
+async def test_an_idle_connection_is_closed_by_the_gateway(
     monkeypatch: pytest.MonkeyPatch, module: object, client: Callable[[str, asyncio.Event], Awaitable[None]]
 ) -> None:
     monkeypatch.setattr(module, "CLIENT_KEEP_ALIVE", 0.01)
@@ -75,5 +75,5 @@ async def test_a_connection_that_is_not_used_again_is_closed_by_us(
         await client(url, closed)
 
 
-def test_ours_are_kept_for_less_than_uvicorn_keeps_them_and_those_of_callers_for_longer_than_most_do() -> None:
+def test_outgoing_connections_are_kept_shorter_than_servers_do_and_incoming_ones_longer_than_clients_do() -> None:
     assert keep_alive.CLIENT_KEEP_ALIVE < 5 < 60 < keep_alive.SERVER_KEEP_ALIVE

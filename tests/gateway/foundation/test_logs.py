@@ -1,4 +1,4 @@
-"""What is said by the standard library's logging, as adapters, libraries and an operator's functions do."""
+"""Lines of the standard library's logging, which adapters, libraries and an operator's functions use."""
 
 import json
 import subprocess
@@ -33,20 +33,20 @@ def test_an_exception_goes_with_its_line() -> None:
     assert told["exception"].endswith("ZeroDivisionError: division by zero")
 
 
-def test_what_is_less_than_a_warning_is_not_written() -> None:
+def test_anything_below_a_warning_is_not_written() -> None:
     code = "some = logging.getLogger('some.library'); some.setLevel('DEBUG'); some.info('connected')"
 
     assert logged(code) == []
 
 
-def test_a_function_that_sets_up_logging_has_it_as_it_says() -> None:
+def test_a_function_that_configures_logging_keeps_its_configuration() -> None:
     code = "logging.basicConfig(level='INFO', format='%(message)s'); logging.getLogger('mine').info('as I like it')"
 
     assert logged(code) == ["as I like it"]
 
 
 def test_a_line_is_written_in_one_piece() -> None:
-    """Or lines of two threads get mixed, where Python's own output is not buffered."""
+    """Otherwise lines of two threads are mixed where Python's own output is not buffered."""
     code = (
         "import structlog, sys; pieces = []; "
         "sys.stderr = type('Told', (), {'write': lambda _, text: pieces.append(text), 'flush': lambda _: None})(); "

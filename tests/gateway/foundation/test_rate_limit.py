@@ -1,4 +1,4 @@
-"""TokenBuckets of tokens."""
+"""Token buckets."""
 
 from gateway.foundation.rate_limit import TokenBuckets
 
@@ -27,7 +27,7 @@ def test_each_key_has_a_bucket_of_its_own() -> None:
     assert [buckets.take("a"), buckets.take("b"), buckets.take("a")] == [0, 0, 1]
 
 
-def test_what_is_full_again_is_forgotten_and_memory_stays_bounded() -> None:
+def test_full_buckets_are_dropped_and_memory_stays_bounded() -> None:
     time = Time()
     buckets = TokenBuckets(1, 1, time)
     for number in range(10_000):

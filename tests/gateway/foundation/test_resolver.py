@@ -1,4 +1,4 @@
-"""Names to addresses: all answers are judged."""
+"""Names to addresses: every answer is checked."""
 
 import asyncio
 import socket
@@ -27,7 +27,7 @@ async def test_a_name_of_this_machine_is_refused_unless_its_network_is_allowed()
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.0.0.1", "2130706433", "0177.0.0.1", "0"])
-async def test_other_spellings_of_an_address_are_judged_by_what_they_mean(host: str) -> None:
+async def test_other_spellings_of_an_address_are_checked_by_their_meaning(host: str) -> None:
     lookup = Resolver(TargetRules().permit)
     try:
         with pytest.raises(TargetRefused):
@@ -45,7 +45,7 @@ async def test_one_private_answer_among_public_ones_is_enough() -> None:
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "nobody.invalid"])
-async def test_a_name_that_nobody_knows_is_an_error_of_the_system(host: str) -> None:
+async def test_an_unknown_name_is_an_error_of_the_system(host: str) -> None:
     lookup = Resolver(TargetRules().permit)
     try:
         with pytest.raises(OSError, match=r".+"):
@@ -54,7 +54,7 @@ async def test_a_name_that_nobody_knows_is_an_error_of_the_system(host: str) -> 
         lookup.close()
 
 
-async def test_look_ups_that_hang_hold_up_no_work_of_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_look_ups_block_no_other_thread_work(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
     def hangs(*_: Any, **__: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A task that is cancelled ends, or is left behind."""
+"""A cancelled task ends, or is abandoned."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,7 @@ from tests.support.core import soon
 
 
 class Stubborn:
-    """Goes on whatever it is told, until it is let go."""
+    """Ignores cancellations until the event is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -29,14 +29,14 @@ def started(stubborn: Stubborn) -> asyncio.Task[str]:
     return asyncio.get_running_loop().create_task(stubborn.run())
 
 
-async def test_what_has_ended_and_what_heeds_its_cancellation_has_ended() -> None:
+async def test_a_finished_task_and_one_that_accepts_its_cancellation_have_ended() -> None:
     waits = asyncio.get_running_loop().create_task(asyncio.Event().wait())
     await asyncio.sleep(0)
     assert await stop(waits)
     assert (waits.cancelled(), await stop(waits)) == (True, True)
 
 
-async def test_what_does_not_is_left_to_itself_and_the_loop_does_not_wait_for_it() -> None:
+async def test_a_task_that_ignores_its_cancellation_is_abandoned() -> None:
     stubborn = Stubborn()
     task = started(stubborn)
     await asyncio.sleep(0)
@@ -46,7 +46,7 @@ async def test_what_does_not_is_left_to_itself_and_the_loop_does_not_wait_for_it
     assert await task == "done"
 
 
-async def test_who_is_cancelled_meanwhile_waits_no_longer() -> None:
+async def test_a_cancelled_stop_abandons_the_task() -> None:
     stubborn = Stubborn()
     task = started(stubborn)
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_who_is_cancelled_meanwhile_waits_no_longer() -> None:
     await task
 
 
-def test_a_loop_ends_beside_what_was_left() -> None:
+def test_a_loop_ends_in_spite_of_an_abandoned_task() -> None:
     left: list[Stubborn] = []
 
     async def main() -> None:

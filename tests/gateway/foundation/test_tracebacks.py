@@ -1,4 +1,4 @@
-"""What is left of an exception that is over."""
+"""What an exception keeps alive after it was dealt with."""
 
 import weakref
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from gateway.foundation.tracebacks import drop_tracebacks
 
 
 class _Message:
-    """Something that a frame knows."""
+    """An object that a frame refers to."""
 
 
 def _failing() -> "tuple[BaseException, weakref.ref[_Message]]":
-    """An error that a variable of its own frame holds, as clients have it."""
+    """An error that a variable of its own frame refers to, as in HTTP clients."""
     message = _Message()
     known = weakref.ref(message)
     try:
@@ -29,7 +29,7 @@ def _led_to(first: ValueError) -> RuntimeError:
         return error
 
 
-def test_what_an_error_and_its_cause_hold_is_free_without_the_collector() -> None:
+def test_objects_of_an_error_and_its_cause_are_freed_without_the_collector() -> None:
     error, known = _failing()
     assert known() is not None
     drop_tracebacks(error)
@@ -37,7 +37,7 @@ def test_what_an_error_and_its_cause_hold_is_free_without_the_collector() -> Non
     assert isinstance(error.__cause__, ValueError)
 
 
-def test_errors_of_a_group_and_those_that_came_before_are_forgotten_as_well() -> None:
+def test_errors_of_a_group_and_of_the_context_lose_their_tracebacks_too() -> None:
     before = KeyError("before")
     inner, _ = _failing()
     group = ExceptionGroup("both", [ValueError("x"), RuntimeError("y")])
@@ -50,7 +50,7 @@ def test_errors_of_a_group_and_those_that_came_before_are_forgotten_as_well() ->
     assert inner.__cause__.__traceback__ is None
 
 
-def test_errors_that_led_to_each_other_and_none_at_all_come_to_an_end() -> None:
+def test_errors_in_a_cycle_and_none_at_all_are_accepted() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
     drop_tracebacks(one)
@@ -59,23 +59,21 @@ def test_errors_that_led_to_each_other_and_none_at_all_come_to_an_end() -> None:
 
 @dataclass(frozen=True)
 class _Frozen(Exception):
-    """An error that nobody may change."""
+    """An error that refuses assignments."""
 
     what: str
 
 
-def test_an_error_that_refuses_assignments_is_forgotten_like_any_other() -> None:
+def test_an_error_that_refuses_assignments_loses_its_traceback_too() -> None:
     error = _Frozen("gone").with_traceback(_failing()[0].__traceback__)
     assert error.__traceback__ is not None
     drop_tracebacks(error)
     assert error.__traceback__ is None
 
 
-def test_an_error_that_is_raised_again_tells_only_where_that_was() -> None:
+def test_a_reraised_error_has_only_its_new_traceback() -> None:
     error, _ = _failing()
     drop_tracebacks(error)
     with pytest.raises(RuntimeError) as raised:
         raise error
-    assert [entry.name for entry in raised.traceback] == [
-        "test_an_error_that_is_raised_again_tells_only_where_that_was"
-    ]
+    assert [entry.name for entry in raised.traceback] == ["test_a_reraised_error_has_only_its_new_traceback"]

@@ -1,4 +1,4 @@
-"""Where notifications may be sent: the table of what is refused, and why."""
+"""Where notifications may be sent: the refused URLs and their reasons."""
 
 from ipaddress import ip_network
 
@@ -23,7 +23,7 @@ ANY_PORT = TargetRules(ports=())
         ("https://xn--bcher-kva.example/", Target("https", "xn--bcher-kva.example", 443)),
     ],
 )
-def test_public_addresses_are_taken(url: str, target: Target) -> None:
+def test_public_addresses_are_accepted(url: str, target: Target) -> None:
     assert check_target(url, RULES) == target
 
 
@@ -96,12 +96,12 @@ def test_public_addresses_are_taken(url: str, target: Target) -> None:
         ("https://[ff02::1]/", "multicast"),
     ],
 )
-def test_what_may_lead_elsewhere_is_refused_with_its_reason(url: str, why: str) -> None:
+def test_ambiguous_or_internal_urls_are_refused_with_the_reason(url: str, why: str) -> None:
     with pytest.raises(TargetRefused, match=why):
         check_target(url, RULES)
 
 
-def test_ports_may_be_opened_but_zero_leads_nowhere() -> None:
+def test_any_port_may_be_allowed_except_zero() -> None:
     assert check_target("https://hook.example:22/", ANY_PORT).port == 22
     for port in (0, 65536):
         with pytest.raises(TargetRefused, match="must lead to a port"):
@@ -114,7 +114,7 @@ def test_plain_http_has_to_be_allowed_and_has_its_own_port() -> None:
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
-def test_a_private_network_may_be_allowed_and_no_other_with_it(address: str) -> None:
+def test_only_the_allowed_private_network_is_permitted(address: str) -> None:
     rules = TargetRules(networks=(ip_network("10.1.0.0/16"), ip_network("fd00::/64")))
     assert rules.permit("inside", [address, "fd00::1"]) == (address, "fd00::1")
     for other in ("10.2.0.1", "127.0.0.1", "fd00:1::1", "169.254.169.254"):
@@ -122,7 +122,7 @@ def test_a_private_network_may_be_allowed_and_no_other_with_it(address: str) -> 
             rules.permit("inside", [other])
 
 
-def test_of_the_answers_for_a_name_each_has_to_be_a_public_one() -> None:
+def test_every_answer_for_a_name_has_to_be_public() -> None:
     assert RULES.permit("hook.example", ["8.8.8.8", "8.8.4.4", "8.8.8.8"]) == ("8.8.8.8", "8.8.4.4")
     with pytest.raises(TargetRefused, match=r"^must not lead to an address that is private$"):
         RULES.permit("hook.example", ["8.8.8.8", "10.0.0.1"])
@@ -138,5 +138,5 @@ def test_of_the_answers_for_a_name_each_has_to_be_a_public_one() -> None:
         ("http://[2606::1]:8080/", "http://[2606::1]:8080"),
     ],
 )
-def test_the_origin_is_what_a_signature_names(url: str, expected: str) -> None:
+def test_the_origin_is_the_one_that_a_signature_names(url: str, expected: str) -> None:
     assert origin(url) == expected

@@ -44,7 +44,7 @@ async def test_a_deleted_context_is_gone(http: httpx2.AsyncClient, query: str) -
         ("c?agent=nobody", "no agent is called 'nobody'"),
     ],
 )
-async def test_what_is_not_there_is_told(http: httpx2.AsyncClient, address: str, words: str) -> None:
+async def test_an_unknown_context_is_reported(http: httpx2.AsyncClient, address: str, words: str) -> None:
     await A2A(http, "echo").send("hi", "c")
     answer = await http.delete(f"{ALL}/{address}")
     error = answer.json()["error"]
@@ -95,7 +95,7 @@ async def test_an_exported_context_is_refused_where_its_id_exists(http: httpx2.A
         (":adopt", b'{"agent": "echo", "handle": "r", "contextId": 7}', 400, "contextId: must be text"),
     ],
 )
-async def test_what_cannot_be_taken_up_is_told(
+async def test_a_handle_that_cannot_be_adopted_is_reported(
     http: httpx2.AsyncClient, address: str, body: bytes, status: int, words: str
 ) -> None:
     answer = await http.post(f"{ALL}{address}", content=body, headers={"content-type": "application/json"})

@@ -1,4 +1,4 @@
-"""The admin API's part about push notifications, and the published keys, of a running gateway."""
+"""The push part of the admin API, and the published keys, of a running gateway."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +38,7 @@ async def http(gateway: Local) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def notified(http: httpx2.AsyncClient, url: str) -> str:
-    """The task of a message whose events are to be posted there."""
+    """The task of a message whose events are posted to this URL."""
     config = {"id": "config-1", "url": url, "token": "token-canary"}
     answer = await A2A(http, "mine").call(
         "SendMessage", message=user_message("hello"), configuration={"taskPushNotificationConfig": config}
@@ -54,7 +54,7 @@ async def stopped(http: httpx2.AsyncClient, state: str = "stopped") -> dict[str,
     return found[0]
 
 
-async def test_what_was_stopped_is_listed_with_its_reason_and_goes_on_when_asked(
+async def test_a_stopped_delivery_is_listed_with_its_reason_and_continues_on_request(
     http: httpx2.AsyncClient, receiver: Receiver
 ) -> None:
     receiver.answers.append(Answer(500))
@@ -86,7 +86,7 @@ async def test_a_replay_names_its_task(http: httpx2.AsyncClient, body: object, f
     assert f"parameters: {field}:" in refused.json()["error"]["message"]
 
 
-async def test_other_methods_are_told_which_there_are(http: httpx2.AsyncClient) -> None:
+async def test_other_methods_are_refused_with_the_allowed_ones(http: httpx2.AsyncClient) -> None:
     answer = await http.delete(ALL)
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
 
@@ -99,12 +99,12 @@ async def test_keys_are_published_for_caches(http: httpx2.AsyncClient) -> None:
     assert again.status_code == 304
 
 
-async def test_the_card_declares_what_is_there(http: httpx2.AsyncClient) -> None:
+async def test_the_card_declares_push_notifications(http: httpx2.AsyncClient) -> None:
     card = (await http.get("/.well-known/agent-card.json")).json()
     assert card["capabilities"]["pushNotifications"] is True
 
 
-async def test_where_they_are_switched_off_nothing_of_them_is_there(tmp_path: Path) -> None:
+async def test_without_push_notifications_there_are_no_addresses_and_no_declaration(tmp_path: Path) -> None:
     settings = "push: {enabled: false}"
     async with local_gateway(AGENTS, tmp_path, settings=settings) as gateway, a2a_http(gateway.url) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
@@ -121,7 +121,7 @@ async def test_without_signing_there_are_no_keys(tmp_path: Path, receiver: Recei
         assert "x-a2a-notification-signature" not in letter.headers
 
 
-async def test_a_key_of_the_operators_own_encrypts_and_signs(tmp_path: Path, receiver: Receiver) -> None:
+async def test_a_key_of_the_operator_encrypts_and_signs(tmp_path: Path, receiver: Receiver) -> None:
     keys = []
     for key in ("k" * 32, "j" * 32):
         settings = f"push: {{signing: true, encryption_key: {key}, {LOOPBACK}}}"
@@ -130,10 +130,10 @@ async def test_a_key_of_the_operators_own_encrypts_and_signs(tmp_path: Path, rec
     assert keys[0] != keys[1]
 
 
-async def test_the_letters_do_not_wait_for_each_other_and_no_task_waits_for_them(
+async def test_deliveries_do_not_wait_for_each_other_and_no_task_waits_for_them(
     http: httpx2.AsyncClient, receiver: Receiver
 ) -> None:
-    """Source: reliability, W1: the receiver stalls, and every task ends all the same."""
+    """Source: docs/state-model.md, W1. The receiver stalls, and every task still ends."""
     receiver.otherwise = lambda: "stall"
     for _ in range(6):
         await notified(http, receiver.url)

@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""The caller of a request."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ PEER = "192.0.2.1"
 
 
 class Turned:
-    """A clock that tests turn, in seconds."""
+    """A clock that the test sets, in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -76,13 +76,13 @@ async def refused(auth: KeyAuthentication, headers: Iterable[tuple[bytes, bytes]
     return raised.value
 
 
-async def test_without_authentication_everybody_is_the_same_caller() -> None:
+async def test_without_authentication_all_clients_are_the_same_caller() -> None:
     auth = NoAuthentication()
     anyone = Identity(Caller("anonymous"), admin=True)
     assert await auth.authenticate([], PEER) == await auth.authenticate(bearer("x"), "") == anyone
 
 
-async def test_a_key_says_who_calls_in_either_header(auth: KeyAuthentication, keys: Keys) -> None:
+async def test_a_key_in_either_header_identifies_the_caller(auth: KeyAuthentication, keys: Keys) -> None:
     ada, ops = keys.issue("ada"), keys.issue("ops", admin=True)
     assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada))
     assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(
@@ -96,12 +96,12 @@ async def test_a_key_says_who_calls_in_either_header(auth: KeyAuthentication, ke
     )
 
 
-async def test_no_key_is_told_from_a_wrong_one(auth: KeyAuthentication) -> None:
+async def test_no_key_and_a_wrong_one_differ(auth: KeyAuthentication) -> None:
     assert not (await refused(auth, [])).presented
     assert (await refused(auth, bearer(new_key()))).presented
 
 
-async def test_what_is_no_good_key_is_refused_in_the_same_words(auth: KeyAuthentication, keys: Keys) -> None:
+async def test_every_invalid_key_is_refused_in_the_same_words(auth: KeyAuthentication, keys: Keys) -> None:
     ada, expired, revoked = keys.issue("ada"), keys.issue("old", expires_at=1), keys.issue("gone")
     keys.revoke(revoked)
     wrong = [
@@ -170,7 +170,9 @@ async def test_a_new_key_works_at_once_also_where_it_was_refused_before(auth: Ke
     assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"), key=digest_of(key))
 
 
-async def test_a_database_that_cannot_be_read_lets_nobody_in(auth: KeyAuthentication, keys: Keys, time: Turned) -> None:
+async def test_without_a_readable_database_no_key_is_accepted(
+    auth: KeyAuthentication, keys: Keys, time: Turned
+) -> None:
     key = keys.issue("ada")
     await auth.authenticate(bearer(key), PEER)
     keys.failure = LedgerUnavailable("gone")
@@ -180,7 +182,7 @@ async def test_a_database_that_cannot_be_read_lets_nobody_in(auth: KeyAuthentica
         await auth.authenticate(bearer(key), PEER)
 
 
-async def test_who_guesses_is_slowed_down_and_good_keys_pass(auth: KeyAuthentication, keys: Keys, time: Turned) -> None:
+async def test_guessing_is_slowed_down_and_valid_keys_pass(auth: KeyAuthentication, keys: Keys, time: Turned) -> None:
     good, fresh = keys.issue("ada"), keys.issue("bob")
     await auth.authenticate(bearer(good), PEER)
     for _ in range(20):
@@ -210,9 +212,7 @@ async def test_neighbours_of_an_ipv6_network_are_one_peer(auth: KeyAuthenticatio
     await refused(auth, bearer("x"), "a socket without an address")
 
 
-async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
-    auth: KeyAuthentication, keys: Keys
-) -> None:
+async def test_a_revoked_key_calls_the_callbacks_of_its_streams(auth: KeyAuthentication, keys: Keys) -> None:
     key = keys.issue("ada")
     ada, ops = await auth.authenticate(bearer(key), PEER), await auth.authenticate(bearer(keys.issue("ops")), PEER)
     told: list[str] = []
@@ -231,7 +231,7 @@ async def test_who_is_open_with_a_key_is_told_when_it_does_not_count_any_more(
     assert told == ["ada"]
 
 
-async def test_nobody_is_told_anything_where_there_are_no_keys() -> None:
+async def test_without_keys_no_callback_is_called() -> None:
     auth = NoAuthentication()
     with auth.on_revocation(await auth.authenticate([], PEER), lambda: pytest.fail("told")):
         pass

@@ -1,4 +1,4 @@
-"""Cards: what they say, and how they are served and cached."""
+"""Agent cards: their content, how they are served and cached."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def gateway() -> Gateway:
 
 
 @pytest.mark.parametrize("target", ["/a2a/echo/.well-known/agent-card.json", "/.well-known/agent-card.json"])
-async def test_the_only_agent_s_card_stands_at_its_address_and_at_the_root(gateway: Gateway, target: str) -> None:
+async def test_the_card_of_the_only_agent_is_at_its_address_and_at_the_root(gateway: Gateway, target: str) -> None:
     answer = await gateway.request("GET", target)
 
     assert (answer.status, answer.json) == (200, ECHO)
@@ -88,7 +88,7 @@ async def test_head_is_get_without_the_body(gateway: Gateway) -> None:
     assert (head.status, head.headers, head.body) == (200, got.headers, b"")
 
 
-async def test_all_cards_stand_in_one_list() -> None:
+async def test_one_list_has_all_cards() -> None:
     gateway = Gateway(JsonRpc(), agent("echo"), agent("support", "acme"))
 
     answer = await gateway.request("GET", "/a2a")
@@ -118,7 +118,7 @@ async def test_an_unknown_agent_has_no_card(gateway: Gateway) -> None:
     assert answer.json["error"]["message"] == "no agent is called 'nobody'"
 
 
-def test_a_card_says_what_the_operator_said() -> None:
+def test_a_card_has_the_operators_values() -> None:
     card = without_empty(msgspec.to_builtins(build_card("support", FULL, "https://a2a.example/")))
 
     assert card["supportedInterfaces"] == [

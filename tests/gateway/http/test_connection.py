@@ -1,4 +1,4 @@
-"""Requests that come slowly, or never, or are no HTTP: raw bytes to a real server, which stays well."""
+"""Slow, incomplete and malformed requests: raw bytes to a real server, which keeps working."""
 
 import asyncio
 import socket
@@ -42,7 +42,7 @@ class Peer:
         await self._writer.drain()
 
     async def rest(self) -> bytes:
-        """All that comes until the server ends the connection, which it has to."""
+        """All data until the server ends the connection, as it has to."""
         try:
             return await soon(self._reader.read())
         except ConnectionError:
@@ -69,7 +69,7 @@ class Peer:
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     async def dropped(self) -> None:
-        """Returns when the server has dropped the connection, whatever it still had to say."""
+        """Returns when the server has dropped the connection, with or without unsent data."""
         connection = self._writer.get_extra_info("socket")
         async with asyncio.timeout(BOUND):
             while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED:  # noqa: ASYNC110
@@ -80,7 +80,7 @@ class Peer:
 
 
 async def refused(peer: Peer) -> None:
-    """Returns when the server has ended the connection for whatever comes."""
+    """Returns when the server accepts no more data on the connection."""
     async with asyncio.timeout(BOUND):
         with suppress(ConnectionError):
             while True:
@@ -95,7 +95,7 @@ def told(data: bytes) -> tuple[int, str]:
 
 @asynccontextmanager
 async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
-    kind = type("Impatient", (Connection,), seconds)
+    kind = type("ShortLimits", (Connection,), seconds)
     config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
     config.load()
     state = ServerState()
@@ -125,14 +125,14 @@ async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
 
 
 async def all_is_read(connect: Connect) -> None:
-    """Returns when the server has read what was sent to it before."""
+    """Returns when the server has read all data sent so far."""
     other = await connect()
     await other.say(GET)
     await other.line()
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the size of the body, when it is there."""
+    """Answers with the size of the complete body."""
     size, more = 0, True
     while more:
         message = await receive()
@@ -145,14 +145,14 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
+async def test_a_head_that_does_not_arrive_is_refused() -> None:
     async with served(echo, head_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(b"GET / HTTP/1.1\r\nHost: local")
         assert told(await peer.rest()) == (408, "the head of the request did not arrive within 0.05 s")
 
 
-async def test_a_drop_now_and_then_buys_no_time() -> None:
+async def test_single_bytes_do_not_extend_the_time_limit() -> None:
     async with served(echo, head_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(b"GET / HTTP/1.1\r\nX: ")
@@ -165,17 +165,17 @@ async def test_a_drop_now_and_then_buys_no_time() -> None:
 
         async with asyncio.TaskGroup() as group:
             dripping = group.create_task(drip())
-            # What is on its way when the connection ends may take the answer with it.
+            # Data in flight when the connection ends may lose the answer.
             await peer.rest()
             dripping.cancel()
 
 
-async def test_who_says_nothing_is_told_nothing() -> None:
+async def test_a_silent_connection_is_closed_without_an_answer() -> None:
     async with served(echo, head_seconds=SHORT) as connect:
         assert await (await connect()).rest() == b""
 
 
-async def test_a_connection_without_a_next_request_ends_after_that_time_and_not_after_uvicorns() -> None:
+async def test_an_idle_connection_ends_after_the_gateways_time_and_not_after_uvicorns() -> None:
     async with served(echo, idle_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(GET)
@@ -202,7 +202,7 @@ async def test_the_second_request_of_a_connection_has_no_more_time_than_the_firs
         assert told(await peer.rest())[0] == 408
 
 
-async def test_a_body_that_nobody_waits_for_any_more_ends_the_connection() -> None:
+async def test_a_body_that_the_application_has_given_up_ends_the_connection() -> None:
     async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
@@ -215,7 +215,7 @@ async def test_a_body_that_nobody_waits_for_any_more_ends_the_connection() -> No
     [(b"Content-Length: 10\r\n\r\nx", b"y" * 9), (b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", b"0\r\n\r\n")],
     ids=["with a length", "in chunks"],
 )
-async def test_a_connection_whose_body_came_behind_its_answer_ends_without_a_next_request(
+async def test_a_connection_whose_body_came_after_its_answer_ends_without_a_next_request(
     framing: bytes, rest: bytes
 ) -> None:
     async with served(Reply(b"1", 404), idle_seconds=SHORT) as connect:
@@ -226,7 +226,7 @@ async def test_a_connection_whose_body_came_behind_its_answer_ends_without_a_nex
         assert await peer.rest() == b""
 
 
-async def test_a_body_behind_its_answer_is_followed_by_the_next_request() -> None:
+async def test_a_body_after_its_answer_is_followed_by_the_next_request() -> None:
     async with served(Reply(b"1", 404)) as connect:
         peer = await connect()
         for _ in range(2):
@@ -240,7 +240,7 @@ LAST = [b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"POST /
 
 
 @pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
-async def test_who_sends_all_of_a_body_first_gets_the_answer_that_came_before_its_end(head: bytes) -> None:
+async def test_a_client_that_sends_its_whole_body_first_gets_an_early_answer(head: bytes) -> None:
     async with served(Reply(b"1", 413)) as connect:
         peer = await connect()
         await peer.say(head + b"Content-Length: 8388608\r\n\r\n" + b"x" * 8 * 1024 * 1024)
@@ -249,7 +249,7 @@ async def test_who_sends_all_of_a_body_first_gets_the_answer_that_came_before_it
 
 
 @pytest.mark.parametrize("head", LAST, ids=["closing", "HTTP/1.0"])
-async def test_who_goes_on_sending_behind_a_last_answer_has_no_more_time_than_for_a_body(head: bytes) -> None:
+async def test_data_after_a_last_answer_has_no_more_time_than_a_body(head: bytes) -> None:
     async with served(Reply(b"1", 413), body_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(head + b"Content-Length: 8388608\r\n\r\n")
@@ -262,14 +262,14 @@ NO_CHUNK = b"ZZ\r\n"
 
 
 @pytest.mark.parametrize("before", [b"", GET], ids=["alone", "behind another"])
-async def test_a_body_that_is_none_ends_the_connection_at_once(before: bytes) -> None:
+async def test_a_malformed_body_ends_the_connection_at_once(before: bytes) -> None:
     async with served(Reply(b"1")) as connect:
         peer = await connect()
         await peer.say(before + CHUNKED + NO_CHUNK)
         await refused(peer)
 
 
-async def test_an_application_is_told_at_once_that_a_body_is_none() -> None:
+async def test_an_application_sees_the_disconnect_of_a_malformed_body_at_once() -> None:
     told_ = asyncio.Event()
 
     async def waits(scope: Scope, receive: Receive, send: Send) -> None:
@@ -284,7 +284,7 @@ async def test_an_application_is_told_at_once_that_a_body_is_none() -> None:
         await soon(told_.wait())
 
 
-async def test_an_answer_that_breaks_off_before_the_body_has_come_ends_the_connection_at_once() -> None:
+async def test_a_broken_answer_before_the_end_of_the_body_ends_the_connection_at_once() -> None:
     async def gives_up(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x", "more_body": True})
@@ -295,7 +295,7 @@ async def test_an_answer_that_breaks_off_before_the_body_has_come_ends_the_conne
         await refused(peer)
 
 
-async def test_an_early_answer_to_who_has_gone_is_no_trouble_for_the_application() -> None:
+async def test_an_early_answer_to_a_gone_client_does_not_disturb_the_application() -> None:
     answered = asyncio.Event()
 
     async def early(scope: Scope, receive: Receive, send: Send) -> None:
@@ -309,7 +309,7 @@ async def test_an_early_answer_to_who_has_gone_is_no_trouble_for_the_application
         await soon(answered.wait())
 
 
-async def test_a_request_behind_a_last_answer_is_not_served() -> None:
+async def test_a_request_after_a_last_answer_is_not_served() -> None:
     asked: list[str] = []
 
     async def once(scope: Scope, receive: Receive, send: Send) -> None:
@@ -326,7 +326,7 @@ async def test_a_request_behind_a_last_answer_is_not_served() -> None:
 
 
 @pytest.mark.parametrize("leave", [Peer.leave, Peer.reset])
-async def test_a_peer_that_goes_leaves_nothing_for_the_garbage_collector(leave: Callable[[Peer], None]) -> None:
+async def test_a_closed_connection_needs_no_garbage_collector(leave: Callable[[Peer], None]) -> None:
     served_: list[weakref.ref[object]] = []
 
     async def known(scope: Scope, receive: Receive, send: Send) -> None:
@@ -357,13 +357,13 @@ async def test_an_answer_may_take_as_long_as_it_likes() -> None:
         await peer.say(GET)
         await soon(asked.wait())
         for _ in range(2):
-            # Patience has an end twice meanwhile, for those who say nothing.
+            # Two time limits for silent connections pass meanwhile.
             assert await (await connect()).rest() == b""
         ready.set()
         assert await peer.answer() == (200, 1)
 
 
-async def test_a_head_without_end_is_cut_short() -> None:
+async def test_an_endless_head_is_refused() -> None:
     async with served(echo) as connect:
         peer = await connect()
         await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
@@ -372,7 +372,7 @@ async def test_a_head_without_end_is_cut_short() -> None:
         assert told(await peer.rest()) == (431, "the head of the request is too large")
 
 
-async def test_who_is_still_sending_a_head_without_end_is_told_all_the_same() -> None:
+async def test_a_client_that_still_sends_an_endless_head_gets_the_answer() -> None:
     async with served(echo) as connect:
         peer = await connect()
         await peer.say(b"GET / HTTP/1.1\r\nX: " + b"y" * 8 * 1024 * 1024)
@@ -388,7 +388,7 @@ async def test_a_large_body_is_no_large_head() -> None:
         assert await peer.answer() == (200, 0)
 
 
-async def test_a_head_that_begins_behind_a_large_body_is_no_large_head(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_that_begins_after_a_large_body_is_no_large_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.connection._HEAD_BYTES", 1000)
     async with served(Reply(b"1", 404)) as connect:
         peer = await connect()
@@ -407,7 +407,7 @@ async def test_two_requests_in_one_piece_are_both_answered() -> None:
         assert [await peer.answer(), await peer.answer()] == [(200, 0), (200, 0)]
 
 
-async def test_a_bad_request_behind_a_good_one_is_answered_behind_it() -> None:
+async def test_a_bad_request_after_a_good_one_is_answered_after_it() -> None:
     async with served(echo) as connect:
         peer = await connect()
         await peer.say(GET)
@@ -416,7 +416,7 @@ async def test_a_bad_request_behind_a_good_one_is_answered_behind_it() -> None:
         assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
 
 
-async def test_a_client_that_waits_to_be_told_is_told_to_go_on() -> None:
+async def test_a_client_that_expects_100_continue_gets_it() -> None:
     async with served(echo) as connect:
         peer = await connect()
         await peer.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
@@ -443,14 +443,14 @@ async def test_an_answer_is_whole_before_its_connection_ends() -> None:
         b"hello\r\n\r\n",
     ],
 )
-async def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None:
+async def test_an_ambiguous_request_is_refused(head: bytes) -> None:
     async with served(HostGuard(Reply(b"1"), None)) as connect:
         peer = await connect()
         await peer.say(head)
         assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
 
 
-async def test_a_gateway_that_is_started_as_it_is_refuses_an_endless_head(tmp_path: Path) -> None:
+async def test_a_started_gateway_refuses_an_endless_head(tmp_path: Path) -> None:
     async with child_gateways('a: {type: python, ref: "gateway.cli.demo.agent:reply"}', tmp_path) as start:
         child = await start()
         reader, writer = await asyncio.open_connection("127.0.0.1", int(child.url.rsplit(":", 1)[1]))
@@ -477,7 +477,7 @@ async def _streams_a_lot_and_gives_up(scope: Scope, receive: Receive, send: Send
 
 @pytest.mark.parametrize("app", [_says_a_lot, _streams_a_lot_and_gives_up])
 @pytest.mark.parametrize("request_", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
-async def test_who_takes_nothing_of_an_answer_loses_the_connection(app: ASGIApp, request_: bytes) -> None:
+async def test_a_client_that_reads_nothing_loses_the_connection(app: ASGIApp, request_: bytes) -> None:
     async with served(app, blocked_seconds=SHORT) as connect:
         peer = await connect()
         peer.stop_reading()
@@ -485,7 +485,7 @@ async def test_who_takes_nothing_of_an_answer_loses_the_connection(app: ASGIApp,
         await peer.dropped()
 
 
-async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
+async def test_a_slow_reader_gets_the_whole_answer() -> None:
     async with served(_says_a_lot, blocked_seconds=4 * SHORT) as connect:
         peer = await connect()
         await peer.say(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -497,7 +497,7 @@ async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
         assert taken > _LARGE
 
 
-# --- a process that is about to go
+# --- a retiring process
 
 
 @asynccontextmanager
@@ -514,7 +514,7 @@ async def _serving(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, Peer]]:
                 server.stop()
 
 
-async def test_the_answer_of_a_request_under_way_is_the_last_of_its_connection_once_the_process_leaves() -> None:
+async def test_the_answer_of_a_request_in_flight_is_the_last_of_a_retiring_process() -> None:
     asked, ready = asyncio.Event(), asyncio.Event()
 
     async def late(scope: Scope, receive: Receive, send: Send) -> None:
@@ -530,7 +530,7 @@ async def test_the_answer_of_a_request_under_way_is_the_last_of_its_connection_o
         assert b"connection: close" in (await peer.rest()).lower()
 
 
-async def test_the_answer_of_a_later_request_is_so_too() -> None:
+async def test_the_answer_of_a_later_request_is_the_last_of_a_retiring_process() -> None:
     async with _serving(echo) as (server, peer):
         await peer.say(GET)
         assert await peer.answer() == (200, 0)
@@ -539,8 +539,8 @@ async def test_the_answer_of_a_later_request_is_so_too() -> None:
         assert b"connection: close" in (await peer.rest()).lower()
 
 
-async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_until_the_next_request() -> None:
-    """A connection that ends with something unread takes the answer with it."""
+async def test_an_early_answer_keeps_the_connection_of_a_retiring_process_until_the_next_request() -> None:
+    """Closing a connection with unread data would lose the answer."""
     async with _serving(Reply(b"1", 413)) as (server, peer):
         server.retire()
         for _ in range(2):
@@ -551,7 +551,7 @@ async def test_who_is_answered_before_the_body_has_come_keeps_the_connection_unt
         assert b"connection: close" in (await peer.rest()).lower()
 
 
-async def test_a_process_that_leaves_does_not_wait_for_what_comes_behind_a_last_answer() -> None:
+async def test_a_retiring_process_does_not_wait_for_data_after_a_last_answer() -> None:
     async with _serving(Reply(b"1", 413)) as (server, peer):
         server.retire()
         await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")

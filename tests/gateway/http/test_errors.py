@@ -73,7 +73,7 @@ def test_texts_and_lists_are_cut() -> None:
     }
 
 
-def test_headers_say_when_to_come_back_and_with_what() -> None:
+def test_headers_say_when_to_retry_and_with_which_credentials() -> None:
     assert error_headers(errors.TooManyRequests("text", retry_after=7)) == ((b"retry-after", b"7"),)
     assert error_headers(errors.PermissionDenied("text")) == ()
     assert error_headers(errors.Unauthenticated("text")) == ((b"www-authenticate", b'Bearer realm="a2a-gateway"'),)

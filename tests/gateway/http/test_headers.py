@@ -1,4 +1,4 @@
-"""The headers and the query of a request, read alone. What callers see of them: tests/interaction."""
+"""Parsing of the headers and the query of a request. Their effect for callers: tests/interaction."""
 
 import pytest
 
@@ -90,5 +90,5 @@ def test_anything_else_is_refused(header: tuple[str, str]) -> None:
         (("X-Other", "application/a2a+json"), False),
     ],
 )
-def test_the_a2a_type_is_for_who_names_it(header: tuple[str, str], wanted: bool) -> None:
+def test_the_a2a_type_is_for_clients_that_name_it(header: tuple[str, str], wanted: bool) -> None:
     assert wants_a2a_json(scope_of("GET", "/", [header])) is wanted

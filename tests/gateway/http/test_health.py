@@ -1,4 +1,4 @@
-"""What a load balancer is told: the process lives, and whether it may be sent requests."""
+"""The answers for load balancers: the process lives, and whether it accepts requests."""
 
 import asyncio
 import json

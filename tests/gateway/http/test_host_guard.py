@@ -1,4 +1,4 @@
-"""Who may reach a gateway that only listens for its own machine, and how large a request's head may be."""
+"""Host names and origins that a gateway on a loopback address accepts, and the size limit of a request's head."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""One whole response as it goes out."""
+"""One whole response."""
 
 from gateway.http.reply import A2A_JSON, Reply
 from tests.interaction import asgi

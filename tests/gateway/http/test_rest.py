@@ -1,4 +1,4 @@
-"""What stands at which path below an agent. Over the wire: tests/interaction."""
+"""The resource of each path below an agent. Over the wire: tests/interaction."""
 
 import pytest
 
@@ -51,5 +51,5 @@ def test_an_address_means_its_operations(path: str, operations: dict[str, str], 
         "tasks/t/pushNotificationConfigs/",
     ],
 )
-def test_nothing_stands_elsewhere(path: str) -> None:
+def test_other_paths_have_no_resource(path: str) -> None:
     assert resource(path.split("/")) is None

@@ -1,4 +1,4 @@
-"""How events are framed. How streams live and end: tests/interaction/test_streams.py."""
+"""Framing of events. Life and end of streams: tests/interaction/test_streams.py."""
 
 from gateway.a2a.errors import TaskNotFound
 from gateway.http.sse import Envelope
@@ -21,7 +21,7 @@ def test_a_batch_is_one_piece_with_the_envelope_around_each_event() -> None:
     )
 
 
-def test_nothing_is_nothing() -> None:
+def test_an_empty_batch_is_empty() -> None:
     assert WRAPPED.join([]) == b""
 
 

@@ -1,4 +1,4 @@
-"""Deletion, retention and adoption in a whole gateway, over HTTP: what works beside requests is really at work."""
+"""Deletion, retention and adoption in a whole gateway, over HTTP: the background jobs really run."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ ALL = "/admin/api/v1/contexts"
 
 
 class _Settings(Settings):
-    """Nothing to set; the keys of every agent come along."""
+    """No settings beyond the keys of every agent."""
 
     type: str
 
@@ -47,7 +47,7 @@ def clock(later_by: int = 0) -> Clock:
     return Clock(now=lambda: time.time_ns() // 1_000_000 + later_by)
 
 
-async def test_a_deleted_context_is_soon_forgotten_by_its_backend(tmp_path: Path) -> None:
+async def test_a_deleted_context_is_soon_deleted_at_its_backend(tmp_path: Path) -> None:
     adapter = Forgetful(BR, says("one", "r1"), says("two", "r2"))
     async with (
         local_gateway("echo: {type: forgetful}", tmp_path, registry=_Plugins(adapter)) as gateway,
@@ -60,7 +60,7 @@ async def test_a_deleted_context_is_soon_forgotten_by_its_backend(tmp_path: Path
         await until(lambda: query(gateway.database, "SELECT * FROM delete_job") == [])
 
 
-async def test_what_is_left_to_forget_is_taken_up_at_the_next_start(tmp_path: Path) -> None:
+async def test_pending_deletions_continue_at_the_next_start(tmp_path: Path) -> None:
     agents, database = "echo: {type: forgetful}", tmp_path / "gateway.db"
     down = Forgetful(BR, says("one", "r1"), answers=(RuntimeError("down"),))
     async with local_gateway(agents, tmp_path, registry=_Plugins(down)) as gateway, a2a_http(gateway.url) as http:
@@ -74,7 +74,7 @@ async def test_what_is_left_to_forget_is_taken_up_at_the_next_start(tmp_path: Pa
         await until(lambda: query(database, "SELECT * FROM delete_job") == [])
 
 
-async def test_what_is_over_its_time_goes_at_the_next_start(tmp_path: Path) -> None:
+async def test_expired_data_is_removed_at_the_next_start(tmp_path: Path) -> None:
     agents, settings = "echo: {type: forgetful}", "retention: {events: 1h, tasks: 1d, contexts_idle: 2d}"
     adapter = Forgetful(BR, says("one", "r1"))
     async with (
@@ -91,7 +91,7 @@ async def test_what_is_over_its_time_goes_at_the_next_start(tmp_path: Path) -> N
             await A2A(http, "echo").send("2", "c")
 
 
-async def test_a_conversation_that_the_backend_has_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_conversation_of_the_backend_can_be_continued(tmp_path: Path) -> None:
     async with serve(ResponsesServer(lambda _: [Say("and on")]).app) as backend:
         agents = f"support: {{type: openai-responses, model: m, base_url: '{backend}/v1', api_key: k}}"
         async with local_gateway(agents, tmp_path) as gateway, a2a_http(gateway.url) as http:

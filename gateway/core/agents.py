@@ -1,4 +1,4 @@
-"""An agent as a caller sees it: a card, a backend and policies; and which agent a path or tenant means."""
+"""An agent as a caller sees it: a card, a backend and policies; and the agent that a path or tenant means."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ _RESERVED = "tasks"
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicies:
-    """What the operator decided for one agent. `turn_timeout` is in seconds.
+    """The operator's decisions for one agent. `turn_timeout` is in seconds.
 
-    `history_messages` and `history_tokens`: the most that goes out of a history that the gateway keeps; None: all of it.
+    `history_messages` and `history_tokens`: the most that is sent of a history that the gateway keeps; None: all of it.
     """
 
     client_context_ids_allowed: bool = True
@@ -54,8 +54,8 @@ class AgentPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`name` is the slug in the URL, `tenant` the word in `tenant` fields that means this agent beside its name. `backend` is
-    the one that the adapter asks, where it names one."""
+    """`name`: the slug in the URL. `tenant`: stands for this agent in `tenant` fields, beside its name. `backend`: the
+    backend of the adapter, where the adapter names one."""
 
     name: str
     card: AgentCard
@@ -72,10 +72,9 @@ class Agents:
     """The agents of one gateway, in the order of the configuration."""
 
     def __init__(self, agents: tuple[Agent, ...], default: str | None = None) -> None:
-        """`default` names the agent that an unnamed request means; a single agent needs no naming.
+        """`default` names the agent of a request without a name; a single agent needs no default.
 
-        Raises: ValueError when two agents answer to one name or tenant, when one has a name that is a part of other
-        addresses, or when there is no agent called `default`.
+        Raises: ValueError for a name or tenant of two agents, for a reserved name, and for a `default` that no agent has.
         """
         by_name = {agent.name: agent for agent in agents}
         by_tenant = dict(by_name)
@@ -99,7 +98,7 @@ class Agents:
 
     @property
     def default(self) -> Agent | None:
-        """The agent that an unnamed request means, None where several have equal rights."""
+        """The agent of a request without a name; None: such a request is an error."""
         return self._default
 
     def __iter__(self) -> Iterator[Agent]:
@@ -109,7 +108,7 @@ class Agents:
         return len(self._by_name)
 
     def resolve(self, path_name: str | None, tenant: str | None) -> Agent:
-        """The agent that is meant. An agent's tenant does for its name in a path; an empty tenant counts as none.
+        """A tenant may stand in a path for the agent's name; an empty tenant counts as none.
 
         Raises: NotFound without such a path, InvalidParams (field `tenant`) for a tenant that does not fit the path.
         """

@@ -1,7 +1,7 @@
-"""Numbered sources in what tools found: a JSON list of objects that each have a `source_number`, which answers cite as
-`[source3]`. Law: pure; only what has exactly this shape is touched, and the record keeps all of it.
+"""Numbered sources in tool results: a JSON list of objects that each have a `source_number`, which answers cite as
+`[source3]`. Law: pure; a result of any other shape stays as it is, and the record keeps all sources.
 
-Source: state-model, scenarios 97 and 98.
+Source: docs/state-model.md, scenarios 97 and 98.
 """
 
 import re
@@ -15,10 +15,10 @@ from gateway.a2a.model import Json
 from gateway.ports.conversation import AssistantItem, HistoryRecord, OutputItem
 
 NONE_CITED = "None of the sources that this call found was cited."
-"""What is left of a result of which no source was cited."""
+"""Replaces a result of which no source was cited."""
 
 NO_SOURCE = -1
-"""The last number where there is none: the first source is number 0."""
+"""The last number before the first source, which is number 0."""
 
 _NUMBER = "source_number"
 _CITED = re.compile(r"\[source(\d{1,9})\]", re.IGNORECASE)
@@ -26,7 +26,7 @@ _CITED = re.compile(r"\[source(\d{1,9})\]", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """`key`: the only member of the object in which the list stood; `text`: it was JSON in a text."""
+    """`key`: the only member of the object that held the list. `text`: the result was JSON in a text."""
 
     entries: tuple[dict[str, Json], ...]
     key: str | None
@@ -34,13 +34,12 @@ class _Sources:
 
     def of(self, entries: Iterable[dict[str, Json]]) -> Json:
         """The same result with these sources."""
-        listed: Json = list(entries)
-        value: Json = listed if self.key is None else {self.key: listed}
+        value: Json = list(entries) if self.key is None else {self.key: list(entries)}
         return msgspec.json.encode(value).decode() if self.text else value
 
 
 def number_sources(output: Json, last: int) -> tuple[Json, int]:
-    """The result with its sources numbered from behind `last` on, and the number of its last one."""
+    """The result with its sources numbered from `last + 1` on, and the number of its last one."""
     found = _sources(output)
     if found is None:
         return output, last
@@ -49,28 +48,28 @@ def number_sources(output: Json, last: int) -> tuple[Json, int]:
 
 
 def last_source_number(records: Iterable[HistoryRecord]) -> int:
-    """The highest number of a source in them."""
+    """The highest number of a source in the records."""
     found = [_sources(record.item.output) for record in records if isinstance(record.item, OutputItem)]
     return max((_number(entry) for sources in found if sources for entry in sources.entries), default=NO_SOURCE)
 
 
 def drop_uncited(records: Sequence[HistoryRecord], turn_id: str) -> list[HistoryRecord]:
-    """The records, in the turns before this one without the sources that no answer cited, neither the turn's own nor a
-    later one. A turn without an answer is left as it is."""
+    """The records, without the uncited sources of the turns before this one: those that neither the answer of their turn nor
+    a later answer cites. A turn without an answer stays as it is."""
     running = max((record.turn for record in records if record.turn_id == turn_id), default=0)
     kept: list[HistoryRecord] = []
     cited: set[int] = set()
     answered: set[int] = set()
     for record in reversed(records):
-        item, left = record.item, record
+        item, shortened = record.item, record
         if isinstance(item, AssistantItem) and record.replayable:
             text = "".join(part.text or "" for part in item.parts)
             cited |= {int(number) for number in _CITED.findall(text)}
             if text:
                 answered.add(record.turn)
         elif isinstance(item, OutputItem) and record.turn < running and record.turn in answered and not item.error:
-            left = replace(record, item=replace(item, output=_only(item.output, cited)))
-        kept.append(left)
+            shortened = replace(record, item=replace(item, output=_only(item.output, cited)))
+        kept.append(shortened)
     return kept[::-1]
 
 
@@ -78,8 +77,8 @@ def _only(output: Json, cited: set[int]) -> Json:
     found = _sources(output)
     if found is None:
         return output
-    left = [entry for entry in found.entries if _number(entry) in cited]
-    return found.of(left) if left else NONE_CITED
+    entries = [entry for entry in found.entries if _number(entry) in cited]
+    return found.of(entries) if entries else NONE_CITED
 
 
 def _sources(output: Json) -> _Sources | None:
@@ -99,6 +98,6 @@ def _sources(output: Json) -> _Sources | None:
 
 
 def _number(entry: Json) -> int:
-    """That of a source; NO_SOURCE of what is none."""
+    """NO_SOURCE for a value that is no source."""
     number = entry.get(_NUMBER) if isinstance(entry, dict) else None
     return number if isinstance(number, int) and not isinstance(number, bool) else NO_SOURCE

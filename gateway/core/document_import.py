@@ -1,5 +1,5 @@
-"""A document from outside to one that can be stored. Law: pure; every refusal names its place; what passes can be read,
-shown and continued as if it had happened here."""
+"""Checks an exported context before its import. Law: pure; every refusal names its place; a context that passes can be read,
+shown and continued like any other."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,7 @@
-"""What a caller is told when a turn fails. Law: one table from the failure to a safe text, never a backend's words.
+"""The caller's text of a failed turn, and the retry of a failed service call. Law: one table of safe texts, never a backend's
+words; a retry only where owner, progress and error class make it safe, never after output, never past the turn's deadline.
 
-Whether a service call that failed is made again, and after which wait. Law: only where owner, phase and error class say
-that it is safe; the same request on the same handle, never after output, never past the turn's deadline.
-
-Source: state-model, section 10; reliability, sections 2a and 4.
+Source: docs/state-model.md, section 10 and retry table.
 """
 
 from enum import StrEnum
@@ -54,7 +52,7 @@ _TEXTS: dict[str, str] = {
 
 
 def safe_text(failure: str, correlation_id: str, retry_after: int | None = None) -> str:
-    """`retry_after`: seconds for which the backend is left alone."""
+    """`retry_after`: seconds for which the gateway makes no request to the backend."""
     later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
     return f"{_TEXTS[failure]}{later} (correlation id {correlation_id})"
 
@@ -66,23 +64,23 @@ _FIRST_WAIT = 0.5
 _NOT_FOUND_WAIT = 1.0
 _LONGEST_WAIT = 4.0
 _LONGEST_RETRY_AFTER = 60.0
-"""Seconds. A backend that wants more is not waited for: the caller is told, and may come back."""
+"""Seconds. A turn does not wait for a backend that asks for more; the caller may send the message again later."""
 
 
-class Phase(StrEnum):
-    """How far a service call came: nothing came back, the backend has taken it, some of its answer is there."""
+class CallProgress(StrEnum):
+    """How far a service call came: no reply, taken by the backend, part of the answer received."""
 
     SENT = "sent"
     STARTED = "started"
     EMITTED = "emitted"
 
 
-def may_repeat(ownership: Ownership, phase: Phase, kind: ErrorClass, *, continues: bool) -> bool:
-    """`continues`: the request went on from a handle. Source: docs/state-model.md, retry table."""
+def may_repeat(ownership: Ownership, phase: CallProgress, kind: ErrorClass, *, continues: bool) -> bool:
+    """`continues`: the request continues from a handle."""
     meaning = kind.meaning
-    if phase is Phase.EMITTED:
+    if phase is CallProgress.EMITTED:
         return False
-    if phase is Phase.STARTED:
+    if phase is CallProgress.STARTED:
         return ownership.may_repeat and meaning.transient
     if kind is ErrorClass.HANDLE_NOT_FOUND:
         # A backend may need a moment until it finds what it has just stored.
@@ -93,9 +91,9 @@ def may_repeat(ownership: Ownership, phase: Phase, kind: ErrorClass, *, continue
 def retry_wait(
     kind: ErrorClass, tries: int, *, retry_after: float | None, remaining: float, jitter: float
 ) -> float | None:
-    """Seconds until the next try after `tries` that failed; None: there is none.
+    """Seconds until the next try after `tries` failed ones; None: no further try.
 
-    `remaining` are the seconds that the turn has left. `jitter` is from 0 to 1, so that not all come at once.
+    `remaining`: the seconds left of the turn. `jitter`, from 0 to 1, spreads the tries of many turns.
     """
     match kind:
         case ErrorClass.LOCKED:

@@ -1,11 +1,8 @@
-"""How much of a conversation goes out where the gateway keeps it. Law: pure; turns go whole, the oldest first, and the one
-that runs never; the ledger keeps them all.
+"""The view of a service call: the items that it sends, out of those of the ledger. Law: pure; never a call without its output
+or the reverse, and a window drops whole turns, the oldest first, but never the running one.
 
-A weight is bytes that a model reads. Tokens are not counted but estimated from it: what the backend says that its last
-requests used tells how many bytes make one.
-
-Ledger to view: what the next service call sends. Law: a pure function of the stored items; the view never holds a
-call without its output, an output without its call, or half of what belongs to a call.
+A weight is bytes that a model reads. Tokens are not counted but estimated from the weight: the usage that the backend
+reported for its last requests gives the bytes of a token.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,24 +29,24 @@ from gateway.ports.conversation import (
 from gateway.ports.weight import weigh
 
 _BYTES_PER_TOKEN = 3.0
-"""Where nothing is known. English has 4 or more, code and other languages fewer: rather too little is sent."""
+"""Without a report. English has 4 or more, code and other languages fewer: the error is on the side of sending too little."""
 
 _LEAST, _MOST = 1.0, 8.0
-"""What instructions, tools and pictures make of the figure while little was said is no property of the text."""
+"""Bounds, since instructions, tools and pictures distort the figure while the conversation is short."""
 
 _INPUT_TOKENS = ("input_tokens", "prompt_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The most of a conversation to send; None: no limit. Messages are the caller's and the agent's."""
+    """The most of a conversation to send; None: no limit. Messages are those of the caller and of the agent."""
 
     messages: int | None
     weight: int | None
 
 
 def newest(records: Sequence[HistoryRecord], window: Window) -> Sequence[HistoryRecord]:
-    """The latest turns that fit together, and the last one in any case. `records` are in order of turns."""
+    """The latest turns that fit together, and the last one in any case. `records` are ordered by turn."""
     turns = [tuple(turn) for _, turn in groupby(records, lambda record: record.turn)]
     messages = size = kept = 0
     for turn in reversed(turns):
@@ -69,7 +66,7 @@ def _over(value: int, limit: int | None) -> bool:
 
 
 def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
-    """The weight that so many tokens have on this thread. `measured`: its completed calls, the last one first."""
+    """The weight of `tokens` on this thread. `measured`: its completed calls, the last one first."""
     for call in measured:
         used = _input_tokens(call.usage)
         if call.weight and used:
@@ -78,15 +75,14 @@ def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
 
 
 def _input_tokens(usage: Json) -> int | None:
-    """As the OpenAI wires name them, which most others copy."""
+    """By the names of the OpenAI wires, which most others copy."""
     values = [usage.get(name) for name in _INPUT_TOKENS] if isinstance(usage, dict) else []
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 class View(msgspec.Struct, frozen=True):
-    """`positions` are those of the items that the backend's chain did not hold before this call: for owner BACKEND those
-    of all items, in their order. `last_source`: the highest number of a source in what it was made from, where that is
-    looked for."""
+    """`positions`: those of the items that the backend's chain does not hold yet; for owner BACKEND those of all items, in
+    order. `last_source`: the highest source number in the records, where the agent numbers sources."""
 
     items: tuple[Item, ...]
     positions: tuple[int, ...]
@@ -99,20 +95,20 @@ def project(
     turn_id: str,
     window: Window | None = None,
     *,
-    anew: bool = False,
+    new_chain: bool = False,
     whole_turns: bool = False,
 ) -> View:
-    """The items to send. `turn_id` is the turn that runs: what later turns brought waits for them.
+    """The items to send. `turn_id` is the running turn; items of later turns wait for those.
 
-    Owner BACKEND: what is not yet on the handle's chain, outputs first. Owner GATEWAY, and a chain that begins `anew`
-    behind a lost one: the conversation, whole or as much of it as the window takes. A turn that was displaced is left out with
-    all that it brought; `whole_turns`: so is one that failed.
+    Owner BACKEND: the items that are not on the handle's chain, outputs first. Owner GATEWAY, and a chain that replaces a
+    lost one (`new_chain`): the conversation, as much of it as the window takes. A displaced turn is left out with all its
+    items; with `whole_turns` a failed one too.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
     due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
-    if anew or ownership.owner is StorageOwner.GATEWAY:
-        said = _whole(ownership, _behind_boundary(due) if ownership.opaque_replay else due)
-        sent = said if window is None else newest(said, window)
+    if new_chain or ownership.owner is StorageOwner.GATEWAY:
+        records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
+        sent = records if window is None else newest(records, window)
         first = sent[0].turn
         return View(
             tuple(r.item for r in sent), tuple(r.position for r in due if r.sent_in is None and r.turn >= first)
@@ -120,12 +116,12 @@ def project(
     unsent = [r for r in due if r.sent_in is None]
     answers = [r for r in unsent if isinstance(r.item, OutputItem)]
     outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))
-    told = [*outputs, *(r for r in unsent if isinstance(r.item, UserItem))]
-    return View(tuple(r.item for r in told), tuple(r.position for r in told))
+    sent = [*outputs, *(r for r in unsent if isinstance(r.item, UserItem))]
+    return View(tuple(r.item for r in sent), tuple(r.position for r in sent))
 
 
-def _behind_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
-    """From the latest item on that holds for its backend all that was said before it."""
+def _from_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
+    """From the latest item on that holds, for its backend, everything before it."""
     for index in reversed(range(len(records))):
         item = records[index].item
         if isinstance(item, OpaqueItem) and item.boundary:
@@ -134,7 +130,7 @@ def _behind_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord
 
 
 def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[HistoryRecord, ...]:
-    """Built from its end: whether reasoning stays depends on what follows it."""
+    """Built from the end: reasoning stays or goes with the item after it."""
     answered = _answered_calls(records)
     kept: list[HistoryRecord] = []
     leads = False
@@ -162,24 +158,22 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Hist
 
 
 def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
-    """Outputs are stored as they come; the model gets those of one round in the order of their calls, and what a caller
-    said while the round waited for it behind them.
+    """Outputs are stored as they come; the model gets those of one round in the order of their calls, and after them the
+    caller's messages from while the round waited.
 
-    Source: state-model, scenarios 90 and 120.
+    Source: docs/state-model.md, scenarios 90 and 120.
     """
     ordered: list[HistoryRecord] = []
     for (_, answer_calls), run in groupby(records, lambda r: (r.turn, isinstance(r.item, OutputItem | UserItem))):
         together = list(run)
-        ordered += sorted(together, key=_behind_calls) if answer_calls else together
+        if answer_calls:
+            together.sort(key=lambda r: (isinstance(r.item, UserItem), r.sequence or 0))
+        ordered += together
     return ordered
 
 
-def _behind_calls(record: HistoryRecord) -> tuple[bool, int]:
-    return isinstance(record.item, UserItem), record.sequence or 0
-
-
 def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:
-    """Indices of calls and outputs that form pairs: an output closes the latest open call of its id in its turn."""
+    """Indices of paired calls and outputs: an output belongs to the latest open call of its id in its turn."""
     open_calls: dict[tuple[int, str], int] = {}
     paired: set[int] = set()
     for index, record in enumerate(records):

@@ -1,5 +1,5 @@
-"""Which state may follow which, for turns, service calls and tool calls. Law: one table each, and nothing but what it allows;
-a final state is final.
+"""The lifecycles of turns, service calls and tool calls. Law: one table each says which state may follow which; any other step
+raises, and a final state is final.
 
 Source: docs/state-model.md, entities.
 """

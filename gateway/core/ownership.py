@@ -1,12 +1,5 @@
-"""What an adapter may say of a static handle. Law: it is named once, by the call that makes the conversation, and never
-changes again.
-
-Who keeps a thread's conversation, and what becomes of it when that goes wrong: a lost handle, a backend that keeps what
-it should not. Law: one owner per epoch; another owner, or another chain, is another epoch.
-
-What an adapter remembers of a thread, as the adapter that runs now understands it. Law: an older state is read through the
-adapter, a newer one is left untouched.
-"""
+"""The owner of a thread's conversation, its handle and the adapter's state. Law: one owner and one chain per epoch; a static
+handle never changes; the state of a newer adapter is left untouched."""
 
 from collections.abc import Sequence
 
@@ -38,8 +31,8 @@ def is_static(thread: ThreadRecord) -> bool:
 
 
 def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
-    """The event as the turn takes it, on a thread with a static handle: a known one is not pending once more, and need not
-    be confirmed by name. Raises: AdapterError (CONTRACT_BROKEN) for another one."""
+    """The event as the turn takes it, on a thread with a static handle: a known handle does not become pending again, and the
+    backend need not repeat it. Raises: AdapterError (CONTRACT_BROKEN) for another handle."""
     if thread.handle is None or not isinstance(event, CallStarted | CallCompleted):
         return event
     if event.handle not in (None, thread.handle):
@@ -49,28 +42,28 @@ def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
 
 
 def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
-    """What holds for this epoch: what the adapter declares, unless the thread began under another owner."""
+    """The ownership of this epoch: the declared one, unless the thread began under another owner."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return declared
     return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
 
 
 def can_serve(declared: Ownership, thread: ThreadRecord | PortableThread) -> bool:
-    """May a thread that began under these settings or others go on with this adapter?"""
+    """Whether this adapter can continue the thread, which may have begun under other settings."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return True
     return declared.either and HandleKind.STATIC not in (declared.handle, thread.handle_kind)
 
 
 def starts_new_chain(thread: ThreadRecord) -> bool:
-    """The chain has still to be begun, and there was another one before: it needs all that was said."""
+    """The thread had another chain before, and its new one has not begun: the next request carries the whole conversation."""
     return thread.owner is StorageOwner.BACKEND and thread.handle is None and thread.epoch > 1
 
 
 def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolicies) -> str | None:
-    """Why these settings of an agent cannot go together, naming both; None when they can.
+    """Why these settings of an agent exclude each other, naming both; None when they do not.
 
-    `wanted`: `history.owner`. Source: state-model, scenarios 19, 20, 30.
+    `wanted`: `history.owner`. Source: docs/state-model.md, scenarios 19, 20, 30.
     """
     if wanted is not None and wanted != declared.owner:
         return (
@@ -101,9 +94,9 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
 def rebuild_ownership(
     kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies
 ) -> Ownership | None:
-    """Whose the epoch is with which the thread goes on after this error; None: it does not.
+    """The ownership of the epoch in which the thread continues after this error; None: it does not continue.
 
-    Source: state-model, scenarios 28, 40, 41.
+    Source: docs/state-model.md, scenarios 28, 40, 41.
     """
     if policies.on_lost_handle != "rebuild" or thread.owner is not StorageOwner.BACKEND or thread.handle is None:
         return None
@@ -115,11 +108,11 @@ def rebuild_ownership(
 
 
 def is_complete(records: Sequence[HistoryRecord]) -> bool:
-    """Does the shadow hold an answer to everything that the lost chain was told?"""
+    """Whether the shadow holds an answer to every message that the lost chain carried."""
     counting = [r for r in records if not r.displaced]
-    told = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
+    sent = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
     answered = {r.sent_in for r in counting if not isinstance(r.item, UserItem)}
-    return told <= answered
+    return sent <= answered
 
 
 def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> BeginEpoch:
@@ -127,13 +120,13 @@ def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None =
 
 
 def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
-    """With `per_turn` a turn that failed has not been, for the backend too. Source: state-model, section 8."""
+    """With `per_turn` the handle goes back to before a failed turn. Source: docs/state-model.md, section 8."""
     failed = status is TurnStatus.FAILED and policies.persistence == "per_turn"
     return failed and thread.handle_kind is HandleKind.ROTATING
 
 
 def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
-    """Behind a turn that ends so: whether another message has displaced it, perhaps in another process, is in its row."""
+    """After a turn with this end: whether another message has displaced it, perhaps in another process, is in its row."""
     unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
     return (
         (RevertIfDisplaced(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
@@ -144,7 +137,7 @@ def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: i
 
 
 def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
-    """The thread's row as the point leaves it."""
+    """The thread's row after the point."""
     match point:
         case Complete(handle_out=handle, state=state):
             moved = replace(thread, handle=handle, generation=thread.generation + 1)
@@ -172,19 +165,19 @@ def apply_points(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadR
 
 
 def orphaned_handle(thread: ThreadRecord, pending: str | None) -> str | None:
-    """What of a call that failed is nobody's: its response, but never a conversation that others may go on with."""
+    """The response of a failed call, but never a conversation that may be continued."""
     return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None
 
 
 def abandoned_handles(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
-    """The handles that a unit would have gone on to, or away from: nobody's, when it is not stored."""
+    """The handles that become orphans when a unit with these points is not stored."""
     handles = {p.handle for p in points if isinstance(p, BeginEpoch | DeleteOrphan)}
     handles |= {orphaned_handle(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)
 
 
 def state_is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:
-    """Whether a newer version of the adapter has written it. Source: state-model, scenario 128."""
+    """Whether a newer version of the adapter wrote the state. Source: docs/state-model.md, scenario 128."""
     return thread.adapter_state is not None and thread.state_version > adapter.ownership.state_version
 
 

@@ -1,10 +1,7 @@
-"""A service call that is told once more, from its beginning. Law: pure; who follows the task sees nothing twice: what was
-shown is passed over, and where the call now says something else its answer is replaced as a whole.
+"""A service call that is repeated from its beginning, and the plan for a turn after its process died. Law: pure; no caller sees
+anything twice, nothing that may have been done is done twice, and a call that kills its process is repeated only a few times.
 
-How a turn that a dead process left can go on, if it can. Law: pure; what may have been done is not done again, what was
-shown is not said again, and what makes its process die is taken up a few times and no more.
-
-Source: state-model, section 10 and scenario 109d; reliability, K3 to K12.
+Source: docs/state-model.md, section 10, scenario 109d and retry table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +13,7 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import TurnOutput
+from gateway.core.task_record import ArtifactBuilder, TurnOutput
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
@@ -25,15 +22,29 @@ from gateway.ports.capabilities import Resuming
 from gateway.ports.conversation import StorageOwner
 
 
-class Replay:
-    """`before` is what the turn had shown when the call began, `shown` what it has shown by now.
+class ShownOutput:
+    """What a turn has shown at one moment. `answer`: the id of the artifact with the answer; empty while there is none."""
 
-    `answer` is the id of the artifact with the answer; `calls` are the public ids of the tool calls that were shown, in order.
+    __slots__ = ("answer", "calls", "messages", "parts")
+
+    def __init__(self, output: TurnOutput, answer: str) -> None:
+        self.answer = answer
+        artifact = output.artifacts.get(self.answer)
+        self.parts = artifact.whole().parts if artifact is not None else ()
+        self.messages = len(output.messages)
+        self.calls = _requested(output.messages)
+
+
+class Replay:
+    """Drops the updates of a repeated call that were shown before, and replaces the answer as a whole where it differs.
+
+    `before`: the output of the turn when the call began; `shown`: its output by now. `answer`: the id of the artifact with the
+    answer; `calls`: the public ids of the tool calls that were shown, in order.
     """
 
-    __slots__ = ("_at", "_before", "_behind", "_messages", "_offset", "_said", "_shown", "answer", "calls")
+    __slots__ = ("_at", "_before", "_messages", "_offset", "_repeating", "_said", "_shown", "answer", "calls")
 
-    def __init__(self, before: "ShownOutput", shown: "ShownOutput") -> None:
+    def __init__(self, before: ShownOutput, shown: ShownOutput) -> None:
         self.answer = shown.answer
         self.calls = shown.calls[len(before.calls) :]
         self._before = before.parts
@@ -41,96 +52,84 @@ class Replay:
         self._messages = shown.messages - before.messages
         self._said: list[Part] = []
         self._at, self._offset = 0, 0
-        self._behind = bool(self._shown)
+        self._repeating = bool(self._shown)
 
-    def pass_on(self, update: Update) -> Update | None:
-        """What is to be shown of it."""
+    def filter(self, update: Update) -> Update | None:
+        """The part of the update that is new."""
         if isinstance(update, TaskArtifactUpdateEvent):
             return self._artifact(update)
         if update.status.message is not None and self._messages:
             self._messages -= 1
             return None
-        if update.status.message is None and (self._messages or self._behind or self._is_of_shown(update)):
+        if update.status.message is None and (self._messages or self._repeating or self._is_of_shown_call(update)):
             return None
         return update
 
-    def _is_of_shown(self, update: TaskStatusUpdateEvent) -> bool:
-        """How a call went on that was shown: what matters of it, its end, comes in a message."""
+    def _is_of_shown_call(self, update: TaskStatusUpdateEvent) -> bool:
+        """Progress of a tool call that was shown; its outcome comes in a message."""
         fact = (update.metadata or {}).get(tool_calls.URI)
         return isinstance(fact, dict) and fact.get("callId") in self.calls
 
-    def end(self) -> Artifact | None:
-        """The call is complete. The answer, if it is not what was shown."""
-        behind, self._behind = self._behind, False
-        return self._whole() if behind else None
+    def finish(self) -> Artifact | None:
+        """The call is complete. The whole answer, if it is shorter than what was shown."""
+        repeating, self._repeating = self._repeating, False
+        return self._whole() if repeating else None
 
     def _artifact(self, update: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent | None:
-        if not self._behind or update.artifact.artifact_id != self.answer:
+        if not self._repeating or update.artifact.artifact_id != self.answer:
             return update
         for index, part in enumerate(update.artifact.parts):
             self._said.append(part)
             rest = self._compare(part)
             if rest is None:
                 self._said += update.artifact.parts[index + 1 :]
-                self._behind, self._messages = False, 0
+                self._repeating, self._messages = False, 0
                 return replace(update, artifact=self._whole(), append=False)
             if self._at == len(self._shown):
-                self._behind = False
+                self._repeating = False
                 parts = (*rest, *update.artifact.parts[index + 1 :])
                 return replace(update, artifact=replace(update.artifact, parts=parts), append=True) if parts else None
         return None
 
     def _compare(self, part: Part) -> tuple[Part, ...] | None:
-        """What of it goes on behind what was shown; None: it is another answer."""
+        """The continuation of the shown parts in this one; None: the answer differs."""
         known = self._shown[self._at]
         if not (_is_plain(part) and _is_plain(known)):
             if known != part or self._offset:
                 return None
             self._at += 1
             return ()
-        text, told = known.text or "", part.text or ""
-        left = len(text) - self._offset
-        if not text.startswith(told[:left], self._offset):
+        shown, text = known.text or "", part.text or ""
+        left = len(shown) - self._offset
+        if not shown.startswith(text[:left], self._offset):
             return None
-        if len(told) < left:
-            self._offset += len(told)
+        if len(text) < left:
+            self._offset += len(text)
             return ()
         self._at, self._offset = self._at + 1, 0
-        if len(told) == left:
+        if len(text) == left:
             return ()
-        return (Part(text=told[left:]),) if self._at == len(self._shown) else None
+        return (Part(text=text[left:]),) if self._at == len(self._shown) else None
 
     def _whole(self) -> Artifact:
-        return Artifact(artifact_id=self.answer, parts=tuple(_merged((*self._before, *self._said))))
-
-
-class ShownOutput:
-    """What a turn has shown at one moment."""
-
-    __slots__ = ("answer", "calls", "messages", "parts")
-
-    def __init__(self, output: TurnOutput, answer: str) -> None:
-        """`answer`: the id of the artifact with the answer; empty while there is none."""
-        self.answer = answer
-        growing = output.artifacts.get(self.answer)
-        self.parts = growing.whole().parts if growing is not None else ()
-        self.messages = len(output.messages)
-        self.calls = _requested(output.messages)
+        artifact = ArtifactBuilder(Artifact(artifact_id=self.answer, parts=()), append=False)
+        artifact.extend((*self._before, *self._said))
+        return artifact.whole()
 
 
 def shown_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> ShownOutput:
-    """What the log of a turn shows of what came before the service call with this number. `output`: what it shows in all."""
+    """The output of a turn before its service call with this number. `output`: its whole output; `updates`: its log."""
     earlier = TurnOutput(output.message)
     for update in updates[: call_start(updates, round_)]:
         earlier.apply(update)
-    # A turn that waited for its caller goes on in an artifact of its own.
+    # A turn that waited for its caller continues in another artifact.
     return ShownOutput(earlier, next(reversed(output.artifacts), ""))
 
 
 def call_start(updates: Sequence[Update], round_: int) -> int:
-    """Where the service call with this number begins in a turn's log, if that can be told.
+    """The index of the first update of the service call with this number, as far as the log tells.
 
-    A round ends with its tool calls: behind the last that is told of them everything is of the next one.
+    A round ends with its tool calls: everything after their last update belongs to the next round.
     """
     return max((index + 1 for index, update in enumerate(updates) if _is_of_earlier(update, round_)), default=0)
 
@@ -139,23 +138,18 @@ def _is_of_earlier(update: Update, round_: int) -> bool:
     if not isinstance(update, TaskStatusUpdateEvent):
         return False
     parts = update.status.message.parts if update.status.message is not None else ()
-    told = [update.metadata or {}, *(part.metadata or {} for part in parts)]
-    facts = [metadata[tool_calls.URI] for metadata in told if tool_calls.URI in metadata]
+    metadata = (update.metadata, *(part.metadata for part in parts))
+    facts = [(each or {}).get(tool_calls.URI) for each in metadata]
     return any(isinstance(fact, dict) and int(fact.get("round", round_)) < round_ for fact in facts)
 
 
 def _requested(messages: Iterable[Message]) -> tuple[str, ...]:
-    found: list[str] = []
-    for message in messages:
-        for part in message.parts:
-            facts = (part.metadata or {}).get(tool_calls.URI)
-            if isinstance(facts, dict) and facts.get("phase") == "requested":
-                found.append(str(facts["callId"]))
-    return tuple(found)
+    facts = [(part.metadata or {}).get(tool_calls.URI) for message in messages for part in message.parts]
+    return tuple(str(fact["callId"]) for fact in facts if isinstance(fact, dict) and fact.get("phase") == "requested")
 
 
 def _since(before: Sequence[Part], shown: Sequence[Part]) -> list[Part]:
-    """`shown` without what it begins with. Where the last text of `before` grew, its growth comes first."""
+    """`shown` without `before`, with which it begins. Where the last text of `before` grew, its growth comes first."""
     if not before:
         return list(shown)
     last, grown = before[-1], shown[len(before) - 1]
@@ -165,32 +159,19 @@ def _since(before: Sequence[Part], shown: Sequence[Part]) -> list[Part]:
     return [Part(text=(grown.text or "")[len(last.text or "") :]), *rest]
 
 
-def _merged(parts: Iterable[Part]) -> list[Part]:
-    """Neighbouring plain texts as one part."""
-    merged: list[Part] = []
-    texts: list[str] = []
-    for part in parts:
-        if _is_plain(part):
-            texts.append(part.text or "")
-            continue
-        if texts:
-            merged.append(Part(text="".join(texts)))
-            texts.clear()
-        merged.append(part)
-    return [*merged, Part(text="".join(texts))] if texts else merged
-
-
 def _is_plain(part: Part) -> bool:
     return part.text is not None and part == Part(text=part.text)
 
 
+# --- after a process died ---------------------------------------------------------------------------------------------
+
 RESTARTS = 2
-"""So often is a service call of one turn made again because its process died."""
+"""How often a service call of one turn is made again because its process died."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeCall:
-    """The call under way is listened to again, by this handle."""
+    """The gateway listens to the call under way again, by this handle."""
 
     call: LatestCall
     pending: str
@@ -198,7 +179,7 @@ class ResumeCall:
 
 @dataclass(frozen=True, slots=True)
 class MakeCall:
-    """The call of this round is made, as this attempt. `instead_of`: one under way, which does not count then."""
+    """The call of this round is made, as this attempt. `instead_of`: the call under way that does not count any more."""
 
     round: int
     attempt: int
@@ -208,7 +189,7 @@ class MakeCall:
 def resume_plan(
     agent: Agent, thread: ThreadRecord, call: LatestCall | None, updates: Sequence[Update], *, open_tools: bool
 ) -> ResumeCall | MakeCall | None:
-    """Of a turn that had begun. `updates` are what the log shows of it; `open_tools`: calls of tools have no outcome."""
+    """How a turn continues that had begun; None: it cannot. `updates`: its log. `open_tools`: tool calls have no outcome."""
     if call is None or thread.lost:
         return None
     if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, Resuming):
@@ -216,8 +197,8 @@ def resume_plan(
     if open_tools or call.restarts >= RESTARTS:
         return None
     if call.status is ServiceCallStatus.COMPLETED:
-        # What came of its tools is stored, and the next call has not been made. Without any it was the last one of its
-        # turn, and somebody else has found its end.
+        # The outcomes of its tools are stored, and the next call was not made. A call without tools was the last one of its
+        # turn, and another process has found its end.
         return MakeCall(call.round + 1, 0) if call.asked else None
     if shows_output(updates, call.round):
         return None
@@ -225,12 +206,12 @@ def resume_plan(
     if call.status in UNDER_WAY:
         owned = ownership.of_thread(thread, agent.adapter.ownership)
         return again if owned.owner is StorageOwner.GATEWAY and owned.may_repeat else None
-    # It was known to be refused, and its process died while it waited to ask again.
+    # The backend had refused it, and the process died in the wait before the next try.
     return MakeCall(again.round, again.attempt) if call.status is ServiceCallStatus.FAILED else None
 
 
 def shows_output(updates: Sequence[Update], round_: int) -> bool:
-    """Does the log show anything of the service call with this number? Where it cannot be told, it does."""
+    """Whether the log shows, or may show, any output of the service call with this number."""
     return any(
         isinstance(update, TaskArtifactUpdateEvent) or update.status.message is not None or update.metadata is not None
         for update in updates[call_start(updates, round_) :]

@@ -1,10 +1,5 @@
 """The public record of a task, folded from its updates. Law: the same fold serves the running task, the stored one and
-the one that is rebuilt from its event log, so that all three agree.
-
-An answer once more, whole, when it is complete. Law: it replaces what was streamed of it and adds nothing.
-
-Google ADK takes what comes in pieces for a preview: its session remembers only an artifact that comes whole with `lastChunk`.
-"""
+the one that is rebuilt from its event log, so that all three agree."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -28,8 +23,8 @@ from gateway.ledger.tasks import StoredArtifact, TurnRecord
 _encoder = msgspec.json.Encoder()
 
 
-class _Growing:
-    """An artifact under way. Neighbouring plain texts become one part."""
+class ArtifactBuilder:
+    """An artifact that grows. Neighbouring plain texts become one part."""
 
     __slots__ = ("append", "finished", "head", "parts", "texts")
 
@@ -60,27 +55,27 @@ class _Growing:
 
 
 class TurnOutput:
-    """What one turn has shown so far: the message that opened it, what was said since by both, the artifacts."""
+    """The public output of one turn: the message that opened it, the later messages of both sides, the artifacts."""
 
     __slots__ = ("artifacts", "message", "messages")
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.messages: list[Message] = []
-        self.artifacts: dict[str, _Growing] = {}
+        self.artifacts: dict[str, ArtifactBuilder] = {}
 
     @classmethod
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
         for entry in record.artifacts or ():
-            growing = _Growing(entry.artifact, entry.append)
-            growing.extend(entry.artifact.parts)
-            output.artifacts[entry.artifact.artifact_id] = growing
+            builder = ArtifactBuilder(entry.artifact, entry.append)
+            builder.extend(entry.artifact.parts)
+            output.artifacts[entry.artifact.artifact_id] = builder
         return output
 
-    def say(self, message: Message) -> None:
-        """A further message of the caller's, while the turn waited."""
+    def add_message(self, message: Message) -> None:
+        """A message of the caller while the turn waited."""
         self.messages.append(message)
 
     def apply(self, update: Update) -> None:
@@ -89,40 +84,44 @@ class TurnOutput:
                 self.messages.append(update.status.message)
             return
         artifact = update.artifact
-        growing = self.artifacts.get(artifact.artifact_id)
-        if growing is None or not update.append:
-            growing = self.artifacts[artifact.artifact_id] = _Growing(artifact, update.append)
-        growing.extend(artifact.parts)
-        growing.finished = update.last_chunk
+        builder = self.artifacts.get(artifact.artifact_id)
+        if builder is None or not update.append:
+            builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
+        builder.extend(artifact.parts)
+        builder.finished = update.last_chunk
 
     def unfinished(self) -> tuple[Artifact, ...]:
-        """The artifacts that this turn began and no update has closed."""
+        """The artifacts that this turn began and no update has closed. Continuations of an earlier turn's are left out."""
         return tuple(g.whole() for g in self.artifacts.values() if not g.finished and not g.append)
 
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])
 
     def messages_json(self, last: Message | None) -> bytes:
-        """With the message of the status that ends the turn, which has not happened yet."""
+        """`last`: the message of the status that will end the turn."""
         return _encoder.encode(self.messages if last is None else [*self.messages, last])
 
 
-def replay(output: TurnOutput, turn: TurnRecord, events: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Update]]:
-    """What the log shows of a turn that has not ended, applied to its output event by event, with its further messages in
-    their places. Raises: CorruptRecord."""
+def replay_events(
+    output: TurnOutput, turn: TurnRecord, events: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[int, Update]]:
+    """Applies the log of an open turn to its output, event by event, with the caller's later messages in their places.
+
+    Raises: CorruptRecord.
+    """
     answers = list(turn.answers)
     for number, payload in events:
         while answers and answers[0][0] <= number:
-            output.say(answers.pop(0)[1])
+            output.add_message(answers.pop(0)[1])
         update = logged(payload)
         output.apply(update)
         yield number, update
     for _, message in answers:
-        output.say(message)
+        output.add_message(message)
 
 
 def pauses(update: Update) -> bool:
-    """Whether the turn waits from this event on, instead of having ended with it."""
+    """Whether the turn waits after this event, instead of having ended with it."""
     if not isinstance(update, TaskStatusUpdateEvent) or update.status.state not in INTERRUPTED:
         return False
     message = update.status.message
@@ -131,15 +130,15 @@ def pauses(update: Update) -> bool:
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
     if len(outputs) == 1:
-        return tuple([growing.whole() for growing in outputs[0].artifacts.values()])
-    merged: dict[str, _Growing] = {}
+        return tuple([builder.whole() for builder in outputs[0].artifacts.values()])
+    merged: dict[str, ArtifactBuilder] = {}
     for output in outputs:
-        for key, growing in output.artifacts.items():
+        for key, builder in output.artifacts.items():
             before = merged.get(key)
-            if before is None or not growing.append:
-                before = merged[key] = _Growing(growing.head, append=False)
-            before.extend(growing.whole().parts)
-    return tuple(growing.whole() for growing in merged.values())
+            if before is None or not builder.append:
+                before = merged[key] = ArtifactBuilder(builder.head, append=False)
+            before.extend(builder.whole().parts)
+    return tuple(builder.whole() for builder in merged.values())
 
 
 def assemble(
@@ -151,7 +150,7 @@ def assemble(
     history_length: int | None = None,
     artifacts: bool = True,
 ) -> Task:
-    """The task as a caller sees it. A status message is not repeated in the history.
+    """The public task. A status message is not repeated in the history.
 
     `history_length` as in section 3.2.4 of the specification: None is all, 0 is none, n the n latest.
     """
@@ -172,17 +171,19 @@ def assemble(
     )
 
 
+# --- answers that are repeated as a whole, which replaces what was streamed of them
+
 ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"
+"""Google ADK takes pieces for a preview: its session remembers only an artifact that comes whole with `lastChunk`."""
 
 Repeat = Literal["auto", "always", "never"]
 
 
-def repeats(setting: Repeat, named: frozenset[str]) -> bool:
-    """Does the client that asks for these extensions get its answers whole at the end?"""
+def repeats_answers(setting: Repeat, named: frozenset[str]) -> bool:
+    """Whether the client that asks for these extensions gets its answers whole at the end."""
     return setting == "always" or (setting == "auto" and ADK in named)
 
 
-def whole(output: TurnOutput, task_id: str, context_id: str) -> Iterator[TaskArtifactUpdateEvent]:
-    """The artifacts of this turn that no update has closed. What goes on with an earlier turn's is left as it is."""
+def whole_artifacts(output: TurnOutput, task_id: str, context_id: str) -> Iterator[TaskArtifactUpdateEvent]:
     for artifact in output.unfinished():
         yield TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True)

@@ -12,7 +12,7 @@ from gateway.a2a.lifecycle import apply
 from gateway.a2a.model import TaskArtifactUpdateEvent
 from gateway.core import commit_points, ownership
 from gateway.core.replay import Replay
-from gateway.core.task_record import whole
+from gateway.core.task_record import whole_artifacts
 from gateway.core.turn.commands import (
     AbortCall,
     Command,
@@ -85,7 +85,7 @@ class CommandExecutor:
 
     def publish(self, update: Update) -> None:
         run = self._run
-        shown = update if self.replay is None else self.replay.pass_on(update)
+        shown = update if self.replay is None else self.replay.filter(update)
         if shown is None:
             return
         run.live.journal.add(entry(shown))
@@ -96,7 +96,7 @@ class CommandExecutor:
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""
         replay, self.replay = self.replay, None
-        answer = replay.end() if replay is not None else None
+        answer = replay.finish() if replay is not None else None
         if answer is not None:
             live = self._run.live
             self.publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=answer))
@@ -211,7 +211,7 @@ class CommandExecutor:
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = status_update(live, final, end.metadata)
         if run.repeats_answer and end.status is TurnStatus.COMPLETED:
-            for again in whole(output, live.id, live.context_id):
+            for again in whole_artifacts(output, live.id, live.context_id):
                 self.publish(again)
         if ownership.rewinds(thread, end.status, run.agent.policies) and run.service_call:
             points = [*points, Rewind(thread.id, run.turn, self._context.base, now)]

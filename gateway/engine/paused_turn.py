@@ -206,7 +206,7 @@ async def load(
     owned = Ownership(thread.owner, thread.handle_kind)
     facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
     machine = Turn(facts, non_decreasing(clock, task.status_at))
-    links = tuple(consent.named(task.status_message))
+    links = tuple(consent.links_of(task.status_message))
     machine.restore(tuple(_call(asked, links) for asked in turn.calls))
     return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, machine)
 
@@ -229,6 +229,6 @@ def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
         digest=asked.digest,
         expires_at=asked.expires_at,
         shown=True,
-        cut=call.status is ToolCallStatus.RUNNING,
+        rerun=call.status is ToolCallStatus.RUNNING,
         pages=tuple(link for link in links if link.call == call.id),
     )

@@ -14,7 +14,7 @@ import structlog
 
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.failures import Phase, may_repeat, retry_wait
+from gateway.core.failures import CallProgress, may_repeat, retry_wait
 from gateway.core.replay import Replay, ShownOutput
 from gateway.core.turn.commands import AbortCall, Publish
 from gateway.engine.executor import CommandExecutor, aborted
@@ -76,7 +76,7 @@ class ServiceCallLoop:
 
     context: TurnContext
     executor: CommandExecutor
-    _phase: Phase = Phase.SENT
+    _phase: CallProgress = CallProgress.SENT
     _tries: int = 0
     _seen: ShownOutput | None = None
     _preparation: CallPreparation = field(init=False)
@@ -129,17 +129,17 @@ class ServiceCallLoop:
     async def _listen(self, stream: AsyncGenerator[AdapterEvent, None], sent: BackendRequest) -> None:
         machine, thread, executor = self.context.machine, self.context.thread, self.executor
         static = ownership.is_static(thread)
-        self._phase = Phase.SENT
+        self._phase = CallProgress.SENT
         async with aclosing(stream) as events:
             async for event in events:
                 if type(event) is StartedOver:
                     self._begin_again()
                     continue
                 if type(event) is not CallStarted:
-                    phase = Phase.EMITTED
+                    phase = CallProgress.EMITTED
                 else:
                     # The call that makes a static handle names it before anything is sent.
-                    phase = self._phase if static and thread.handle is None else Phase.STARTED
+                    phase = self._phase if static and thread.handle is None else CallProgress.STARTED
                 if phase is not self._phase:
                     self._phase = phase
                     sent.answered()
@@ -203,7 +203,7 @@ class ServiceCallLoop:
             reread = await self._wait(error, wait)
             return await self._preparation.request() if reread else request
         following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies)
-        if following is None or self._phase is Phase.EMITTED:
+        if following is None or self._phase is CallProgress.EMITTED:
             raise error
         return await self._rebuild(error, following)
 

@@ -186,10 +186,10 @@ async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn:
             thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
         )
     if agent.policies.uncited_sources == "keep":
-        return project(owned, records, turn, window, anew=new_chain, whole_turns=whole_turns)
+        return project(owned, records, turn, window, new_chain=new_chain, whole_turns=whole_turns)
     counting = [record for record in records if not record.displaced]
     shrunk = drop_uncited(counting, turn)
-    view = project(owned, shrunk, turn, window, anew=new_chain, whole_turns=whole_turns)
+    view = project(owned, shrunk, turn, window, new_chain=new_chain, whole_turns=whole_turns)
     return msgspec.structs.replace(view, last_source=last_source_number(counting))
 
 

@@ -16,7 +16,7 @@ from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.replay import ShownOutput
-from gateway.core.task_record import TurnOutput, assemble, repeats, replay
+from gateway.core.task_record import TurnOutput, assemble, repeats_answers, replay_events
 from gateway.core.tools.tool_call import ToolCall
 from gateway.engine.journal import Journal
 from gateway.foundation.clock import timestamp
@@ -81,7 +81,7 @@ class StoredTask:
         if turns[-1].ended:
             return cls(outputs, [], task.last_event, True)
         events = await ledger.events(task.id, task.last_event)
-        updates = [update for _, update in replay(outputs[-1], turns[-1], events)]
+        updates = [update for _, update in replay_events(outputs[-1], turns[-1], events)]
         return cls(outputs, updates, events[-1][0] if events else task.last_event, False)
 
 
@@ -206,7 +206,7 @@ def build_run(
         live=live,
         accepted_output_modes=preferences.modes,
         rendering=shown or rendering(policies.tool_calls, caller.principal, named),
-        repeats_answer=shown is None and repeats(policies.repeat_answer, named),
+        repeats_answer=shown is None and repeats_answers(policies.repeat_answer, named),
         fresh_thread=fresh_thread,
         service_call=service_call or "",
         prepared=service_call is not None,

@@ -135,7 +135,7 @@ class TurnRunner:
         """A tool was to run again, and its source has been away for as long as a turn may take."""
         run = self._run
         rested = self._context.clock.now() - milliseconds(run.live.status.timestamp or timestamp(0))
-        return any(call.cut for call in run.open_calls) and rested >= run.agent.policies.turn_timeout * 1000
+        return any(call.rerun for call in run.open_calls) and rested >= run.agent.policies.turn_timeout * 1000
 
     # --- a turn that ends early
 

@@ -12,7 +12,7 @@ from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
-from gateway.core.tools.answers import Answers, refuse_standing, repeats, resolve
+from gateway.core.tools.answers import Answers, is_repetition, refuse_standing, resolve
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
@@ -55,7 +55,7 @@ class PausedTurns:
         if not given or not task_id:
             return False
         asked = await self._ledger.asked_calls(task_id)
-        return repeats(given, asked, self._clock.now(), incoming.call.rendering.redact)
+        return is_repetition(given, asked, self._clock.now(), incoming.call.rendering.redact)
 
     async def answer(self, incoming: Incoming, task: TaskRecord, on_stored: OnStored) -> TurnRun | Replay | PausedTurn:
         """The turn that continues; a Replay where it still waits; the paused turn, closed, where the message answers nothing.
@@ -78,7 +78,7 @@ class PausedTurns:
         message = replace(incoming.message, context_id=task.context_id, task_id=task.id)
         rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()
         said = GivenAnswer(message, paused.turn.inputs, incoming.digest, incoming.key, paused.number + 1, rest)
-        paused.outputs[-1].say(message)
+        paused.outputs[-1].add_message(message)
         paused.answer(resolution, call.caller.principal)
         return await self._store(call.agent, paused, said, incoming, on_stored) or Replay(task.id, incoming.digest)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.core.task_record import TurnOutput, assemble, pauses, replay
+from gateway.core.task_record import TurnOutput, assemble, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.errors import Conflict, CorruptRecord
@@ -95,7 +95,7 @@ class TaskReader:
         if not turns[-1].ended:
             # The log of a turn that has not ended holds more than the record.
             events = await self._ledger.events(record.id, record.last_event)
-            for number, update in replay(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
+            for number, update in replay_events(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
                 current = _status_after(update, current)
                 if _ends(update):  # later events belong to the next turn
                     break
@@ -137,7 +137,7 @@ class TaskReader:
             of_task = turns[record.id]
             if record.state in INTERRUPTED and of_task and not of_task[-1].ended:
                 events = await self._ledger.events(record.id, record.last_event)
-                for _ in replay(found[record.id][-1], of_task[-1], events):
+                for _ in replay_events(found[record.id][-1], of_task[-1], events):
                     pass
         return found
 
@@ -194,7 +194,7 @@ def _fold(
         while waiting and waiting[0][0] <= number:
             outputs.append(TurnOutput(waiting.pop(0)[1]))
         while further and further[0][0] <= number:
-            outputs[-1].say(further.pop(0)[1])
+            outputs[-1].add_message(further.pop(0)[1])
         outputs[-1].apply(update)
         current = _status_after(update, current)
     return current, outputs

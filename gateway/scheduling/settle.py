@@ -12,7 +12,7 @@ from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
-from gateway.core.task_record import TurnOutput, replay
+from gateway.core.task_record import TurnOutput, replay_events
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool, EndTurn
 from gateway.engine.fanout import Fanout
@@ -159,7 +159,7 @@ class _Settlement:
         number, output = task.last_event, TurnOutput(record.message)
         try:
             events = await ledger.events(task.id, task.last_event)
-            for number, _ in replay(output, record, events):  # noqa: B007 - the last one counts
+            for number, _ in replay_events(output, record, events):  # noqa: B007 - the last one counts
                 pass
         except CorruptRecord as error:
             log.error("turn.log-unreadable", task=task.id, error=str(error))

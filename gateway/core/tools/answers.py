@@ -1,13 +1,8 @@
-"""What a caller's message answers to a turn that waits: approvals, and results of the tools that the client runs.
+"""A caller's answers to a waiting turn: decisions, and results of the tools that the client runs. Law: pure; only data can be
+an answer, never text; an error names the field; a call is decided once, and an equal decision changes nothing.
 
-Law: pure; only data that says so is an answer, words never are; whoever is not understood is told which field it is.
-The dialects: ours and kagent's list, kagent's `decision_type`, Google ADK's and kagenti's; results as function_response
-parts or as ag2 sends them.
-
-What a caller's answers mean to the calls of its task. Law: pure; a decision is for a call that was asked about, once; an
-equal one changes nothing, another one is an error.
-
-Source: state-model, scenarios 113 to 115 and 119.
+The dialects: the gateway's and kagent's list, kagent's `decision_type`, Google ADK's and kagenti's; results as
+function_response parts or as ag2 sends them. Source: docs/state-model.md, scenarios 113 to 115 and 119.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +20,7 @@ from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall
 
 ADK_CONFIRMATION = "adk_request_confirmation"
-"""The name of the call by which Google ADK asks for a yes."""
+"""The name of the call by which Google ADK asks for an approval."""
 
 AG2_RESULTS = "application/vnd.ag2.tool-result+json"
 
@@ -36,9 +31,10 @@ _WORDS = {"approve": True, "reject": False}
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A yes or no. `call` None: to every call that is asked about. `field` is where it stands in the request.
+    """`call` None: the decision is for every call that waits for one. `field`: its place in the request.
 
-    `args`, where they are given: the arguments that it is about. `always`: the yes is for every later call of the tool, too.
+    `args`: the arguments that the caller decided on, where it repeats them. `always`: the approval is for every later call
+    of the tool too.
     """
 
     field: str
@@ -50,7 +46,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class ClientResult(msgspec.Struct, frozen=True):
-    """What came of a call that the client ran."""
+    """The result of a call that the client ran."""
 
     field: str
     call: str
@@ -59,7 +55,7 @@ class ClientResult(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """`rest`: the parts of the message that are no answers."""
+    """`rest`: the other parts of the message."""
 
     decisions: tuple[Decision, ...]
     results: tuple[ClientResult, ...]
@@ -70,12 +66,12 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 def confirmation_of(call: str) -> str:
-    """The id of the call that asks whether this one may run."""
+    """The id of the call that asks for the approval of this one."""
     return f"{_CONFIRMS}{call}"
 
 
 def answers(message: Message) -> Answers:
-    """Raises: InvalidParams for what begins as an answer and is none."""
+    """Raises: InvalidParams for data that looks like an answer but is malformed."""
     decisions: list[Decision] = []
     results: list[ClientResult] = []
     rest: list[Part] = []
@@ -156,7 +152,7 @@ def _confirmation(field: str, data: dict[str, Json]) -> Decision:
 
 
 def _is_response(part: Part, data: dict[str, Json]) -> bool:
-    """By its mark, or by its very shape where nothing says that it is something else."""
+    """By its type in the metadata, or by its shape where the metadata names no type."""
     shaped = data.keys() >= {"id", "response"} and isinstance(data["id"], str)
     marks = [part.metadata[name] for name in _TYPES if name in part.metadata] if part.metadata else []
     if marks:
@@ -165,7 +161,7 @@ def _is_response(part: Part, data: dict[str, Json]) -> bool:
 
 
 def _outcome(response: Json) -> tuple[Json, bool]:
-    """The client's result as a tool would have given it: wrappers that the wire asks for are taken off."""
+    """The client's result without the wrappers of the wire, and whether it is an error."""
     if isinstance(response, dict) and len(response) == 1:
         [(key, value)] = response.items()
         if key == "error":
@@ -207,7 +203,7 @@ def _reason(field: str, value: Json) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What is new of the answers, by the id of the call."""
+    """The new answers, by the id of the call."""
 
     decisions: dict[str, Decision]
     results: dict[str, ClientResult]
@@ -217,8 +213,8 @@ class Resolution:
 
 
 def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> Resolution:
-    """`calls` are those of the waiting round, and others of the task that its caller had to do with. `redact`: what of their
-    arguments its caller was not shown, and so cannot repeat.
+    """`calls`: those of the waiting round, and others of the task that the caller was asked about. `redact`: the paths of
+    arguments that the caller was not shown, and cannot repeat.
 
     Raises: InvalidParams.
     """
@@ -247,14 +243,14 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
 
 
 def refuse_standing(given: Answers) -> None:
-    """Raises: InvalidParams for a yes to more than the call that was asked about."""
+    """Raises: InvalidParams for an approval of more than one call."""
     for decision in given.decisions:
         if decision.always:
             raise invalid(decision.field, "this agent asks about every call: leave out `always`")
 
 
-def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
-    """Whether all of it was answered before, in the same way."""
+def is_repetition(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
+    """Whether all of it was answered before in the same way."""
     if any(decision.call is None for decision in given.decisions):
         return False
     try:
@@ -266,8 +262,8 @@ def repeats(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
 def _meant(decision: Decision, known: dict[str, AskedCall]) -> list[AskedCall]:
     if decision.call is not None:
         return [_known(decision.field, decision.call, known)]
-    open_ones = [asked for asked in known.values() if asked.call.status is ToolCallStatus.PENDING_APPROVAL]
-    meant = open_ones or [asked for asked in known.values() if asked.decision is not None]
+    waiting = [asked for asked in known.values() if asked.call.status is ToolCallStatus.PENDING_APPROVAL]
+    meant = waiting or [asked for asked in known.values() if asked.decision is not None]
     if not meant:
         raise invalid(decision.field, "no call waits for a decision")
     return meant
@@ -300,6 +296,6 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
 
 
 def _are_meant(args: Json, arguments: str, redact: tuple[JsonPath, ...]) -> bool:
-    """The arguments themselves, or as they were shown: what is allowed is in either case the call that was asked about."""
+    """The arguments themselves, or as they were shown: both mean the call that waits."""
     whole = parse_arguments(arguments)
     return args == whole or (whole is not None and args == redacted_member("args", whole, redact)[0])

@@ -1,5 +1,4 @@
-"""Which tool calls a person has to allow, and what exactly is allowed. Law: pure; a yes is for one tool and one set of
-arguments, and what is not understood is no yes."""
+"""The tool calls that need a person's approval. Law: pure; an approval is for one tool and one set of arguments."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """`tool` is a pattern for `source.tool`. `arguments`: (path, pattern) of values that all have to fit as well.
+    """`tool`: a pattern for `source.tool`. `arguments`: (path, pattern) of values that all have to match too.
 
-    A path leads into objects with dots. A value that is no text is compared as JSON.
+    A path leads into objects with dots. A value other than text is compared as JSON.
     """
 
     tool: str
@@ -33,14 +32,14 @@ class ApprovalRule:
 
 
 def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
-    """Whether somebody has to say yes first: as the first rule that fits says, no where none does."""
+    """Whether the call needs an approval: the first rule that fits decides; without one it does not."""
     return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
 
 
 def may_fit(pattern: str, source: str) -> bool:
-    """Whether a rule with this pattern can ever fit a tool of the source, whatever tools it has."""
+    """Whether a rule with this pattern can fit any tool of the source."""
     begins = f"{source}."
-    # Some beginning of the pattern fits the name of the source, and what is left of it fits the name of a tool.
+    # A beginning of the pattern matches the name of the source, and the rest can match the name of a tool.
     return any(
         _like(begins, pattern[:end]) and (end < len(pattern) or pattern.endswith("*"))
         for end in range(1, len(pattern) + 1)
@@ -55,7 +54,7 @@ def _matches(arguments: Json, path: str, pattern: str) -> bool:
 
 
 def _like(text: str, pattern: str) -> bool:
-    """`*` and `?` alone have a meaning: a rule with a bracket in it, as of a list in JSON, fits that bracket."""
+    """Only `*` and `?` are special: a bracket in a rule, as of a list in JSON, matches a bracket."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
@@ -68,7 +67,7 @@ def _at(value: Json, path: str) -> Json:
 
 
 def digest(identity: str, arguments: str) -> str:
-    """Of what a yes is for. `arguments` is the model's raw text: spaces and the order of keys make no difference."""
+    """The digest of what an approval is for. `arguments`: the model's raw text; spaces and the order of keys do not count."""
     try:
         known = msgspec.json.decode(arguments) if arguments.strip() else {}
     except msgspec.DecodeError:
@@ -77,5 +76,5 @@ def digest(identity: str, arguments: str) -> str:
 
 
 def is_allowed(given: Sequence[StandingApproval], server: str, identity: str) -> bool:
-    """Whether a yes for always is for this very tool. What a model calls it depends on the other tools of its agent."""
+    """Whether a standing approval is for this tool. The model's name for it depends on the other tools of the agent."""
     return any(one.server == server and one.digest == digest(identity, one.arguments) for one in given)

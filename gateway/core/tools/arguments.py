@@ -1,5 +1,5 @@
-"""Checks what a model wants to call a tool with, by the tool's own JSON Schema. Law: a schema is a stranger's; nothing
-that it refers to is ever fetched."""
+"""Checks a model's arguments by the tool's JSON Schema. Law: the schema is untrusted, and nothing that it refers to is ever
+fetched."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ from referencing.jsonschema import Schema
 
 from gateway.a2a.model import Json
 
-_TOLD = 300
+_LONGEST = 300
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 Complaint = Callable[[dict[str, Json]], str | None]
@@ -24,11 +24,11 @@ class SchemaRefused(Exception):
 
 
 def checker(parameters: dict[str, Json]) -> Complaint:
-    """Says what is wrong with arguments, None when they fit. Raises: SchemaRefused."""
+    """A function that says what is wrong with arguments, None when they fit. Raises: SchemaRefused."""
     kind = validator_for(parameters, default=jsonschema.Draft202012Validator)
     try:
         kind.check_schema(parameters)
-        _refuse_strangers(parameters)
+        _check_references(parameters)
     except SchemaError as error:
         raise SchemaRefused(f"its parameters are no JSON Schema: {_short(error.message)}") from error
     except RecursionError as error:
@@ -52,11 +52,11 @@ def checker(parameters: dict[str, Json]) -> Complaint:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _TOLD else text[: _TOLD - 1] + "…"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _refuse_strangers(parameters: dict[str, Json]) -> None:
-    """Raises: SchemaRefused when it refers to anything outside itself, or to nothing."""
+def _check_references(parameters: dict[str, Json]) -> None:
+    """Raises: SchemaRefused for a reference that leads outside the schema, or nowhere."""
     resource: referencing.Resource[Schema] = referencing.Resource.from_contents(
         parameters, default_specification=referencing.jsonschema.DRAFT202012
     )

@@ -1,11 +1,8 @@
-"""Whether what a client calls a JSON Schema is one. Law: pure, and linear in its size: a client chooses both; nothing that it
-refers to is ever fetched.
+"""The tools that a client runs, declared with a message or in the agent's settings. Law: pure; a declaration is small and
+complete, or refused by its field; its schema is checked in linear time, and nothing that it refers to is ever fetched.
 
-jsonschema's own check of a schema takes a second for 16 KiB of the right kind. This one knows the words of drafts 7 to
-2020-12 and what may stand behind each; a word that it does not know may have anything.
-
-The tools that a client runs: what it declares with its message, what its agent's settings declare. Law: pure; what is
-declared is small and whole, or its sender is told what is not.
+The check of jsonschema takes a second for 16 KiB of a hostile schema. This one knows the keywords of drafts 7 to 2020-12 and
+the type of value of each; an unknown keyword may have any value.
 """
 
 import re
@@ -41,11 +38,11 @@ _NAMED_SCHEMAS = frozenset({"$defs", "definitions", "dependentSchemas", "pattern
 _REFERENCES = frozenset({"$dynamicRef", "$recursiveRef", "$ref"})
 
 Fault = tuple[str, str]
-"""Where it is, as `.properties.city.type`, and what is wrong there."""
+"""The place, as `.properties.city.type`, and the fault."""
 
 
 def fault(schema: Json) -> Fault | None:
-    """What is wrong with the parameters of a tool; None: they are a JSON Schema of an object."""
+    """The fault in the parameters of a tool; None: they are a JSON Schema of an object."""
     if not isinstance(schema, dict):
         return "", f"must be the JSON Schema of an object, not {echo(schema)}"
     if schema.get("type", "object") != "object":
@@ -64,7 +61,7 @@ def _faults(schema: Json, root: dict[str, Json], at: str) -> Iterator[Fault]:
         known = _VALUES.get(word)
         if known is not None and not known[0](value):
             yield here, f"must be {known[1]}, not {echo(value)}"
-        elif word in _REFERENCES and isinstance(value, str) and not _leads_somewhere(value, root):
+        elif word in _REFERENCES and isinstance(value, str) and not _resolves(value, root):
             yield here, f"must refer to something in the schema itself, as #/$defs/NAME; {echo(value)} is not in it"
         yield from _below(word, value, root, here)
 
@@ -86,8 +83,8 @@ def _below(word: str, value: Json, root: dict[str, Json], at: str) -> Iterator[F
             yield from _faults(each, root, f"{at}.{name}")
 
 
-def _leads_somewhere(reference: str, root: dict[str, Json]) -> bool:
-    """A pointer is followed; another name inside the schema is believed."""
+def _resolves(reference: str, root: dict[str, Json]) -> bool:
+    """Follows a pointer; any other name inside the schema counts as valid."""
     if not reference.startswith("#"):
         return False
     value: Json = root
@@ -151,7 +148,7 @@ _VALUES: dict[str, tuple[Callable[[Json], bool], str]] = {
     ),
     **dict.fromkeys(("$anchor", "$id", "$schema", "description", "format", "pattern", "title", *_REFERENCES), _WORDS),
 }
-"""What may stand behind a word that has no schemas behind it, and how to say so."""
+"""The values of keywords that hold no schemas: the check and its description."""
 
 
 AG2_SCHEMAS = "application/vnd.ag2.tool-schemas+json"
@@ -166,29 +163,30 @@ _ANYTHING: dict[str, Json] = {"type": "object"}
 
 
 def declared(message: Message) -> tuple[ToolDeclaration, ...]:
-    """What this message declares, as `with_declarations` left it. Nothing where it is not well-formed."""
+    """The tools that the message declares, after `with_declarations`. None where they are not well-formed."""
     ours = (message.metadata or {}).get(URI)
     tools = ours.get("tools") if isinstance(ours, dict) else None
     if not isinstance(tools, list):
         return ()
     try:
         return tuple(_tool("tools", entry) for entry in tools)
-    except InvalidParams:  # of a message that nobody had checked
+    except InvalidParams:  # The message was never checked.
         return ()
 
 
 def with_declarations(message: Message, taken: Container[str] = ()) -> Message:
-    """The message with its declarations checked, and all of them in its metadata. `taken`: names that others have.
+    """The message with its declarations checked and collected in its metadata. `taken`: names of the agent's tools.
 
     Raises: InvalidParams naming the field.
     """
     ours = (message.metadata or {}).get(URI)
+    members = ours if isinstance(ours, dict) else {}
     field = f"message.metadata[{URI!r}].tools"
     listed: list[tuple[str, Json]] = []
-    if isinstance(ours, dict) and "tools" in ours:
-        if not isinstance(ours["tools"], list):
-            raise invalid(field, f"must be a list of tools, not {echo(ours['tools'])}")
-        listed += [(f"{field}[{index}]", entry) for index, entry in enumerate(ours["tools"])]
+    if "tools" in members:
+        if not isinstance(members["tools"], list):
+            raise invalid(field, f"must be a list of tools, not {echo(members['tools'])}")
+        listed += _numbered(field, members["tools"])
     rest: list[Part] = []
     for index, part in enumerate(message.parts):
         if part.media_type != AG2_SCHEMAS:
@@ -198,30 +196,32 @@ def with_declarations(message: Message, taken: Container[str] = ()) -> Message:
         tools = part.data.get("tools") if isinstance(part.data, dict) else None
         if not isinstance(tools, list):
             raise invalid(at, "must be a list of tools")
-        listed += [(f"{at}[{number}]", entry) for number, entry in enumerate(tools)]
+        listed += _numbered(at, tools)
     if not listed:
         return message
     if len(listed) > MOST:
         raise invalid(field, f"must not have more than {MOST} tools, there are {len(listed)}")
-    names: set[str] = set()
-    found: list[ToolDeclaration] = []
+    found: dict[str, ToolDeclaration] = {}
     for at, entry in listed:
         tool = _checked(at, entry)
-        if tool.name in names:
+        if tool.name in found:
             raise invalid(f"{at}.name", f"{tool.name!r} is declared twice")
         if tool.name in taken:
             raise invalid(f"{at}.name", f"{tool.name!r} is a tool of the agent's own; use another name")
-        names.add(tool.name)
-        found.append(tool)
+        found[tool.name] = tool
     if not rest:
         raise invalid("message.parts", "a message needs more than the declaration of tools")
-    others = ours if isinstance(ours, dict) else {}
-    metadata = {**(message.metadata or {}), URI: {**others, "tools": [msgspec.to_builtins(tool) for tool in found]}}
+    declarations = [msgspec.to_builtins(tool) for tool in found.values()]
+    metadata = {**(message.metadata or {}), URI: {**members, "tools": declarations}}
     return msgspec.structs.replace(message, parts=tuple(rest), metadata=metadata)
 
 
+def _numbered(field: str, entries: list[Json]) -> Iterator[tuple[str, Json]]:
+    return ((f"{field}[{index}]", entry) for index, entry in enumerate(entries))
+
+
 def offered(configured: Sequence[ToolDeclaration], message: Message) -> tuple[ToolDeclaration, ...]:
-    """The client's tools in the turn that this message opened. What the client declares goes before the settings."""
+    """The client's tools in the turn that this message opened. The client's declarations override the settings."""
     own = declared(message)
     names = {tool.name for tool in own}
     return (*own, *(tool for tool in configured if tool.name not in names))

@@ -1,5 +1,5 @@
-"""Consent at a third party: a page that the caller's user has to open, and what the caller is told of it. Law: pure; the
-gateway never opens the page, and nobody's word that it was opened is authority: who asked for consent looks for itself.
+"""Consent at a third party: the page that the user has to open, as the caller is asked about it. Law: pure; the gateway never
+opens the page, and takes nobody's word that it was opened: the party that asked for the consent checks.
 
 Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
 """
@@ -16,16 +16,16 @@ LONGEST = 8192
 """Characters of an address: Foundry's carry a signed state of a few thousand."""
 
 MOST = 16
-"""Pages that one call may want."""
+"""Pages of one call."""
 
 _SHOWN = 300
-"""Characters of what a backend says beside it."""
+"""Characters of the backend's text beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentLink:
-    """`id` is the gateway's own. `server` is for whom the consent is, as `mcp:mail`; `text` says why, in its words. `call` is
-    the tool call that waits for it, where it is one of the gateway's."""
+    """`id`: the gateway's. `server`: for whom the consent is, as `mcp:mail`; `text`: its reason, in its words. `call`: the
+    tool call of the gateway that waits for the consent, if one does."""
 
     id: str
     url: str
@@ -35,7 +35,7 @@ class ConsentLink:
 
 
 def check_all(urls: Sequence[str]) -> None:
-    """Raises: ValueError as `check`, and for more than anybody opens."""
+    """Raises: ValueError as `check`, and for too many pages."""
     if len(urls) > MOST:
         raise ValueError(f"there are {len(urls)} addresses, more than {MOST}")
     for url in urls:
@@ -43,7 +43,7 @@ def check_all(urls: Sequence[str]) -> None:
 
 
 def check(url: str) -> None:
-    """A page that a person may be sent to. Raises: ValueError that says what is wrong, without the address."""
+    """Raises: ValueError, without the address in its text, for a page that nobody may be sent to."""
     if len(url) > LONGEST:
         raise ValueError(f"the address has {len(url)} characters, more than {LONGEST}")
     if not (url.isascii() and url.isprintable()) or any(sign in url for sign in ' "<>\\^`{|}'):
@@ -59,10 +59,10 @@ def check(url: str) -> None:
         raise ValueError("the address is not one of https")
 
 
-def question(
+def consent_prompt(
     links: Sequence[ConsentLink], request_id: str, expires_at: str | None = None
 ) -> tuple[tuple[Part, ...], dict[str, Json]]:
-    """The parts of the message, for each page words and the bare address behind them, and its `consent` for programs."""
+    """The parts of the message, a text and the bare address for each page, and its `consent` for programs."""
     parts = tuple(Part(text=text) for link in links for text in (_words(link), link.url))
     ours: dict[str, Json] = {"requestId": request_id, "links": [_link(link) for link in links]}
     if expires_at is not None:
@@ -77,7 +77,7 @@ def _words(link: ConsentLink) -> str:
 
 
 def _line(text: str) -> str:
-    """A stranger's words in one line."""
+    """Untrusted text as one line."""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
@@ -93,8 +93,8 @@ def _link(link: ConsentLink) -> dict[str, Json]:
     return said
 
 
-def named(message: Message | None) -> Iterator[ConsentLink]:
-    """The links of a question, as it was asked."""
+def links_of(message: Message | None) -> Iterator[ConsentLink]:
+    """The links of a stored prompt."""
     match (message.metadata or {}).get(tool_calls.URI) if message is not None else None:
         case {"consent": {"links": [*links]}}:
             for link in links:

@@ -1,7 +1,7 @@
-"""What a caller is asked while a turn waits: may these tools run, and what came of those that it runs itself. Law: pure;
-in words for people and in parts for programs, both whole.
+"""The prompt of a waiting turn: which tools need an approval, and which results the client has to send. Law: pure; the text for
+people and the parts for programs are each complete.
 
-Google ADK understands the part: a call of `adk_request_confirmation` that runs long, as its own agents make it.
+Google ADK understands the part: a long-running call of `adk_request_confirmation`, as its own agents make it.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from gateway.ledger.states import ToolCallStatus
 _OF_THE_USER = (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
 _LONG = {"adk_is_long_running": True, "kagent_is_long_running": True}
 _SHOWN = 300
-"""Characters of a call's arguments in words; the part has them all."""
+"""Characters of a call's arguments in the text; the part has them all."""
 
 
-def question(
+def prompt(
     calls: Sequence[ToolCall], request_id: str, expires_at: str, redact: tuple[JsonPath, ...] = ()
 ) -> tuple[tuple[Part, ...], dict[str, Json]]:
-    """The parts and the metadata of the message. `calls` are those that wait, `expires_at` is a timestamp.
+    """The parts and the metadata of the message. `calls` are the waiting ones, `expires_at` is a timestamp.
 
-    Who decides sees all arguments but those that `redact` masks; who runs a tool gets all of them.
+    `redact` masks arguments in the approvals; a client that runs a tool gets all of them.
     """
     asked = [_masked(call, redact) for call in calls if call.status is ToolCallStatus.PENDING_APPROVAL]
     theirs = [call for call in calls if call.status not in _OF_THE_USER]
@@ -40,7 +40,7 @@ def question(
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
     links = [link for call in calls if call.status is ToolCallStatus.PENDING_CONSENT for link in call.pages]
     if links:
-        pages, ours["consent"] = consent.question(links, request_id, expires_at)
+        pages, ours["consent"] = consent.consent_prompt(links, request_id, expires_at)
         parts = (*parts, *pages)
     return parts, {tool_calls.URI: ours}
 

@@ -1,7 +1,7 @@
-"""The life of one tool call: who runs it, what becomes of it, and what its model is told. Law: decided when its service
-call is complete, once; every call ends with exactly one outcome.
+"""One tool call: its executor, its status and its outcome. Law: decided once, when its service call is complete; every call
+ends with exactly one outcome.
 
-Source: state-model, sections 6 and 13 E.
+Source: docs/state-model.md, sections 6 and 13 E.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
 RUNS = 3
-"""So often may an idempotent call be started whose process died while it ran: it may be what ends the process."""
+"""How often an idempotent call may be started in all, if its process dies while it runs: the call may be the cause."""
 
 PHASES = {
     ToolCallStatus.COMPLETED: Phase.SUCCEEDED,
@@ -40,27 +40,27 @@ PHASES = {
     ToolCallStatus.INTERRUPTED: Phase.INTERRUPTED,
     ToolCallStatus.EXTERNAL: Phase.INTERRUPTED,
 }
-"""How callers see the outcome."""
+"""The outcome, as callers see it."""
 
 ALLOWED: dict[str, Json] = {"approved": True}
-"""The outcome of a backend's question that was answered with a yes."""
+"""The outcome of a backend's question that was approved."""
 
 Gate = Callable[[str, dict[str, Json]], bool]
-"""Does a call of the tool with this identity and these arguments need a yes?"""
+"""Whether a call of the tool with this identity and these arguments needs an approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """`output` is what the model is told. `status` is one of `PHASES`."""
+    """The end of a tool call. `status` is one of `PHASES`, `output` goes to the model."""
 
     status: ToolCallStatus
     output: Json
 
 
 class ToolPolicy(msgspec.Struct, frozen=True):
-    """What one service call may lead to. `exhausted`: no more tools may be run in this turn, `why_not` tells the model.
-    `standing`: what its caller has allowed for good, whatever `asks` says.
-    `patience`: so many milliseconds a caller has to decide, or to bring a result."""
+    """The tools of one service call. `exhausted`: no tool may run any more in this turn, for the reason `why_not`, which goes
+    to the model. `standing`: the caller's standing approvals, which override `asks`. `patience`: milliseconds that the caller
+    has for a decision or a result."""
 
     offered: Mapping[str, OfferedTool] = msgspec.field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = msgspec.field(default_factory=dict)
@@ -72,11 +72,10 @@ class ToolPolicy(msgspec.Struct, frozen=True):
     standing: tuple[StandingApproval, ...] = ()
 
     def origin(self, name: str) -> str:
-        """Who is going to run a call of this name, as far as the name tells."""
+        """The executor of calls with this name, as far as the name tells."""
         return "gateway" if name in self.offered else "client" if name in self.client else "backend"
 
     def declarations(self) -> tuple[ToolDeclaration, ...]:
-        """What the model is told of."""
         return (*(tool.declaration for tool in self.offered.values()), *self.client.values())
 
     def server(self, name: str) -> str | None:
@@ -86,12 +85,12 @@ class ToolPolicy(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class ToolCall:
-    """One tool call of a turn. `status` is None while its service call goes on, unless the backend has answered it.
+    """One tool call of a turn. `status` is None while its service call runs, unless the backend has answered the call.
 
-    `inputs` are its arguments where they are an object and it is ours to run. `asked`: it needs a yes, for what `digest` is
-    of; `expires_at`: until then its caller may answer. `shown`: callers have seen it, with its arguments. `question`: it is
-    no call, but the backend's question whether it may run it; the decision is its outcome. `runs_left`: so often may it be
-    started in all. `cut`: it ran when its process died, and may be run once more. `pages`: where its user has to consent first.
+    `inputs`: the arguments, where they are an object and the gateway runs the call. `asked`: the call needs an approval, for
+    `digest`, until `expires_at`. `shown`: callers have seen it with its arguments. `question`: the backend asks whether it may
+    run a tool of its own; the decision is the outcome. `runs_left`: how often the call may still be started. `rerun`: it ran
+    when its process died, and may run again. `pages`: where the user has to consent first.
     """
 
     facts: CallFacts
@@ -108,7 +107,7 @@ class ToolCall:
     expires_at: int | None = None
     shown: bool = False
     runs_left: int = 1
-    cut: bool = False
+    rerun: bool = False
     pages: tuple[ConsentLink, ...] = ()
 
     def enter(self, status: ToolCallStatus) -> None:
@@ -127,21 +126,21 @@ class ToolCall:
     @property
     def to_run(self) -> bool:
         ready = self.status in (ToolCallStatus.ANNOUNCED, ToolCallStatus.APPROVED)
-        return self.executor == "gateway" and (ready or self.cut)
+        return self.executor == "gateway" and (ready or self.rerun)
 
     def can_run_with(self, tool: OfferedTool | None) -> bool:
-        """Whether it is not one that ran before and would now be another thing to do."""
-        return not self.cut or (tool is not None and tool.idempotent)
+        """False for a call that ran before and may not be repeated with this tool."""
+        return not self.rerun or (tool is not None and tool.idempotent)
 
     @property
     def waits(self) -> bool:
-        """For its caller: a decision, a consent, or the result."""
+        """The caller owes a decision, a consent, or the result."""
         asks = self.status in (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
         return asks or (self.executor == "client" and self.is_open)
 
 
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
-    """What becomes of a complete call that its backend did not answer; None: it is to be run, or asked about."""
+    """The outcome of a call that the backend did not answer; None: the call has to run, or to be approved."""
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
         call.inputs, call.asked = parse_arguments(arguments) or {}, True
@@ -167,14 +166,14 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         allowed = approvals.is_allowed(policy.standing, tool.server, tool.identity)
         call.asked = not allowed and policy.asks(tool.identity, inputs)
         call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
-        # A yes is for one run.
+        # An approval is for one run.
         call.runs_left = RUNS if tool.idempotent and not call.asked else 1
     call.enter(ToolCallStatus.PENDING_APPROVAL if call.asked else ToolCallStatus.ANNOUNCED)
     return None
 
 
 def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
-    """Why a call that waited cannot run any more; None: it may. Source: state-model, I13."""
+    """Why a call that waited cannot run any more; None: it can. Source: docs/state-model.md, I13."""
     if tool is None:
         return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
     if call.asked and call.digest != approvals.digest(tool.identity, call.arguments or ""):
@@ -183,7 +182,7 @@ def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
 
 
 def parse_arguments(arguments: str) -> dict[str, Json] | None:
-    """A model that calls a tool without arguments may write none at all."""
+    """None where the arguments are no object; a model may write nothing at all for no arguments."""
     if not arguments.strip():
         return {}
     try:
@@ -194,7 +193,7 @@ def parse_arguments(arguments: str) -> dict[str, Json] | None:
 
 
 def outcome_at_end(status: ToolCallStatus | None) -> Settled:
-    """What a call of this status gets whose turn ends before it has an outcome."""
+    """The outcome of an open call whose turn ends."""
     if status is ToolCallStatus.RUNNING:
         return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
     return Settled(ToolCallStatus.CANCELLED, NOT_RUN)

@@ -1,10 +1,5 @@
-"""What models call the tools of several sources. Law: pure; the same tools have the same names, in any order.
-
-What a tool gave back, made fit to be kept and sent. Law: pure; what comes out is JSON, and never larger than asked for.
-
-The tools of one agent: from several sources, under names that its model can tell apart. Law: what may be called is
-what was offered; arguments are checked before a tool sees them.
-"""
+"""The tools of one agent: distinct names for the tools of several sources, checked arguments, bounded results. Law: only an
+offered tool can be called; names do not depend on the order of the sources; a result is JSON within its limit."""
 
 import hashlib
 import math
@@ -33,7 +28,7 @@ def offered_names(tools: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     while True:
         names = [each[step] for each, step in zip(candidates, steps, strict=True)]
         taken = Counter(names)
-        # Of those that share a name, the ones that still have their plainest give way.
+        # Of the tools that share a name, those with the plainest form of it move on to their next candidate.
         lowest = {name: min(step for other, step in zip(names, steps, strict=True) if other == name) for name in taken}
         moving = [
             index
@@ -62,7 +57,7 @@ _DIGITS = 20
 
 
 def bounded(output: ToolOutput, limit: int) -> ToolOutput:
-    """At most `limit` bytes of it, with a word where something was cut off. Raises: ToolError when it is no JSON."""
+    """At most `limit` bytes of the output, with a note where it was cut. Raises: ToolError when it is no JSON."""
     value = _json(output.output, 0)
     if isinstance(value, str):
         # Each character is one to four bytes, so most texts need no copy to be measured.
@@ -78,7 +73,7 @@ def _beginning(data: bytes, limit: int) -> str:
 
 
 def _json(value: object, depth: int) -> Json:
-    """A copy with what JSON does not have told as it can be; files hold NUL and halves of characters."""
+    """A copy with replacements for values that JSON does not have: results hold NUL, half characters and infinities."""
     if depth > _DEPTH:
         raise ToolError(f"the result is nested more than {_DEPTH} deep")
     match value:
@@ -108,9 +103,9 @@ def _text(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool as one agent's model may call it. `identity` is `source.tool`, as rules name it; `server` as callers see it.
+    """A tool as the model of one agent may call it. `identity`: `source.tool`, as rules name it. `server`: for callers.
 
-    `timeout` is in seconds, `max_result` in bytes. `complaint` says what is wrong with arguments, None when they fit.
+    `timeout` is in seconds, `max_result` in bytes. `complaint`: what is wrong with arguments; None: they fit.
     """
 
     declaration: ToolDeclaration
@@ -130,5 +125,5 @@ class OfferedTool:
 
 class Toolset(Protocol):
     async def offered(self) -> Mapping[str, OfferedTool]:
-        """By the name that the model uses, in a stable order. Raises: ToolError when a source cannot say what it has."""
+        """By the model's name for the tool, in a stable order. Raises: ToolError when a source cannot list its tools."""
         ...

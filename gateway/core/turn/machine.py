@@ -14,7 +14,7 @@ from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, U
 from gateway.core.lifecycles import TURN, advance
 from gateway.core.tools import consent, tool_call
 from gateway.core.tools.consent import ConsentLink
-from gateway.core.tools.prompts import question
+from gateway.core.tools.prompts import prompt
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import (
@@ -252,7 +252,7 @@ class Turn:
 
     def start_tool(self, call: ToolCall) -> list[Command]:
         call.enter(ToolCallStatus.RUNNING)
-        again, call.cut = call.cut, False
+        again, call.rerun = call.rerun, False
         out = self._output.begin_event()
         out.append(StartTool(call.facts.id))
         if not again:
@@ -289,7 +289,7 @@ class Turn:
         for call in waiting:
             call.shown = True
         expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
-        parts, metadata = question(
+        parts, metadata = prompt(
             waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
         )
         only_consents = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
@@ -360,7 +360,7 @@ class Turn:
             return self._output.message(event.message, reason or None)
         if self._consents:
             links = tuple(self._consents.values())
-            parts, metadata = consent.question(links, f"request_{self.clock.new_id()}")
+            parts, metadata = consent.consent_prompt(links, f"request_{self.clock.new_id()}")
             return self._output.message(parts, {tool_calls.URI: {"consent": metadata}})
         if reason:
             note = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=NOTE)

@@ -117,13 +117,13 @@ def test_what_must_not_be_shown_again_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("ownership", [G, G_OPAQUE, BR])
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_turn_that_was_displaced_is_left_out_whole(ownership: Ownership, anew: bool) -> None:
+@pytest.mark.parametrize("new_chain", [False, True])
+def test_a_turn_that_was_displaced_is_left_out_whole(ownership: Ownership, new_chain: bool) -> None:
     compaction = OpaqueItem("compaction", {}, boundary=True)
     records = thread([U("1"), A("one")], [U("2"), compaction, R("r"), C("c"), O("c"), A("par")], [U("3")], sent=1)
     records = [replace(record, displaced=record.turn == 2) for record in records]
-    told = project(ownership, records, "turn-3", anew=anew)
-    if ownership is BR and not anew:
+    told = project(ownership, records, "turn-3", new_chain=new_chain)
+    if ownership is BR and not new_chain:
         assert (told.items, told.positions) == ((U("3"),), (9,))
     else:
         assert (told.items, told.positions) == ((U("1"), A("one"), U("3")), (9,))

@@ -43,11 +43,11 @@ def test_in_the_end_the_answer_is_what_was_said_before_and_what_is_told_now(
     replay = Replay(before, ShownOutput(out, answer_of(out)))
     updates: list[Update] = []
     for word in told:
-        update = replay.pass_on(saying(word, append=bool(replay.answer) or bool(updates)))
+        update = replay.filter(saying(word, append=bool(replay.answer) or bool(updates)))
         if update is not None:
             updates.append(update)
             out.apply(update)
-    whole = replay.end()
+    whole = replay.finish()
     if whole is not None:
         out.apply(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=whole))
     assert text_of(out) == "".join(earlier) + "".join(told)

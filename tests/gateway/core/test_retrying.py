@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from gateway.core.failures import Phase, may_repeat, retry_wait
+from gateway.core.failures import CallProgress, may_repeat, retry_wait
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -28,39 +28,39 @@ REFUSED = {
 LOST = {ErrorClass.HANDLE_NOT_FOUND}
 
 # What is repeated, by owner and by how far the call came; every class that is not named is not.
-REPEATED: dict[tuple[str, Phase], set[ErrorClass]] = {
-    ("G", Phase.SENT): NOT_PROCESSED | UNKNOWN,
-    ("G", Phase.STARTED): NOT_PROCESSED | UNKNOWN,
-    ("G", Phase.EMITTED): set(),
-    ("BR", Phase.SENT): NOT_PROCESSED | LOST,
-    ("BR", Phase.STARTED): set(),
-    ("BR", Phase.EMITTED): set(),
-    ("BS", Phase.SENT): NOT_PROCESSED | LOST,
-    ("BS", Phase.STARTED): set(),
-    ("BS", Phase.EMITTED): set(),
-    ("G with side effects", Phase.SENT): NOT_PROCESSED,
-    ("G with side effects", Phase.STARTED): set(),
-    ("G with side effects", Phase.EMITTED): set(),
-    ("BR that may be repeated", Phase.SENT): NOT_PROCESSED | UNKNOWN | LOST,
-    ("BR that may be repeated", Phase.STARTED): NOT_PROCESSED | UNKNOWN,
-    ("BR that may be repeated", Phase.EMITTED): set(),
+REPEATED: dict[tuple[str, CallProgress], set[ErrorClass]] = {
+    ("G", CallProgress.SENT): NOT_PROCESSED | UNKNOWN,
+    ("G", CallProgress.STARTED): NOT_PROCESSED | UNKNOWN,
+    ("G", CallProgress.EMITTED): set(),
+    ("BR", CallProgress.SENT): NOT_PROCESSED | LOST,
+    ("BR", CallProgress.STARTED): set(),
+    ("BR", CallProgress.EMITTED): set(),
+    ("BS", CallProgress.SENT): NOT_PROCESSED | LOST,
+    ("BS", CallProgress.STARTED): set(),
+    ("BS", CallProgress.EMITTED): set(),
+    ("G with side effects", CallProgress.SENT): NOT_PROCESSED,
+    ("G with side effects", CallProgress.STARTED): set(),
+    ("G with side effects", CallProgress.EMITTED): set(),
+    ("BR that may be repeated", CallProgress.SENT): NOT_PROCESSED | UNKNOWN | LOST,
+    ("BR that may be repeated", CallProgress.STARTED): NOT_PROCESSED | UNKNOWN,
+    ("BR that may be repeated", CallProgress.EMITTED): set(),
 }
 
 
 def test_the_table_has_every_cell() -> None:
-    assert set(REPEATED) == set(product(OWNERS, Phase))
+    assert set(REPEATED) == set(product(OWNERS, CallProgress))
     assert set(ErrorClass) == NOT_PROCESSED | UNKNOWN | REFUSED | LOST
 
 
 @pytest.mark.parametrize(("owner", "phase"), REPEATED)
 @pytest.mark.parametrize("kind", list(ErrorClass))
-def test_a_call_is_made_again_only_where_the_table_says_so(owner: str, phase: Phase, kind: ErrorClass) -> None:
+def test_a_call_is_made_again_only_where_the_table_says_so(owner: str, phase: CallProgress, kind: ErrorClass) -> None:
     assert may_repeat(OWNERS[owner], phase, kind, continues=True) is (kind in REPEATED[owner, phase])
 
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_call_that_named_no_handle_is_not_repeated_because_one_was_not_found(owner: str) -> None:
-    assert not may_repeat(OWNERS[owner], Phase.SENT, ErrorClass.HANDLE_NOT_FOUND, continues=False)
+    assert not may_repeat(OWNERS[owner], CallProgress.SENT, ErrorClass.HANDLE_NOT_FOUND, continues=False)
 
 
 # --- waits ---

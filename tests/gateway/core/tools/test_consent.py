@@ -66,7 +66,7 @@ def test_nobody_is_sent_to_more_pages_than_he_would_open() -> None:
 
 
 def test_the_address_is_a_part_of_its_own_behind_the_words() -> None:
-    parts, ours = consent.question([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
+    parts, ours = consent.consent_prompt([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
     assert parts == (
         Part(
             text="Your consent for mcp:mail is needed at a third party. Open this page, then answer on this task to go on:\n"
@@ -78,7 +78,7 @@ def test_the_address_is_a_part_of_its_own_behind_the_words() -> None:
 
 
 def test_several_pages_are_all_named() -> None:
-    parts, ours = consent.question(
+    parts, ours = consent.consent_prompt(
         [ConsentLink("a", PAGE), ConsentLink("b", PAGE + "2")], "r1", "2026-11-21T10:00:00.000Z"
     )
     assert [part.text for part in parts[1::2]] == [PAGE, PAGE + "2"]
@@ -87,7 +87,7 @@ def test_several_pages_are_all_named() -> None:
 
 def test_what_a_stranger_says_of_it_is_one_short_line() -> None:
     link = ConsentLink("c1", PAGE, "mcp:a\nb", "Sign in.\x1b[2J\r\n" + "x" * 1000)
-    parts, ours = consent.question([link], "r1")
+    parts, ours = consent.consent_prompt([link], "r1")
     words = parts[0].text or ""
     assert words.startswith("Your consent for mcp:a b is needed at a third party. It says: Sign in. [2J xxx")
     assert len(words) < 600
@@ -96,10 +96,10 @@ def test_what_a_stranger_says_of_it_is_one_short_line() -> None:
 
 def test_a_question_is_read_back_as_it_was_asked() -> None:
     links = [ConsentLink("a", PAGE, "mcp:mail", "To read it.", "call_1"), ConsentLink("b", PAGE)]
-    parts, ours = consent.question(links, "r1", "2026-11-21T10:00:00.000Z")
+    parts, ours = consent.consent_prompt(links, "r1", "2026-11-21T10:00:00.000Z")
     message = Message(message_id="m", role=Role.AGENT, parts=parts, metadata={URI: {"consent": ours}})
     assert valid("consent", {"consent": ours})
-    assert list(consent.named(message)) == links
+    assert list(consent.links_of(message)) == links
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_a_question_is_read_back_as_it_was_asked() -> None:
 )
 def test_another_message_names_no_page(metadata: Any) -> None:
     message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), metadata=metadata)
-    assert list(consent.named(message)) == []
-    assert list(consent.named(None)) == []
+    assert list(consent.links_of(message)) == []
+    assert list(consent.links_of(None)) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.errors import InvalidParams
-from gateway.core.tools.answers import Answers, ClientResult, Decision, Resolution, repeats, resolve
+from gateway.core.tools.answers import Answers, ClientResult, Decision, Resolution, is_repetition, resolve
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 
@@ -113,4 +113,4 @@ def test_a_decision_on_other_arguments_is_refused() -> None:
     ],
 )
 def test_a_repeat_says_the_same_of_the_same_calls(answers: Answers, expected: bool) -> None:
-    assert repeats(answers, [APPROVED, B], NOW) is expected
+    assert is_repetition(answers, [APPROVED, B], NOW) is expected

@@ -2,7 +2,7 @@
 
 from gateway.a2a.tool_calls import URI, CallFacts
 from gateway.core.tools.answers import confirmation_of
-from gateway.core.tools.prompts import question
+from gateway.core.tools.prompts import prompt
 from gateway.core.tools.tool_call import ToolCall
 from gateway.ledger.states import ToolCallStatus
 
@@ -20,7 +20,7 @@ CAMERA = call("camera", "announced", "client")
 
 
 def test_one_call_is_asked_about_in_one_sentence() -> None:
-    parts, metadata = question([PAY], "r1", WHEN)
+    parts, metadata = prompt([PAY], "r1", WHEN)
     assert [part.text for part in parts[:1]] == ['May the tool pay (mcp:bank) with {"sum":3} be used?']
     tools = [{"id": "call_pay", "name": "pay", "args": {"sum": 3}}]
     approval = {"requestId": "r1", "tools": tools, "expiresAt": WHEN}
@@ -28,14 +28,14 @@ def test_one_call_is_asked_about_in_one_sentence() -> None:
 
 
 def test_several_calls_are_listed_and_each_has_its_own_part() -> None:
-    parts, _ = question([PAY, MAIL], "r1", WHEN)
+    parts, _ = prompt([PAY, MAIL], "r1", WHEN)
     assert parts[0].text == 'May these tools be used?\n- pay (mcp:bank) with {"sum":3}\n- mail with {}'
     ids = [part.data["id"] for part in parts[1:] if isinstance(part.data, dict)]
     assert ids == [confirmation_of("call_pay"), confirmation_of("call_mail")]
 
 
 def test_what_the_client_runs_is_a_call_to_it_and_no_question_of_approval() -> None:
-    parts, metadata = question([CAMERA], "r1", WHEN)
+    parts, metadata = prompt([CAMERA], "r1", WHEN)
     assert parts[0].text == "Waiting for the result of camera."
     assert parts[1].data == {"id": "call_camera", "name": "camera", "args": {}}
     assert parts[1].metadata is not None
@@ -45,7 +45,7 @@ def test_what_the_client_runs_is_a_call_to_it_and_no_question_of_approval() -> N
 
 
 def test_long_arguments_are_cut_in_words_and_whole_in_the_part() -> None:
-    parts, _ = question([call("pay", "pending_approval", text="x" * 1000)], "r1", WHEN)
+    parts, _ = prompt([call("pay", "pending_approval", text="x" * 1000)], "r1", WHEN)
     assert len(parts[0].text or "") < 400
     assert isinstance(parts[1].data, dict)
     assert parts[1].data["args"]["originalFunctionCall"]["args"] == {"text": "x" * 1000}

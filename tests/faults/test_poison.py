@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.ports.adapter import CallCompleted, TextDelta, ToolCallReady
 from gateway.scheduling.leases import LeaseTimes
-from tests.gateway.scheduling.test_recovery import LATER, failed
+from tests.gateway.scheduling.test_settle import LATER, failed
 from tests.support.core import answer, running_core, soon
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 

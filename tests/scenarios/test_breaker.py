@@ -28,10 +28,10 @@ from tests.support.core import (
     soon,
     until,
 )
-from tests.support.heard_later import FetchingAdapter, TailAdapter
 from tests.support.resuming import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
+from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 BACKEND = Backend("http://backend/v1", "key")

@@ -12,8 +12,8 @@ from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Erro
 from gateway.ports.capabilities import Fate, Fetched, Tail
 from tests.invariants import violations
 from tests.support.core import START, Core, query, running_core, soon
-from tests.support.heard_later import FetchingAdapter, TailAdapter
 from tests.support.scripted import Pause, Script, ScriptedAdapter, in_words, says
+from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")

@@ -1,4 +1,4 @@
-"""The gateway without HTTP: a real ledger on a file, the runner and the operations, and a clock that tests turn."""
+"""The gateway without HTTP: a real ledger on a file, the runner, the operations, and a clock that tests move."""
 
 import asyncio
 import json
@@ -68,8 +68,8 @@ _event = msgspec.json.Decoder(StreamResponse)
 
 
 class Time:
-    """`now` stands still until somebody turns it, or moves by `step` whenever it is looked at; so does `monotonic`, in seconds.
-    Ids are numbered."""
+    """`now` stands still until a test moves it, or moves by `step` with each look; `monotonic` (seconds) stands still. Ids
+    are numbered."""
 
     def __init__(self, prefix: str = "id") -> None:
         self.now, self.step = START, 0
@@ -103,7 +103,7 @@ class Waits(list[float]):
             await self.held.pass_by()
 
 
-# --- a ledger whose writes can be held up and refused -----------------------------------------------------------------
+# --- a ledger whose writes can be held and refused -----------------------------------------------------------------
 
 Kinds = type | tuple[type, ...]
 Done = Callable[[Exception | None], None]
@@ -126,7 +126,7 @@ class _Refusal:
 
 
 class FragileLedger:
-    """The real ledger behind the port. `units` are those that were stored, `reads` what was asked for, both in order."""
+    """The real ledger, with faults. `units` are those that were stored, `reads` the names of the reads, both in order."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -139,7 +139,7 @@ class FragileLedger:
         self.reads: list[str] = []
 
     def wrap(self, around: Callable[[Ledger], Any]) -> None:
-        """Puts something between this one and the real one."""
+        """Puts another ledger between this one and the real one."""
         self._ledger = around(self._ledger)
 
     def __getattr__(self, name: str) -> Any:
@@ -153,7 +153,7 @@ class FragileLedger:
         return read if pause is None else _slow(read, pause)
 
     def answer_read(self, name: str, found: object) -> asyncio.Event:
-        """The next read of this name finds this; the event tells when."""
+        """The next read of this name returns `found`; the event is set then."""
         asked = asyncio.Event()
 
         async def read(*_: Any, **__: Any) -> Any:
@@ -164,20 +164,20 @@ class FragileLedger:
         return asked
 
     def slow_read(self, name: str) -> Pause:
-        """The next read of this name comes back with what it found before the pause."""
+        """The next read of this name pauses before it returns what it found."""
         return self._slow_reads.setdefault(name, Pause())
 
     def fail_reads(self, *names: str, error: Exception | None = None) -> None:
         self._failing_reads = dict.fromkeys(names, error or LedgerUnavailable("the disk is gone"))
 
     def refuse(self, kinds: Kinds, error: Exception | None = None) -> asyncio.Event:
-        """The next unit with a point of `kinds` is lost; the event tells when."""
+        """The next unit with a point of `kinds` is lost; the event is set then."""
         refusal = _Refusal(kinds, error or LedgerUnavailable("the disk is full"), asyncio.Event())
         self._refusals.append(refusal)
         return refusal.lost
 
     def hold(self, kinds: Kinds) -> Gate:
-        """The next unit with a point of `kinds` waits, and all behind it, until `let_go`."""
+        """The next unit with a point of `kinds` waits until `let_go`, and so do all later units."""
         self._gate = Gate(kinds)
         return self._gate
 
@@ -221,7 +221,7 @@ class FragileLedger:
         self._ledger.submit(points, stored)
 
     def _lose(self, done: Done, error: Exception) -> None:
-        """Told behind what was submitted before."""
+        """The error comes after the results of earlier units."""
         self._ledger.submit((), lambda _: done(error))
 
     def stored(self, kind: type) -> list[Any]:
@@ -324,7 +324,7 @@ class Core:
         return await self.operations.list_tasks(call or self.call(), ListTasksRequest(**filters))
 
     async def die(self) -> None:
-        """As a process that is killed: nothing that runs is ended, no commit comes any more."""
+        """Like a process that is killed: no turn is ended, no commit follows."""
         await self.stack.aclose()
 
 
@@ -339,8 +339,8 @@ async def running_core(
     before: Callable[[FragileLedger], object] = lambda _: None,
     adapter: ScriptedAdapter | None = None,
 ) -> AsyncGenerator[Core, None]:
-    """`prefix` keeps the ids of two processes on one database apart. `before` has the ledger first. `adapter` is that of the
-    default agent, known before anything is recovered."""
+    """`prefix` keeps the ids of two processes on one database apart. `before` gets the ledger first. `adapter` is that of the
+    default agent, which is known before recovery."""
     time = Time(prefix)
     time.now = now
     async with AsyncExitStack() as stack:
@@ -381,7 +381,7 @@ def logged(path: Path, task: str) -> list[Frame]:
 
 
 def unsound_tool_calls(path: Path) -> list[str]:
-    """Whatever a test is about: all that was told of tool calls fits the schema that we ship."""
+    """In every test, the events of tool calls fit the schema that we ship."""
     payloads = query(path, "SELECT payload FROM event WHERE payload LIKE ?", f"%{URI}%")
     return [fault for (payload,) in payloads for line in payload.split("\n") for fault in faults(json.loads(line))]
 
@@ -400,7 +400,7 @@ async def soon(what: Awaitable[T]) -> T:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """For what no event tells: looks again whenever others had their chance."""
+    """For conditions without an event: looks again whenever other tasks had their turn."""
     async with asyncio.timeout(BOUND):
         while not holds():  # noqa: ASYNC110  # there is no event: that is the case it is for
             await asyncio.sleep(0)
@@ -427,7 +427,7 @@ def events(read: Sequence[Frame]) -> list[StreamResponse]:
 
 
 async def outcome(what: Awaitable[Task]) -> TaskState | str:
-    """The state, or the name of the error: which of two lost may not be fixed."""
+    """The state, or the name of the error: for tests in which either of two may lose."""
     try:
         return (await what).status.state
     except Exception as error:  # noqa: BLE001 - whatever it is
@@ -435,13 +435,13 @@ async def outcome(what: Awaitable[Task]) -> TaskState | str:
 
 
 def error_class(task: Task) -> Any:
-    """Why it failed, in the words of the table; None where it did not."""
+    """Why the task failed, in the words of the table; None where it did not."""
     metadata = task.status.message.metadata if task.status.message else None
     return (metadata or {}).get("errorClass")
 
 
 def reason(task: Task) -> str:
-    """What its caller is told of why it failed."""
+    """The text that tells the caller why the task failed."""
     assert task.status.state is TaskState.FAILED
     assert task.status.message is not None
     return task.status.message.parts[0].text or ""
@@ -461,7 +461,7 @@ def said(task: Task) -> list[str]:
 
 
 def streamed(read: Sequence[Frame]) -> str:
-    """The text of a stream: of its Task, and of the artifact updates behind it."""
+    """The text of a stream: of its Task and of the later artifact updates."""
     text = ""
     for event in events(read):
         if event.task is not None:
@@ -472,7 +472,7 @@ def streamed(read: Sequence[Frame]) -> str:
 
 
 def states(read: Sequence[Frame]) -> list[str]:
-    """The states that a stream told, in order, without repeats."""
+    """The states of a stream, in order, without repeats."""
     told: list[str] = []
     for event in events(read):
         status = event.task.status if event.task else event.status_update.status if event.status_update else None

@@ -1,4 +1,4 @@
-"""A backend that can forget what a handle stands for, as its answers were written down beforehand."""
+"""A scripted backend that can delete the state of a handle, and the jobs that delete."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.scripted import Pause, ScriptedAdapter
 
 
 class Forgetful(ScriptedAdapter):
-    """`answers` are those of `forget`, in order; those behind the last one succeed. `asked` are the handles."""
+    """`answers` are those of `forget`, in order; later ones succeed. `asked` are the handles."""
 
     def __init__(self, *script: Any, answers: tuple[BaseException | Pause | None, ...] = (), **more: Any) -> None:
         super().__init__(*script, **more)
@@ -28,7 +28,7 @@ class Forgetful(ScriptedAdapter):
 
 
 def deletions(core: Core) -> Deletions:
-    """Of all agents of the core; chance adds nothing."""
+    """Of all agents of the core, without jitter."""
     return Deletions(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, lambda: 0.0)
 
 

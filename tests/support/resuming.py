@@ -1,4 +1,4 @@
-"""A scripted backend whose calls go on when nobody listens."""
+"""A scripted backend whose calls go on without a listener."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -7,9 +7,9 @@ from tests.support.scripted import BR, Script, ScriptedAdapter
 
 
 class ResumingAdapter(ScriptedAdapter):
-    """`again`: what each call that is resumed tells, from its beginning; `resumed` are the handles that were asked for.
+    """`again`: the scripts of the resumed calls, each from its beginning; `resumed` are the handles that were asked for.
 
-    `confirms`: what it says when it is told to cancel; `cancelled` are the handles.
+    `confirms`: its answer to a cancellation; `cancelled` are the handles.
     """
 
     def __init__(self, *calls: Script, again: Sequence[Script] = (), confirms: bool | BaseException = True) -> None:

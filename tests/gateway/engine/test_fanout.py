@@ -1,14 +1,16 @@
-"""Delivery to many streams: one order for all, and whoever does not read is let go."""
+"""Delivery to many streams: one order for all, each event once, and a stream that does not read is dropped."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from gateway.a2a.errors import Busy
-from gateway.engine.fanout import Channel, Fanout, StreamLimits, Subscription
+from gateway.a2a.model import Message, Part, Role, StreamResponse, Task, TaskState, TaskStatus
+from gateway.engine.fanout import Channel, Fanout, StreamLimits, Subscription, TaskStream, message_stream, task_frame
 from gateway.ledger.events import Frame
-from tests.support.core import soon
+from tests.support.core import frames, soon
 
 
 def fanout(**limits: int) -> Fanout:
@@ -35,7 +37,7 @@ def publish(channel: Channel, first: int, *payloads: bytes) -> None:
     channel.publish(first, payloads)
 
 
-async def test_what_is_published_at_once_is_read_at_once_and_in_order() -> None:
+async def test_events_published_together_are_read_together_and_in_order() -> None:
     channel = fanout().open("t")
     subscription = channel.subscribe()
     publish(channel, 1, b"a", b"b")
@@ -140,7 +142,7 @@ async def test_nothing_comes_after_the_end() -> None:
     assert await rest(subscription) == []
 
 
-async def test_a_channel_that_nobody_watches_takes_events() -> None:
+async def test_a_channel_without_streams_takes_events() -> None:
     publish(fanout().open("t"), 1, b"a")
 
 
@@ -178,7 +180,53 @@ async def test_the_end_of_a_task_ends_its_streams_and_a_new_one_begins_afresh() 
     watching.close()
 
 
-async def test_a_task_that_nobody_watches_may_end() -> None:
+async def test_a_task_without_streams_may_end() -> None:
     streams = fanout()
     streams.close("t")
     streams.release("t")
+
+
+TASK = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING))
+
+
+async def test_ready_frames_come_first_and_none_is_given_twice() -> None:
+    channel = Fanout(StreamLimits()).open("t")
+    stream = TaskStream([(1, b"a"), (2, b"b")], 2, channel.subscribe())
+    channel.publish(1, [b"a", b"b", b"c"])
+    channel.publish(4, [b"d"])
+    channel.close()
+    assert await frames(stream) == [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")]
+
+
+async def test_a_batch_of_known_events_is_skipped() -> None:
+    channel = Fanout(StreamLimits()).open("t")
+    stream = TaskStream([(None, b"task")], 9, channel.subscribe())
+    channel.publish(8, [b"a", b"b"])
+    channel.close()
+    assert await frames(stream) == [(None, b"task")]
+
+
+async def test_a_stream_without_more_to_come_ends() -> None:
+    stream = TaskStream([(0, b"task")], 0, None)
+    assert await frames(stream) == [(0, b"task")]
+
+
+async def test_closing_a_stream_frees_the_channel() -> None:
+    channel = Fanout(StreamLimits()).open("t")
+    stream = TaskStream([], 0, channel.subscribe())
+    assert channel.watched
+    await stream.aclose()
+    assert not channel.watched
+
+
+async def test_a_task_is_the_frame_of_its_latest_event() -> None:
+    number, payload = task_frame(TASK, 7)
+    assert number == 7
+    assert msgspec.json.decode(payload, type=StreamResponse) == StreamResponse(task=TASK)
+
+
+async def test_a_bare_message_is_a_stream_of_one_event_without_a_number() -> None:
+    reply = Message(message_id="m", role=Role.AGENT, parts=(Part(text="pong"),))
+    [(number, payload)] = await frames(message_stream(reply))
+    assert number is None
+    assert msgspec.json.decode(payload, type=StreamResponse) == StreamResponse(message=reply)

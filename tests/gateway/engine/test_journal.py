@@ -158,7 +158,7 @@ async def commit(log: Journal, *args: Any, behind: bytes | None = None) -> async
     return task
 
 
-async def test_a_state_change_takes_along_what_waits_and_is_the_last_of_its_row() -> None:
+async def test_a_state_change_takes_waiting_events_along_and_is_the_last_of_its_row() -> None:
     log, desk, subscription = journal()
     order: list[str] = []
 
@@ -184,7 +184,7 @@ async def test_a_state_change_without_an_event() -> None:
     assert await shown(subscription) == []
 
 
-async def test_a_lost_compare_and_swap_has_not_happened_and_may_be_tried_again() -> None:
+async def test_a_conflict_has_changed_nothing_and_the_unit_may_be_tried_again() -> None:
     log, desk, subscription = journal()
     first = await commit(log, with_row(), b"end", lambda: pytest.fail("it was not stored"))
     desk.answer(LOST)
@@ -229,7 +229,7 @@ async def test_everything_is_durable_when_nothing_waits() -> None:
     assert desk.units == []
 
 
-async def test_what_has_happened_is_waited_for_also_when_it_is_on_its_way() -> None:
+async def test_events_under_way_are_waited_for_as_well() -> None:
     log, desk, subscription = journal()
     log.add(b"a")
     await tick()
@@ -242,7 +242,7 @@ async def test_what_has_happened_is_waited_for_also_when_it_is_on_its_way() -> N
     assert await shown(subscription) == [(1, b"a")]
 
 
-async def test_what_has_happened_is_stored_at_once_for_someone_who_waits() -> None:
+async def test_waiting_events_are_stored_at_once_for_a_waiter() -> None:
     log, desk, subscription = journal()
 
     async def add_and_wait() -> None:
@@ -256,7 +256,7 @@ async def test_what_has_happened_is_stored_at_once_for_someone_who_waits() -> No
     assert await shown(subscription) == [(1, b"a")]
 
 
-async def test_someone_who_waits_learns_that_a_group_before_his_was_lost() -> None:
+async def test_a_waiter_learns_that_an_earlier_group_was_lost() -> None:
     log, desk, _ = journal()
     log.add(b"a")
     await tick()
@@ -271,7 +271,7 @@ async def test_someone_who_waits_learns_that_a_group_before_his_was_lost() -> No
 # --- a commit is never interrupted ---
 
 
-async def test_a_commit_goes_on_when_who_waits_for_it_is_cancelled() -> None:
+async def test_a_commit_goes_on_when_its_waiter_is_cancelled() -> None:
     log, desk, subscription = journal()
     order: list[str] = []
     done = await commit(log, with_row(), b"end", lambda: order.append("stored"))
@@ -286,7 +286,7 @@ async def test_a_commit_goes_on_when_who_waits_for_it_is_cancelled() -> None:
     assert await shown(subscription) == [(1, b"end")]
 
 
-async def test_a_commit_that_fails_says_so_even_to_one_who_was_cancelled() -> None:
+async def test_a_failed_commit_raises_even_for_a_cancelled_waiter() -> None:
     log, desk, _ = journal()
     done = await commit(log, with_row(), b"end")
     done.cancel()
@@ -296,7 +296,7 @@ async def test_a_commit_that_fails_says_so_even_to_one_who_was_cancelled() -> No
         await soon(done)
 
 
-async def test_who_waited_for_a_commit_goes_on_before_what_the_commit_sets_going() -> None:
+async def test_the_waiter_of_a_commit_goes_on_before_all_that_the_commit_starts() -> None:
     log, desk, _ = journal()
     loop = asyncio.get_running_loop()
     order: list[str] = []

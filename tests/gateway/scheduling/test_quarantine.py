@@ -52,11 +52,11 @@ def quarantine(ledger: Counting | None = None, clock: Clock | None = None) -> Qu
     return Quarantine(found, clock or Clock(), probation=5.0)
 
 
-def test_the_last_try_is_the_one_behind_three_others() -> None:
+def test_the_last_try_is_the_fourth() -> None:
     assert [is_last(left("1.1", tries)) for tries in range(TRIES)] == [False, False, False, True]
 
 
-def test_what_is_put_aside_is_not_tried_and_what_stands_behind_it_is_known() -> None:
+def test_a_turn_that_is_put_aside_is_not_tried_and_later_turns_of_its_thread_are_known() -> None:
     kept = quarantine()
     found = [
         left("1.1"),
@@ -66,22 +66,22 @@ def test_what_is_put_aside_is_not_tried_and_what_stands_behind_it_is_known() -> 
         left("2.1", TRIES - 1),
         left("3.1", TRIES + 9),
     ]
-    assert [leftover.turn for leftover in kept.sift(found)] == ["1.1", "1.3", "1.4", "2.1"]
+    assert [unfinished.turn for unfinished in kept.sift(found)] == ["1.1", "1.3", "1.4", "2.1"]
     assert kept.blocked == {"1.3", "1.4"}
     assert kept.sift([left("1.3")]) == [left("1.3")]
     assert kept.blocked == frozenset()
 
 
-async def test_what_may_have_killed_its_process_is_tried_last_and_alone() -> None:
+async def test_a_turn_that_may_have_killed_its_process_is_tried_last_and_alone() -> None:
     begun: list[str] = []
     at_work = 0
 
-    async def settle(leftover: UnfinishedTurn) -> None:
+    async def settle(unfinished: UnfinishedTurn) -> None:
         nonlocal at_work
         at_work += 1
-        begun.append(leftover.turn)
+        begun.append(unfinished.turn)
         await asyncio.sleep(0)
-        assert at_work == 1 or not leftover.tries
+        assert at_work == 1 or not unfinished.tries
         at_work -= 1
 
     found = [left("1.1", 2), left("2.1", 1), left("2.2"), left("3.1"), left("4.1"), left("5.1", 1)]
@@ -100,7 +100,7 @@ async def test_a_try_is_counted_before_it_is_made() -> None:
     assert ledger.points == [CountTries("1.1", 1, 2)]
 
 
-async def test_who_finds_another_at_it_does_nothing() -> None:
+async def test_a_turn_that_another_process_is_trying_is_left_alone() -> None:
     async def settle() -> bool:
         raise AssertionError
 
@@ -125,7 +125,7 @@ async def test_only_a_try_that_failed_stays_counted(error: Exception | None) -> 
 
 
 @pytest.mark.parametrize("error", [KeyError("what nobody has thought of"), LedgerUnavailable("the disk is full"), None])
-async def test_of_one_that_had_not_begun_only_a_failure_is_counted(error: Exception | None) -> None:
+async def test_of_a_turn_that_had_not_begun_only_a_failure_is_counted(error: Exception | None) -> None:
     ledger, waits = Counting(), msgspec.structs.replace(left("1.1", 1), waits=True)
 
     async def settle() -> bool:
@@ -140,7 +140,7 @@ async def test_of_one_that_had_not_begun_only_a_failure_is_counted(error: Except
 
 
 @pytest.mark.parametrize("error", [LedgerUnavailable("the disk is full"), asyncio.CancelledError()])
-async def test_what_is_not_its_fault_is_taken_back(error: BaseException) -> None:
+async def test_a_try_that_the_ledger_or_a_cancellation_ended_is_not_counted(error: BaseException) -> None:
     ledger = Counting()
 
     async def settle() -> bool:
@@ -151,7 +151,7 @@ async def test_what_is_not_its_fault_is_taken_back(error: BaseException) -> None
     assert ledger.points == [CountTries("1.1", 1, 2), CountTries("1.1", 2, 1)]
 
 
-def test_what_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
+def test_a_turn_that_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
     ledger, now = Counting(), 100.0
     kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
     for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):

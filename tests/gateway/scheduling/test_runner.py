@@ -1,4 +1,4 @@
-"""The turns of a process: in a row on each thread, with leases, whatever the ledger or another process does."""
+"""The turns of a process: one after another on each thread, under leases, whatever the ledger or another process does."""
 
 import asyncio
 from pathlib import Path
@@ -122,7 +122,7 @@ async def test_a_thread_is_given_back_with_its_last_turn(core: Core) -> None:
     assert query(core.path, "SELECT lease_holder, lease_until FROM thread") == [(None, None)]
 
 
-async def test_canceling_a_turn_that_waits_does_not_give_back_the_thread_of_the_one_that_runs(core: Core) -> None:
+async def test_canceling_a_waiting_turn_does_not_release_the_thread_of_the_running_one(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")]))
     await core.send("1", context="c", at_once=True)
@@ -159,7 +159,7 @@ LOST: dict[str, tuple[Ownership, type, list[Any]]] = {
 
 
 @pytest.mark.parametrize("what", LOST)
-async def test_a_turn_that_cannot_be_recorded_is_never_told_as_done_and_is_settled(tmp_path: Path, what: str) -> None:
+async def test_a_turn_that_cannot_be_recorded_is_never_shown_as_done_and_is_settled(tmp_path: Path, what: str) -> None:
     ownership, point, steps = LOST[what]
     pause = Pause()
     script: Script = [pause if step is Pause else step for step in steps]
@@ -186,7 +186,7 @@ async def _all(subscription: Subscription) -> list[list[Frame]]:
     return [batch async for batch in subscription]
 
 
-async def test_a_cancel_that_cannot_be_stored_is_not_told_as_one(tmp_path: Path) -> None:
+async def test_a_cancel_that_cannot_be_stored_is_not_reported_as_one(tmp_path: Path) -> None:
     async with running_core(tmp_path / "ledger.db") as core:
         pause = Pause()
         core.agent(ScriptedAdapter(G, [pause]))
@@ -248,7 +248,7 @@ async def test_a_process_that_lost_its_lease_commits_nothing_and_its_streams_end
 # --- stopping ---
 
 
-async def test_a_gateway_that_stops_leaves_nobody_waiting(core: Core) -> None:
+async def test_a_gateway_that_stops_leaves_no_caller_waiting(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause], [pause]))
     async with asyncio.TaskGroup() as group:
@@ -277,7 +277,7 @@ async def test_a_gateway_is_idle_when_its_turns_have_ended(core: Core) -> None:
 
 
 @pytest.mark.parametrize("where", ["read", "stored"])
-async def test_a_gateway_has_drained_when_what_was_on_its_way_has_ended_too(core: Core, where: str) -> None:
+async def test_a_gateway_has_drained_when_requests_in_flight_have_ended_too(core: Core, where: str) -> None:
     core.agent(ScriptedAdapter(G, says("a"), says("b")))
     await core.send("1", context="c")
     slow = core.ledger.slow_read("context") if where == "read" else None
@@ -296,7 +296,7 @@ async def test_a_gateway_has_drained_when_what_was_on_its_way_has_ended_too(core
     assert (early, answer(sending.result())) == (False, "b")
 
 
-async def test_a_gateway_has_drained_when_what_it_took_over_or_was_ending_has_ended(tmp_path: Path) -> None:
+async def test_a_gateway_has_drained_when_turns_that_it_took_over_or_was_settling_have_ended(tmp_path: Path) -> None:
     path, pause = tmp_path / "ledger.db", Pause()
     async with running_core(path, prefix="one") as one:
         one.agent(ScriptedAdapter(G, [pause]))
@@ -321,7 +321,7 @@ async def test_a_gateway_has_drained_when_what_it_took_over_or_was_ending_has_en
         assert (early, (await two.get(task.id)).status.state) == (False, TaskState.FAILED)
 
 
-async def test_a_gateway_that_drains_does_not_look_for_what_others_left(tmp_path: Path) -> None:
+async def test_a_gateway_that_drains_does_not_look_for_orphaned_turns(tmp_path: Path) -> None:
     async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
         core.agent(ScriptedAdapter(G, [pause := Pause(), *says("a")]))
         await core.send("1", at_once=True)
@@ -343,7 +343,7 @@ async def passed(core: Core) -> None:
 
 
 @pytest.mark.parametrize(("took", "rest"), [(0.0, 2.0), (0.5, 1.5), (2.0, 0.0), (7.0, 0.0)])
-def test_leases_are_renewed_every_round_and_at_once_behind_one_that_took_longer(took: float, rest: float) -> None:
+def test_leases_are_renewed_every_round_and_at_once_after_one_that_took_longer(took: float, rest: float) -> None:
     assert LeaseTimes(6.0, 3).rest(took) == rest
 
 

@@ -7,8 +7,8 @@ from gateway.core.turn.reconcile import must_reconcile
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import HandleKind, StorageOwner
-from tests.support.heard_later import FetchingAdapter, TailAdapter
 from tests.support.scripted import BR, BS, G, ScriptedAdapter
+from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 
 CHAIN = ThreadRecord("t", "c", "a", 1, StorageOwner.BACKEND, HandleKind.ROTATING, "r1", 1, None)
 CONVERSATION = ThreadRecord("t", "c", "a", 1, StorageOwner.BACKEND, HandleKind.STATIC, "c1", 1, None)

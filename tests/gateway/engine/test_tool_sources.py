@@ -1,4 +1,4 @@
-"""What a model gets of several sources: names, limits, checks; and what happens when a source is not there."""
+"""The tools of several sources: names, limits, checks, and a source that is down."""
 
 import asyncio
 from pathlib import Path
@@ -47,7 +47,7 @@ class Scripted:
         self.closed += 1
 
 
-async def test_a_tool_is_offered_under_its_own_name_with_all_that_was_decided_for_its_source() -> None:
+async def test_a_tool_is_offered_under_its_own_name_with_the_settings_of_its_source() -> None:
     source = Scripted(tool("search", {"type": "object", "required": ["q"]}, idempotent=True))
     offered = await SourceToolset([AttachedSource("github", "mcp", source, timeout=5, max_result=10)]).offered()
     (found,) = offered.values()
@@ -60,7 +60,7 @@ async def test_a_tool_is_offered_under_its_own_name_with_all_that_was_decided_fo
     assert (await found.run(ToolRun("search", {}, "k", "c", "p"))).output == "x" * 10 + "\n[truncated: 10 of 20 bytes]"
 
 
-async def test_tools_stand_in_the_order_of_their_sources_and_collisions_are_told_apart() -> None:
+async def test_tools_stand_in_the_order_of_their_sources_and_collisions_get_distinct_names() -> None:
     a, b = Scripted(tool("z"), tool("read")), Scripted(tool("read"), tool("a"))
     offered = await SourceToolset([AttachedSource("files", "mcp", a), AttachedSource("web", "http", b)]).offered()
     assert [(name, each.identity) for name, each in offered.items()] == [
@@ -107,7 +107,7 @@ async def test_a_tool_whose_schema_refers_elsewhere_is_left_out_and_logged() -> 
     assert "refer to 'http://169.254.169.254/x'" in logs[0]["reason"]
 
 
-async def test_what_was_worked_out_holds_until_a_source_lists_something_else() -> None:
+async def test_checked_tools_are_kept_until_a_source_lists_others() -> None:
     a, b = Scripted(tool("a")), Scripted(tool("b"))
     toolset = SourceToolset([AttachedSource("a", "mcp", a), AttachedSource("b", "mcp", b)])
     first = await toolset.offered()
@@ -128,7 +128,7 @@ async def test_a_required_source_that_is_not_there_is_an_error_that_names_it() -
     assert list(await toolset.offered()) == ["b", "a"]
 
 
-async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
+async def test_an_optional_source_is_left_out_with_a_warning_until_it_is_back() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.down = "ConnectError"
     github = AttachedSource("github", "mcp", source, required=False, breaker=source_breaker(lambda: now[0]))
@@ -146,7 +146,7 @@ async def test_another_is_left_out_with_a_warning_until_it_is_back() -> None:
     assert [(each["event"], each["source"]) for each in logs] == [("tools.reachable", "github")]
 
 
-async def test_what_can_be_done_without_is_not_waited_for_again_in_every_turn_nor_by_every_agent() -> None:
+async def test_an_optional_source_that_is_down_is_not_waited_for_in_every_turn_nor_by_every_agent() -> None:
     source, now = Scripted(tool("a")), [1000.0]
     source.hangs = True
     slow = AttachedSource("slow", "mcp", source, timeout=0.01, required=False, breaker=source_breaker(lambda: now[0]))

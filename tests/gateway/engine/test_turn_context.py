@@ -1,4 +1,4 @@
-"""What is read of a thread for the next service call: as little as the agent's window allows."""
+"""The history of a service call: no more is read than the agent's window takes."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Streams of tasks that run elsewhere: nudged when the log has grown, ended with the task, and free when nobody watches."""
+"""Streams of tasks in other processes: woken when the log has grown, ended with the task, and free without streams."""
 
 import asyncio
 
@@ -14,8 +14,8 @@ from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
 def follow(core: Core, task: str, number: int = 0) -> LogTailStream:
     """As in another process: what is published here does not reach it."""
-    elsewhere = Fanout(StreamLimits())
-    return LogTailStream(task, [], number, elsewhere.open(task).subscribe(), core.ledger, core.runner.log_tail)
+    other = Fanout(StreamLimits())
+    return LogTailStream(task, [], number, other.open(task).subscribe(), core.ledger, core.runner.log_tail)
 
 
 async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None:
@@ -30,7 +30,7 @@ async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None
     assert not core.runner.log_tail.has_streams
 
 
-async def test_a_stream_that_is_left_is_watched_no_more(core: Core) -> None:
+async def test_a_closed_stream_is_not_followed_any_more(core: Core) -> None:
     core.agent(ScriptedAdapter(G, [Pause()]))
     task = await core.send("1", at_once=True)
     await follow(core, task.id).aclose()
@@ -61,7 +61,7 @@ async def test_a_log_that_cannot_be_read_ends_the_stream_which_can_be_resumed(co
     assert await frames(stream) == []
 
 
-async def test_a_task_that_is_no_more_ends_its_stream(core: Core) -> None:
+async def test_a_deleted_task_ends_its_stream(core: Core) -> None:
     assert await frames(follow(core, "nobody's")) == []
 
 

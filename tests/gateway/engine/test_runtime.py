@@ -1,4 +1,4 @@
-"""What a request tells of its backend, by how it ended; which agents share what is known; what the log has of it."""
+"""The services of all turns: a breaker for each backend, leases from now on, and warnings that are given once."""
 
 import asyncio
 from typing import Any
@@ -7,11 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.core.agents import Agent
-from gateway.engine.runtime import Breakers
+from gateway.engine.runtime import Breakers, Pace, Runtime
 from gateway.foundation.breaker import COOLDOWN, FAILURES
+from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Backend
-from tests.support.core import CARD, Time
+from gateway.ports.conversation import HandleKind, StorageOwner
+from tests.support.core import CARD, Core, Time
 from tests.support.scripted import G, ScriptedAdapter
 
 BACKEND = Backend("http://backend/v1", "key")
@@ -28,12 +30,12 @@ def agent(name: str = "echo", backend: Backend | None = BACKEND) -> Agent:
 
 
 def ask(
-    breakers: Breakers, error: BaseException | None = None, *, heard: bool = False, of: Agent | None = None
+    breakers: Breakers, error: BaseException | None = None, *, answered: bool = False, of: Agent | None = None
 ) -> None:
     try:
-        with breakers.request(of or agent()) as asking:
-            if heard:
-                asking.answered()
+        with breakers.request(of or agent()) as request:
+            if answered:
+                request.answered()
             if error is not None:
                 raise error
     except BaseException as raised:
@@ -49,7 +51,7 @@ def broken(time: Time | None = None) -> Breakers:
 
 
 @pytest.mark.parametrize("error", [*(AdapterError(kind, "") for kind in COUNT), BAD_GATEWAY], ids=str)
-def test_what_says_that_nobody_is_there_counts(error: AdapterError) -> None:
+def test_a_failure_of_an_absent_backend_counts(error: AdapterError) -> None:
     breakers = Breakers(Time().clock)
     for _ in range(FAILURES):
         assert not breakers.refuses(agent())
@@ -59,7 +61,7 @@ def test_what_says_that_nobody_is_there_counts(error: AdapterError) -> None:
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_an_answer_of_any_kind_is_one(kind: ErrorClass) -> None:
+def test_an_answer_of_any_kind_counts_as_an_answer(kind: ErrorClass) -> None:
     breakers = Breakers(Time().clock)
     for _ in range(FAILURES - 1):
         ask(breakers, DOWN)
@@ -72,7 +74,7 @@ def test_an_answer_of_any_kind_is_one(kind: ErrorClass) -> None:
 @pytest.mark.parametrize(
     "error", [*(AdapterError(kind, "") for kind in SAY_NOTHING), asyncio.CancelledError(), OSError("disk")], ids=repr
 )
-def test_what_says_nothing_of_the_backend_neither_counts_nor_is_an_answer(error: BaseException) -> None:
+def test_a_failure_that_says_nothing_of_the_backend_neither_counts_nor_is_an_answer(error: BaseException) -> None:
     breakers = Breakers(Time().clock)
     for _ in range(FAILURES - 1):
         ask(breakers, DOWN)
@@ -84,10 +86,10 @@ def test_what_says_nothing_of_the_backend_neither_counts_nor_is_an_answer(error:
 
 
 @pytest.mark.parametrize("error", [DOWN, BAD_GATEWAY, AdapterError(ErrorClass.TIMED_OUT, "")], ids=str)
-def test_behind_the_beginning_of_an_answer_no_failure_counts(error: AdapterError) -> None:
+def test_after_the_beginning_of_an_answer_no_failure_counts(error: AdapterError) -> None:
     breakers = Breakers(Time().clock)
     for _ in range(2 * FAILURES):
-        ask(breakers, error, heard=True)
+        ask(breakers, error, answered=True)
     assert not breakers.refuses(agent())
 
 
@@ -101,7 +103,7 @@ def test_a_request_that_is_refused_is_not_made_and_says_when_it_may_be() -> None
     assert breakers.rest(agent(), DOWN) == 24
 
 
-def test_who_is_refused_while_somebody_tries_may_come_back_soon() -> None:
+def test_a_request_refused_during_a_trial_may_come_back_soon() -> None:
     time = Time()
     breakers = broken(time)
     time.monotonic += COOLDOWN
@@ -120,7 +122,7 @@ def test_no_time_is_named_for_a_failure_that_it_does_not_mend(kind: ErrorClass) 
     assert mended == (None if kind in ANSWERS else COOLDOWN)
 
 
-def test_a_trial_that_is_cancelled_leaves_the_way_to_the_next_one() -> None:
+def test_a_cancelled_trial_lets_the_next_request_be_the_trial() -> None:
     time = Time()
     breakers = broken(time)
     time.monotonic += COOLDOWN
@@ -163,7 +165,7 @@ def test_the_log_has_a_line_for_each_change_and_no_account() -> None:
         time.monotonic += COOLDOWN
         ask(breakers, BAD_GATEWAY)
         time.monotonic += COOLDOWN
-        ask(breakers, heard=True)
+        ask(breakers, answered=True)
         ask(breakers)
     who: dict[str, Any] = {"backend": "http://backend/v1", "agent": "echo"}
     down = {**who, "log_level": "warning", "event": "backend.unreachable", "retry_in": COOLDOWN}
@@ -179,3 +181,28 @@ def test_the_log_has_a_line_for_each_change_and_no_account() -> None:
 
 def test_a_backend_does_not_show_its_account() -> None:
     assert repr(BACKEND) == "Backend(address='http://backend/v1')"
+
+
+def runtime(core: Core, time: Time) -> Runtime:
+    return Runtime(core.ledger, time.clock, "me", 2.5, Pace())
+
+
+async def test_a_call_is_prepared_from_the_thread_as_it_is_with_a_lease_from_now_on(core: Core) -> None:
+    time = Time()
+    thread = ThreadRecord("t", "c", "a", 1, StorageOwner.BACKEND, HandleKind.ROTATING, "r1", 7, None)
+    prepared = runtime(core, time).prepare(thread, "turn", "task", round_=2, attempt=1)
+    assert (prepared.handle_in, prepared.generation, prepared.holder) == ("r1", 7, "me")
+    assert (prepared.round, prepared.attempt, prepared.lease_until) == (2, 1, time.now + 2500)
+
+
+async def test_an_operator_is_warned_of_a_thread_once(core: Core) -> None:
+    known = runtime(core, Time())
+    assert [known.first_warning(thread) for thread in ("a", "b", "a", "b")] == [True, True, False, False]
+
+
+async def test_the_threads_that_were_warned_of_are_not_remembered_for_ever(core: Core) -> None:
+    known = runtime(core, Time())
+    for number in range(1001):
+        assert known.first_warning(str(number))
+    assert known.first_warning("0")
+    assert not known.first_warning("1000")

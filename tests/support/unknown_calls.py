@@ -1,4 +1,4 @@
-"""Scripted backends that can tell what became of a call whose end nobody heard."""
+"""Scripted backends that can be asked for the outcome of an earlier call."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from tests.support.scripted import BR, BS, Pause, Script, ScriptedAdapter
 
 
 class FetchingAdapter(ScriptedAdapter):
-    """Of a rotating handle. `found`: what is told, one after the other; `fetched` what was asked for."""
+    """With rotating handles. `found`: the answers, in order; `fetched`: the handles that were asked for."""
 
     def __init__(self, *calls: Script, found: Sequence[Fetched | AdapterError] = (), ownership: Ownership = BR) -> None:
         super().__init__(ownership, *calls)
@@ -21,14 +21,14 @@ class FetchingAdapter(ScriptedAdapter):
         self.fetched.append(pending)
         if self.held is not None:
             await self.held.pass_by()
-        told = self._found.pop(0)
-        if isinstance(told, AdapterError):
-            raise told
-        return told
+        answer = self._found.pop(0)
+        if isinstance(answer, AdapterError):
+            raise answer
+        return answer
 
 
 class TailAdapter(ScriptedAdapter):
-    """Of a static handle. `found`: what is told, one after the other; `asked` what for."""
+    """With a static handle. `found`: the answers, in order; `asked`: the requests."""
 
     def __init__(self, *calls: Script, found: Sequence[Tail | AdapterError | None] = ()) -> None:
         super().__init__(BS, *calls)
@@ -37,7 +37,7 @@ class TailAdapter(ScriptedAdapter):
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
         self.asked.append(request)
-        told = self._found.pop(0)
-        if isinstance(told, AdapterError):
-            raise told
-        return told
+        answer = self._found.pop(0)
+        if isinstance(answer, AdapterError):
+            raise answer
+        return answer

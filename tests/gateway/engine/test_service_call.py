@@ -1,4 +1,4 @@
-"""Service calls made: what an adapter does wrong ends its own turn alone, and what comes behind the end is not heard."""
+"""Service calls: a fault of an adapter ends its own turn alone, and events after the end of a call are not read."""
 
 from collections.abc import AsyncGenerator
 
@@ -52,7 +52,7 @@ async def test_the_handle_of_a_call_under_way_is_stored_before_what_follows_is_s
 
 
 class Untidy(ScriptedAdapter):
-    """Fails when it is no longer listened to."""
+    """Fails when its stream is closed."""
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         try:

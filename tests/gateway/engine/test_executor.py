@@ -1,4 +1,4 @@
-"""A turn's commands carried out: stored before seen, in one order, for all that look."""
+"""The commands of a turn: stored before they are seen, in one order for all readers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def following_of(batches: AsyncIterator[T]) -> T:
 
 
 async def _watch(core: Core, last: int | None) -> list[tuple[int | None, bytes]]:
-    """Nothing, when it came too late or too early."""
+    """Nothing, for a subscription that came too late or too early."""
     try:
         stream = await core.subscribe("id-0001", core.call(last=last))
     except (UnsupportedOperation, InvalidParams):  # it has just ended, or the event is not stored yet
@@ -33,7 +33,7 @@ async def _watch(core: Core, last: int | None) -> list[tuple[int | None, bytes]]
 
 @pytest.mark.parametrize("broken", [AdapterError(ErrorClass.INTERRUPTED, "cut"), RuntimeError("bug")])
 @BOTH
-async def test_what_was_said_before_a_failure_is_kept_for_the_caller_and_never_shown_to_the_model(
+async def test_output_before_a_failure_is_kept_for_the_caller_and_never_shown_to_the_model(
     core: Core, ownership: Ownership, broken: Exception
 ) -> None:
     adapter = ScriptedAdapter(ownership, [TextDelta("par"), broken], says("b", "r1"))
@@ -65,7 +65,7 @@ async def test_the_texts_of_an_artifact_become_one_however_they_came(core: Core)
 
 
 @BOTH
-async def test_nobody_sees_an_event_that_is_not_in_the_database(core: Core, ownership: Ownership) -> None:
+async def test_no_reader_sees_an_event_that_is_not_in_the_database(core: Core, ownership: Ownership) -> None:
     core.agent(
         ScriptedAdapter(ownership, [*(step for n in range(50) for step in (TextDelta(f"{n} "), None)), *says("!")])
     )
@@ -78,7 +78,7 @@ async def test_nobody_sees_an_event_that_is_not_in_the_database(core: Core, owne
     assert logged(core.path, "id-0001") == seen
 
 
-async def test_what_is_not_stored_yet_is_not_shown(core: Core) -> None:
+async def test_events_that_are_not_stored_yet_are_not_shown(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
     gate = core.ledger.hold(Append)

@@ -1,4 +1,4 @@
-"""A process dies at any moment; the next one ends what it left, with a reason and without a gap in any log."""
+"""A process dies at any moment; the next one ends its turns, with a reason and without a gap in any log."""
 
 import asyncio
 import sqlite3
@@ -75,7 +75,7 @@ DEATHS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("when", DEATHS)
 @BOTH
-async def test_what_a_dead_process_left_ends_with_a_reason_and_the_conversation_goes_on(
+async def test_a_turn_of_a_dead_process_ends_with_a_reason_and_the_conversation_goes_on(
     tmp_path: Path, ownership: Ownership, when: str
 ) -> None:
     path = tmp_path / "ledger.db"
@@ -120,7 +120,7 @@ async def test_a_turn_that_waited_is_ended_as_well_and_never_sent(tmp_path: Path
         assert [said(task) for task in ended] == [["U 1"], ["U 2"], ["U 3"]]
 
 
-async def test_a_later_turn_of_a_task_is_ended_with_what_the_earlier_ones_left(tmp_path: Path) -> None:
+async def test_a_later_turn_of_a_task_is_ended_with_the_record_of_the_earlier_ones(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with running_core(path, prefix="one") as core:
         pause = Pause()
@@ -154,7 +154,7 @@ async def test_a_process_that_still_lives_is_left_alone(tmp_path: Path) -> None:
         assert answer(await one.get(task.id)) == "ab"
 
 
-async def test_what_expires_later_is_ended_by_a_process_that_runs_already(tmp_path: Path) -> None:
+async def test_a_lease_that_expires_later_is_settled_by_a_process_that_runs_already(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     task_id = await left_behind(path, G, TextDelta("a"))
     async with running_core(path, prefix="two", lease=LeaseTimes(0.03)) as core:
@@ -188,10 +188,10 @@ async def test_two_processes_that_recover_at_once_end_a_turn_once(tmp_path: Path
     async with running_core(path, prefix="two") as core:
         core.agent(ScriptedAdapter(G))
         core.time.now = LATER
-        [leftover] = await core.ledger.unfinished_turns(LATER)
+        [unfinished] = await core.ledger.unfinished_turns(LATER)
         async with asyncio.TaskGroup() as group:
             for _ in range(3):
-                group.create_task(settle(leftover, core.ledger, Fanout(StreamLimits()), core.time.clock))
+                group.create_task(settle(unfinished, core.ledger, Fanout(StreamLimits()), core.time.clock))
         assert len(core.ledger.stored(Finish)) == 1
         assert numbers(logged(path, task_id)) == [1, 2]
 
@@ -249,7 +249,7 @@ async def test_a_message_that_is_faster_keeps_the_task_open(core: Core, asked: s
     assert (await core.get(asked)).status.state is TaskState.COMPLETED
 
 
-async def test_closing_goes_on_when_who_asked_for_it_goes_away(core: Core, asked: str) -> None:
+async def test_closing_goes_on_when_its_caller_disconnects(core: Core, asked: str) -> None:
     watching = await core.subscribe(asked)
     gate = core.ledger.hold(Close)
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""One run of a tool: whatever it does, an outcome comes back."""
+"""One run of a tool: whatever the tool does, an outcome comes back."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ async def run(answer: Answer, seconds: float = 60.0, **inputs: Any) -> tuple[Set
     return settled, box
 
 
-async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> None:
+async def test_a_tool_gets_its_arguments_and_a_key_of_this_call_alone() -> None:
     settled, box = await run("O", a=1)
     assert settled == Settled(ToolCallStatus.COMPLETED, "O")
     (seen,) = box.runs
@@ -51,7 +51,7 @@ async def test_a_tool_gets_its_arguments_and_a_key_that_is_only_this_calls() -> 
         (TimeoutError("its own"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
     ],
 )
-async def test_what_a_tool_does_wrong_is_an_outcome(answer: Answer, settled: Settled) -> None:
+async def test_every_fault_of_a_tool_is_an_outcome(answer: Answer, settled: Settled) -> None:
     assert (await run(answer))[0] == settled
 
 
@@ -66,7 +66,7 @@ async def test_a_consent_on_no_page_that_may_be_shown_is_a_failure(pages: tuple[
     assert (await run(ConsentNeeded("secret", pages)))[0] == Settled(ToolCallStatus.FAILED, tool_call.FAILED)
 
 
-async def test_a_tool_has_so_much_time_and_no_more() -> None:
+async def test_a_tool_is_stopped_at_its_timeout() -> None:
     assert (await run(Pause(), seconds=0.01))[0] == Settled(ToolCallStatus.CANCELLED, tool_call.TIMED_OUT)
 
 
@@ -108,7 +108,7 @@ class Stubborn:
         return
 
 
-async def test_a_tool_that_goes_on_behind_its_time_is_left_to_itself() -> None:
+async def test_a_tool_that_ignores_its_timeout_is_abandoned() -> None:
     stubborn = Stubborn()
     tool = await stubborn.offered(0.01)
     with capture_logs() as logs:
@@ -118,7 +118,7 @@ async def test_a_tool_that_goes_on_behind_its_time_is_left_to_itself() -> None:
     assert [each["event"] for each in logs] == ["tool.abandoned", "tool.timed-out"]
 
 
-async def test_what_a_tool_says_when_its_time_is_over_counts() -> None:
+async def test_an_output_at_the_timeout_counts() -> None:
     stubborn = Stubborn(ToolOutput("undone", error=True))
     settled = await soon(invoke(await stubborn.offered(0.01), CALL, "ctx", "ada", lambda _text: None))
     assert settled == Settled(ToolCallStatus.FAILED, "undone")

@@ -1,4 +1,4 @@
-"""Service calls prepared: another process on the thread is waited for, and nothing is sent that is not recorded."""
+"""Preparing service calls: another process on the thread is waited for, and nothing is sent that is not recorded."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A turn from beginning to end: faults become states, and exactly one ending wins."""
+"""A turn from its beginning to its end: faults become states, and exactly one ending wins."""
 
 import asyncio
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_a_call_that_fails_ends_the_turn_with_a_safe_text(
     assert calls == [("failed", kind, None)]
 
 
-async def test_a_fault_in_an_adapter_is_ours_and_its_words_are_not_told(
+async def test_a_fault_in_an_adapter_is_internal_and_its_text_is_not_shown(
     core: Core, capsys: pytest.CaptureFixture[str]
 ) -> None:
     core.agent(ScriptedAdapter(G, [TextDelta("a"), RuntimeError(SECRET)]))
@@ -68,7 +68,7 @@ async def test_a_turn_that_takes_too_long_fails(core: Core) -> None:
     assert adapter.broken_off == 1
 
 
-async def test_an_answer_that_waits_behind_another_task_of_its_context_does_not_begin_twice(core: Core) -> None:
+async def test_an_answer_that_waits_for_another_task_of_its_context_does_not_begin_twice(core: Core) -> None:
     pause = Pause()
     asks = [CallCompleted(ending=Ending.INPUT_REQUIRED)]
     core.agent(ScriptedAdapter(G, asks, [pause, *says("other")], says("blue")))
@@ -127,7 +127,7 @@ async def test_a_cancel_that_comes_before_the_first_step_wins(core: Core, owners
     assert adapter.sent == [(None, ["U 1", "U 2"])]
 
 
-async def test_a_cancel_while_the_call_is_prepared_wins_and_the_next_turn_need_not_wait(core: Core) -> None:
+async def test_a_cancel_during_the_preparation_wins_and_the_next_turn_need_not_wait(core: Core) -> None:
     pause = Pause()
     adapter = ScriptedAdapter(G, [pause, *says("a")], says("c"))
     core.agent(adapter)
@@ -203,7 +203,7 @@ async def test_all_that_cancel_a_waiting_turn_at_once_see_the_same(core: Core) -
     pause.go.set()
 
 
-async def test_a_cancel_goes_on_when_who_asked_for_it_goes_away(core: Core) -> None:
+async def test_a_cancel_goes_on_when_its_caller_disconnects(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")]))
     first = await core.send("1", context="c", at_once=True)

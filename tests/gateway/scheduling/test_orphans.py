@@ -152,7 +152,7 @@ OFTEN = LeaseTimes(5.0, 500)
 
 @asynccontextmanager
 async def a_turn_on_a_locked_ledger(path: Path) -> AsyncIterator[tuple[Core, Core, Task, Pause]]:
-    """One process runs a turn and has a renewal to store; the other has found the lease expired, and waits to store something."""
+    """One process runs a turn and has a renewal to store; the other has found the lease expired, and has something to store."""
     pause = Pause()
     async with (
         running_core(path, prefix="one", lease=OFTEN) as one,

@@ -76,7 +76,7 @@ DAMAGE = {
         "still running",
         "UPDATE turn SET status = 'running', ended_at = NULL, messages = NULL, artifacts = NULL",
     ),
-    "a call that never ended": ("still sent", "UPDATE service_call SET status = 'sent', handle_out = NULL"),
+    "a call that never ended": ("still started", "UPDATE service_call SET status = 'started', handle_out = NULL"),
 }
 
 

@@ -1,9 +1,6 @@
 """The Chat Completions adapter passes the conformance suite; its requests, the events of answers, its errors."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -41,13 +38,11 @@ from gateway.ports.conversation import (
 )
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, message, request, text
-from gateway.testing.adapter_suite import AdapterSuite
-from gateway.testing.serving import serve
+from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.openai.openai_support import (
     KEY,
     Build,
     Start,
-    calls_in,
     finished,
     judge,
     parts,
@@ -55,23 +50,19 @@ from tests.adapters.openai.openai_support import (
     said_in,
     settings,
     tool_of,
-    trickling,
 )
 from tests.emulators.chat import CHAT_DIALECTS, ChatServer
 from tests.emulators.scripts import (
     Call,
-    Conversation,
     Cut,
     ErrorEvent,
     Fail,
     Html,
     Incomplete,
     NoTerminal,
-    Pause,
     Raw,
     Refuse,
     Say,
-    Status,
     Step,
     Think,
     rate_limited,
@@ -94,70 +85,14 @@ async def plain(server: ChatServer, start: Start, build: Build) -> Adapter:
 # --- the conformance suite --------------------------------------------------------------------------------------------
 
 
-class TestConformance(AdapterSuite):
+class TestConformance(EmulatorSuite):
     """Against a server of OpenAI's own dialect."""
 
-    secret = KEY
-
-    server: ChatServer
-    stop: Callable[[], Awaitable[None]]
-    released: asyncio.Event
-    trickles = False
-
-    @pytest.fixture
-    async def adapter(self, build: Build) -> AsyncGenerator[Adapter]:
-        self.server = ChatServer(plays(), api_key=KEY)
-        self.released = asyncio.Event()
-        async with AsyncExitStack() as stack:
-            self.stop = stack.aclose
-            app = trickling(self.server.app, lambda: self.trickles)
-            yield build(factory, f"{await stack.enter_async_context(serve(app))}/v1")
-
-    async def backend_answers(self, *pieces: str) -> None:
-        self.server.script = plays(*(Say(piece) for piece in pieces))
-
-    async def backend_echoes(self) -> None:
-        self.server.script = lambda conversation: [Say(conversation.text, chunks=3)]
-
-    async def backend_trickles(self) -> None:
-        self.trickles = True
-
-    async def backend_fails(self) -> None:
-        error = {"message": f"Incorrect API key provided: {KEY}.", "type": "invalid_request_error", "code": None}
-        self.server.script = plays(Status(500, {"error": error}))
-
-    async def backend_refuses(self) -> None:
-        await self.backend_answers_status(422)
-
-    async def backend_answers_status(self, status: int) -> None:
-        error = {"message": f"No, not for {KEY}.", "type": "some_error", "code": None}
-        self.server.script = plays(Status(status, {"error": error}))
-
-    async def backend_disappears(self) -> None:
-        await self.stop()
-
-    async def backend_breaks_off(self, *pieces: str) -> None:
-        self.server.script = plays(*(Say(piece) for piece in pieces), NoTerminal())
-
-    async def backend_stalls(self, *pieces: str) -> None:
-        async def script(_: Conversation) -> AsyncGenerator[Step]:
-            try:
-                for piece in pieces:
-                    yield Say(piece)
-                yield Pause(asyncio.Event())
-            finally:
-                self.released.set()
-
-        self.server.script = script
-
-    async def backend_is_released(self) -> None:
-        await self.released.wait()
+    factory = factory
+    emulator = ChatServer
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
         return [said_in(body["messages"]) for body in self.server.requests]
-
-    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        self.server.script = calls_in(*rounds)
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
         offered = [[tool["function"] for tool in body.get("tools", ())] for body in self.server.requests]

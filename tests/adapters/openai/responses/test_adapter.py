@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
 import pytest
@@ -31,27 +29,23 @@ from gateway.ports.capabilities import HandleNaming
 from gateway.ports.conversation import ReasoningItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, request, text
-from gateway.testing.adapter_suite import AdapterSuite
-from gateway.testing.serving import serve
+from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.openai.openai_support import (
     KEY,
     Build,
     Start,
-    calls_in,
     finished,
     output_ids,
     plays,
     response_ids,
     said_in,
     tool_of,
-    trickling,
 )
 from tests.adapters.raw_server import Exchange, StartRaw
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import (
     Call,
-    Conversation,
     Cut,
     ErrorEvent,
     Fail,
@@ -85,72 +79,15 @@ async def plain(server: ResponsesServer, start: Start, build: Build) -> Adapter:
 # --- the conformance suite --------------------------------------------------------------------------------------------
 
 
-class _Suite(AdapterSuite):
-    secret = KEY
-    values: ClassVar[Mapping[str, Any]] = {}
-
-    server: ResponsesServer
-    stop: Callable[[], Awaitable[None]]
-    released: asyncio.Event
-    trickles = False
-
-    @pytest.fixture
-    async def adapter(self, build: Build) -> AsyncGenerator[Adapter]:
-        self.server = ResponsesServer(plays(), api_key=KEY)
-        self.released = asyncio.Event()
-        async with AsyncExitStack() as stack:
-            self.stop = stack.aclose
-            app = trickling(self.server.app, lambda: self.trickles)
-            yield build(factory, f"{await stack.enter_async_context(serve(app))}/v1", **self.values)
-
-    async def backend_answers(self, *pieces: str) -> None:
-        self.server.script = plays(*(Say(piece) for piece in pieces))
-
-    async def backend_echoes(self) -> None:
-        self.server.script = lambda conversation: [Say(conversation.text, chunks=3)]
-
-    async def backend_trickles(self) -> None:
-        self.trickles = True
-
-    async def backend_fails(self) -> None:
-        error = {"message": f"Incorrect API key provided: {KEY}.", "type": "invalid_request_error", "code": None}
-        self.server.script = plays(Status(500, {"error": error}))
-
-    async def backend_refuses(self) -> None:
-        await self.backend_answers_status(422)
-
-    async def backend_answers_status(self, status: int) -> None:
-        error = {"message": f"No, not for {KEY}.", "type": "some_error", "code": None}
-        self.server.script = plays(Status(status, {"error": error}))
-
-    async def backend_disappears(self) -> None:
-        await self.stop()
-
-    async def backend_breaks_off(self, *pieces: str) -> None:
-        self.server.script = plays(*(Say(piece) for piece in pieces), NoTerminal())
-
-    async def backend_stalls(self, *pieces: str) -> None:
-        async def script(_: Conversation) -> AsyncGenerator[Step]:
-            try:
-                for piece in pieces:
-                    yield Say(piece)
-                yield Pause(asyncio.Event())
-            finally:
-                self.released.set()
-
-        self.server.script = script
-
-    async def backend_is_released(self) -> None:
-        await self.released.wait()
+class _Suite(EmulatorSuite):
+    factory = factory
+    emulator = ResponsesServer
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
         return [said_in(body["input"]) for body in self._bodies]
-
-    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        self.server.script = calls_in(*rounds)
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
         kept = ToolDeclaration.__struct_fields__

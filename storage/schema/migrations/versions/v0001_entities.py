@@ -2,86 +2,102 @@
 
 # ruff: noqa: E501  (each condition on one line, as Alembic writes it)
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0001"
 down_revision = None
 
+_TEXT, _BYTES = sa.Text(), sa.LargeBinary()
 _INTEGER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
+    for tables in (
+        _api_keys,
+        _contexts,
+        _processes_and_jobs,
+        _tasks,
+        _push_configs,
+        _threads,
+        _events,
+        _turns,
+        _inputs,
+        _service_calls,
+        _tool_calls,
+        _history_items,
+    ):
+        tables()
+
+
+def _columns(kind: sa.types.TypeEngine[Any], *names: str, nullable: bool = False) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=nullable) for name in names]
+
+
+def _api_keys() -> None:
     op.create_table(
         "api_key",
-        sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("prefix", sa.Text(), nullable=False),
-        sa.Column("principal", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("admin", _INTEGER, nullable=False),
-        sa.Column("created_at", _INTEGER, nullable=False),
-        sa.Column("expires_at", _INTEGER, nullable=True),
-        sa.Column("revoked_at", _INTEGER, nullable=True),
+        *_columns(_BYTES, "digest"),
+        *_columns(_TEXT, "name", "prefix", "principal", "tenant"),
+        *_columns(_INTEGER, "admin", "created_at"),
+        *_columns(_INTEGER, "expires_at", "revoked_at", nullable=True),
         sa.CheckConstraint("admin IN (0, 1)", name=op.f("ck_api_key_admin")),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_api_key")),
         sqlite_strict=True,
     )
     op.create_index("uq_api_key_name", "api_key", ["name"], unique=True, sqlite_where=sa.text("revoked_at IS NULL"))
+
+
+def _contexts() -> None:
     op.create_table(
         "context",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("principal", sa.Text(), nullable=False),
-        sa.Column("public_id", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("created_at", _INTEGER, nullable=False),
-        sa.Column("last_used_at", _INTEGER, nullable=False),
-        sa.Column("expires_at", _INTEGER, nullable=True),
+        *_columns(_TEXT, "id", "tenant", "principal", "public_id", "state"),
+        *_columns(_INTEGER, "created_at", "last_used_at"),
+        *_columns(_INTEGER, "expires_at", nullable=True),
         sa.CheckConstraint("state IN ('open', 'closed', 'expired', 'deleted')", name=op.f("ck_context_state")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_context")),
         sa.UniqueConstraint("tenant", "principal", "public_id", name=op.f("uq_context_tenant_principal_public_id")),
         sqlite_strict=True,
     )
+
+
+def _processes_and_jobs() -> None:
     op.create_table(
         "delete_job",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("adapter", sa.Text(), nullable=False),
-        sa.Column("handle", sa.Text(), nullable=False),
-        sa.Column("due_at", _INTEGER, nullable=True),
-        sa.Column("attempts", _INTEGER, nullable=False),
+        *_columns(_TEXT, "id", "adapter", "handle"),
+        *_columns(_INTEGER, "due_at", nullable=True),
+        *_columns(_INTEGER, "attempts"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_delete_job")),
         sqlite_strict=True,
     )
     op.create_index("ix_delete_job_due_at", "delete_job", ["due_at"], unique=False)
     op.create_table(
         "process",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("alive_until", _INTEGER, nullable=False),
+        *_columns(_TEXT, "id"),
+        *_columns(_INTEGER, "alive_until"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_process")),
         sqlite_strict=True,
     )
     op.create_index("ix_process_alive_until", "process", ["alive_until"], unique=False)
     op.create_table(
         "secret",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("value", sa.LargeBinary(), nullable=False),
+        *_columns(_TEXT, "name"),
+        *_columns(_BYTES, "value"),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_secret")),
         sqlite_strict=True,
     )
+
+
+def _tasks() -> None:
     op.create_table(
         "task",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("context", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("principal", sa.Text(), nullable=False),
-        sa.Column("agent", sa.Text(), nullable=False),
-        sa.Column("visible", _INTEGER, nullable=False),
-        sa.Column("created_at", _INTEGER, nullable=False),
-        sa.Column("last_event", _INTEGER, nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("status_at", _INTEGER, nullable=False),
-        sa.Column("status_message", sa.Text(), nullable=True),
+        *_columns(_TEXT, "id", "context", "tenant", "principal", "agent"),
+        *_columns(_INTEGER, "visible", "created_at", "last_event"),
+        *_columns(_TEXT, "state"),
+        *_columns(_INTEGER, "status_at"),
+        *_columns(_TEXT, "status_message", nullable=True),
         sa.CheckConstraint(
             "state IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING', 'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_REJECTED', 'TASK_STATE_AUTH_REQUIRED')",
             name=op.f("ck_task_state"),
@@ -105,21 +121,20 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("visible = 1"),
     )
+
+
+def _push_configs() -> None:
     op.create_table(
         "push_config",
-        sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("version", sa.Text(), nullable=False),
-        sa.Column("url", sa.Text(), nullable=False),
-        sa.Column("host", sa.Text(), nullable=False),
-        sa.Column("scheme", sa.Text(), nullable=True),
-        sa.Column("sealed", sa.LargeBinary(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("next_event", _INTEGER, nullable=False),
-        sa.Column("due_at", _INTEGER, nullable=True),
-        sa.Column("attempts", _INTEGER, nullable=False),
-        sa.Column("last_error", sa.Text(), nullable=True),
-        sa.Column("created_at", _INTEGER, nullable=False),
+        *_columns(_TEXT, "task", "id", "version", "url", "host"),
+        *_columns(_TEXT, "scheme", nullable=True),
+        *_columns(_BYTES, "sealed", nullable=True),
+        *_columns(_TEXT, "state"),
+        *_columns(_INTEGER, "next_event"),
+        *_columns(_INTEGER, "due_at", nullable=True),
+        *_columns(_INTEGER, "attempts"),
+        *_columns(_TEXT, "last_error", nullable=True),
+        *_columns(_INTEGER, "created_at"),
         sa.CheckConstraint("due_at IS NULL OR state = 'active'", name=op.f("ck_push_config_due")),
         sa.CheckConstraint("state IN ('active', 'stopped', 'gone', 'done')", name=op.f("ck_push_config_state")),
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_push_config_task"), ondelete="CASCADE"),
@@ -134,22 +149,21 @@ def upgrade() -> None:
         sqlite_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_index("ix_push_config_state", "push_config", ["state"], unique=False)
+
+
+def _threads() -> None:
     op.create_table(
         "thread",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("context", sa.Text(), nullable=False),
-        sa.Column("agent", sa.Text(), nullable=False),
-        sa.Column("epoch", _INTEGER, nullable=False),
-        sa.Column("storage_owner", sa.Text(), nullable=False),
-        sa.Column("handle_kind", sa.Text(), nullable=False),
-        sa.Column("handle", sa.Text(), nullable=True),
-        sa.Column("clean_handle", sa.Text(), nullable=True),
-        sa.Column("generation", _INTEGER, nullable=False),
-        sa.Column("lease_holder", sa.Text(), nullable=True),
-        sa.Column("lease_until", _INTEGER, nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("state_version", _INTEGER, nullable=True),
-        sa.Column("adapter_state", sa.Text(), nullable=True),
+        *_columns(_TEXT, "id", "context", "agent"),
+        *_columns(_INTEGER, "epoch"),
+        *_columns(_TEXT, "storage_owner", "handle_kind"),
+        *_columns(_TEXT, "handle", "clean_handle", nullable=True),
+        *_columns(_INTEGER, "generation"),
+        *_columns(_TEXT, "lease_holder", nullable=True),
+        *_columns(_INTEGER, "lease_until", nullable=True),
+        *_columns(_TEXT, "state"),
+        *_columns(_INTEGER, "state_version", nullable=True),
+        *_columns(_TEXT, "adapter_state", nullable=True),
         sa.CheckConstraint("(storage_owner = 'gateway') = (handle_kind = 'none')", name=op.f("ck_thread_owner")),
         sa.CheckConstraint("handle_kind IN ('none', 'rotating', 'static')", name=op.f("ck_thread_handle_kind")),
         sa.CheckConstraint(
@@ -173,12 +187,14 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("state NOT IN ('closed', 'expired', 'deleted')"),
     )
+
+
+def _events() -> None:
     op.create_table(
         "event",
-        sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("last", _INTEGER, nullable=False),
-        sa.Column("first", _INTEGER, nullable=False),
-        sa.Column("payload", sa.Text(), nullable=False),
+        *_columns(_TEXT, "task"),
+        *_columns(_INTEGER, "last", "first"),
+        *_columns(_TEXT, "payload"),
         sa.CheckConstraint("1 <= first AND first <= last", name=op.f("ck_event_numbers")),
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("fk_event_task")),
         sa.PrimaryKeyConstraint("task", "last", name=op.f("pk_event")),
@@ -189,24 +205,23 @@ def upgrade() -> None:
         "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
         "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
     )
+
+
+def _turns() -> None:
     op.create_table(
         "turn",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("thread", sa.Text(), nullable=False),
-        sa.Column("number", _INTEGER, nullable=False),
-        sa.Column("base_generation", _INTEGER, nullable=True),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("failure_class", sa.Text(), nullable=True),
+        *_columns(_TEXT, "id", "task", "thread"),
+        *_columns(_INTEGER, "number"),
+        *_columns(_INTEGER, "base_generation", nullable=True),
+        *_columns(_TEXT, "status"),
+        *_columns(_TEXT, "failure_class", nullable=True),
         sa.Column("process", sa.Text(), server_default="", nullable=False),
         sa.Column("cancel_asked", _INTEGER, server_default="0", nullable=False),
         sa.Column("displaced", _INTEGER, server_default="0", nullable=False),
         sa.Column("tries", _INTEGER, server_default="0", nullable=False),
-        sa.Column("accepted_at", _INTEGER, nullable=False),
-        sa.Column("ended_at", _INTEGER, nullable=True),
-        sa.Column("last_event", _INTEGER, nullable=True),
-        sa.Column("messages", sa.Text(), nullable=True),
-        sa.Column("artifacts", sa.Text(), nullable=True),
+        *_columns(_INTEGER, "accepted_at"),
+        *_columns(_INTEGER, "ended_at", "last_event", nullable=True),
+        *_columns(_TEXT, "messages", "artifacts", nullable=True),
         sa.CheckConstraint(
             "(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name=op.f("ck_turn_ended")
         ),
@@ -232,21 +247,18 @@ def upgrade() -> None:
     )
     op.create_index("ix_turn_task", "turn", ["task"], unique=False)
     op.create_index("ix_turn_waiting", "turn", ["task"], unique=False, sqlite_where=sa.text("status = 'waiting'"))
+
+
+def _inputs() -> None:
     op.create_table(
         "input",
-        sa.Column("turn", sa.Text(), nullable=False),
-        sa.Column("ordinal", _INTEGER, nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("principal", sa.Text(), nullable=False),
-        sa.Column("agent", sa.Text(), nullable=False),
-        sa.Column("message_id", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("key_kind", sa.Text(), nullable=True),
-        sa.Column("key", sa.Text(), nullable=True),
-        sa.Column("received_at", _INTEGER, nullable=False),
-        sa.Column("event", _INTEGER, nullable=False),
-        sa.Column("preferences", sa.Text(), nullable=True),
-        sa.Column("payload", sa.Text(), nullable=False),
+        *_columns(_TEXT, "turn"),
+        *_columns(_INTEGER, "ordinal"),
+        *_columns(_TEXT, "tenant", "principal", "agent", "message_id", "digest"),
+        *_columns(_TEXT, "key_kind", "key", nullable=True),
+        *_columns(_INTEGER, "received_at", "event"),
+        *_columns(_TEXT, "preferences", nullable=True),
+        *_columns(_TEXT, "payload"),
         sa.CheckConstraint("key_kind IN ('header', 'message_id')", name=op.f("ck_input_key_kind")),
         sa.CheckConstraint("(key IS NULL) = (key_kind IS NULL)", name=op.f("ck_input_key")),
         sa.ForeignKeyConstraint(["turn"], ["turn.id"], name=op.f("fk_input_turn")),
@@ -261,21 +273,19 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("key IS NOT NULL"),
     )
+
+
+def _service_calls() -> None:
     op.create_table(
         "service_call",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("turn", sa.Text(), nullable=False),
-        sa.Column("round", _INTEGER, nullable=False),
-        sa.Column("attempt", _INTEGER, nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("error_class", sa.Text(), nullable=True),
-        sa.Column("handle_in", sa.Text(), nullable=True),
-        sa.Column("pending_handle", sa.Text(), nullable=True),
-        sa.Column("handle_out", sa.Text(), nullable=True),
-        sa.Column("prepared_at", _INTEGER, nullable=False),
-        sa.Column("ended_at", _INTEGER, nullable=True),
-        sa.Column("usage", sa.Text(), nullable=True),
-        sa.Column("weight", _INTEGER, nullable=True),
+        *_columns(_TEXT, "id", "turn"),
+        *_columns(_INTEGER, "round", "attempt"),
+        *_columns(_TEXT, "status"),
+        *_columns(_TEXT, "error_class", "handle_in", "pending_handle", "handle_out", nullable=True),
+        *_columns(_INTEGER, "prepared_at"),
+        *_columns(_INTEGER, "ended_at", nullable=True),
+        *_columns(_TEXT, "usage", nullable=True),
+        *_columns(_INTEGER, "weight", nullable=True),
         sa.CheckConstraint("status = 'completed' OR handle_out IS NULL", name=op.f("ck_service_call_handle_out")),
         sa.CheckConstraint(
             "status IN ('prepared', 'sent', 'started', 'emitting', 'completed', 'failed', 'incomplete', 'unknown')",
@@ -286,27 +296,24 @@ def upgrade() -> None:
         sa.UniqueConstraint("turn", "round", "attempt", name=op.f("uq_service_call_turn_round_attempt")),
         sqlite_strict=True,
     )
+
+
+def _tool_calls() -> None:
     op.create_table(
         "tool_call",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("service_call", sa.Text(), nullable=False),
-        sa.Column("sequence", _INTEGER, nullable=False),
-        sa.Column("external_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("executor", sa.Text(), nullable=False),
-        sa.Column("server", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("runs_left", _INTEGER, nullable=False),
-        sa.Column("digest", sa.Text(), nullable=True),
-        sa.Column("approval_required", _INTEGER, nullable=False),
-        sa.Column("approval_decision", sa.Text(), nullable=True),
-        sa.Column("approval_by", sa.Text(), nullable=True),
-        sa.Column("approval_at", _INTEGER, nullable=True),
-        sa.Column("approval_expires_at", _INTEGER, nullable=True),
-        sa.Column("approval_consumed_at", _INTEGER, nullable=True),
-        sa.Column("standing", sa.Text(), nullable=True),
-        sa.Column("arguments", sa.Text(), nullable=False),
-        sa.Column("outcome", sa.Text(), nullable=True),
+        *_columns(_TEXT, "id", "service_call"),
+        *_columns(_INTEGER, "sequence"),
+        *_columns(_TEXT, "external_id", "name", "executor"),
+        *_columns(_TEXT, "server", nullable=True),
+        *_columns(_TEXT, "status"),
+        *_columns(_INTEGER, "runs_left"),
+        *_columns(_TEXT, "digest", nullable=True),
+        *_columns(_INTEGER, "approval_required"),
+        *_columns(_TEXT, "approval_decision", "approval_by", nullable=True),
+        *_columns(_INTEGER, "approval_at", "approval_expires_at", "approval_consumed_at", nullable=True),
+        *_columns(_TEXT, "standing", nullable=True),
+        *_columns(_TEXT, "arguments"),
+        *_columns(_TEXT, "outcome", nullable=True),
         sa.CheckConstraint(
             "(outcome IS NOT NULL) = (status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external'))",
             name=op.f("ck_tool_call_outcome"),
@@ -329,21 +336,22 @@ def upgrade() -> None:
     op.create_index(
         "ix_tool_call_standing", "tool_call", ["standing"], unique=False, sqlite_where=sa.text("standing IS NOT NULL")
     )
+
+
+def _history_items() -> None:
     op.create_table(
         "history_item",
-        sa.Column("thread", sa.Text(), nullable=False),
-        sa.Column("position", _INTEGER, nullable=False),
-        sa.Column("turn", sa.Text(), nullable=False),
-        sa.Column("input", _INTEGER, nullable=True),
-        sa.Column("service_call", sa.Text(), nullable=True),
-        sa.Column("tool_call", sa.Text(), nullable=True),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("provider_id", sa.Text(), nullable=True),
-        sa.Column("item_group", sa.Text(), nullable=True),
-        sa.Column("replayable", _INTEGER, nullable=False),
-        sa.Column("sent_in", sa.Text(), nullable=True),
-        sa.Column("weight", _INTEGER, nullable=False),
-        sa.Column("payload", sa.Text(), nullable=True),
+        *_columns(_TEXT, "thread"),
+        *_columns(_INTEGER, "position"),
+        *_columns(_TEXT, "turn"),
+        *_columns(_INTEGER, "input", nullable=True),
+        *_columns(_TEXT, "service_call", "tool_call", nullable=True),
+        *_columns(_TEXT, "kind"),
+        *_columns(_TEXT, "provider_id", "item_group", nullable=True),
+        *_columns(_INTEGER, "replayable"),
+        *_columns(_TEXT, "sent_in", nullable=True),
+        *_columns(_INTEGER, "weight"),
+        *_columns(_TEXT, "payload", nullable=True),
         sa.CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name=op.f("ck_history_item_payload")),
         sa.CheckConstraint("replayable IN (0, 1)", name=op.f("ck_history_item_replayable")),
         sa.ForeignKeyConstraint(["thread"], ["thread.id"], name=op.f("fk_history_item_thread")),

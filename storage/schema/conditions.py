@@ -1,26 +1,26 @@
-"""Conditions on a row that tables, statements and queries share, as SQL. Law: an index with one is only used where a statement
-says the very same words."""
+"""Conditions on a row, as SQL, shared by tables, statements and queries. Law: a partial index is used only by a statement with
+the same text."""
 
-LIVE = "state NOT IN ('closed', 'expired', 'deleted')"
-"""Of a thread: it may still go on."""
+THREAD_LIVE = "state NOT IN ('closed', 'expired', 'deleted')"
+"""The thread may still continue."""
 
-GOING = "state NOT IN ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
-"""Of a task: its state is not final."""
+TASK_OPEN = "state NOT IN ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED')"
+"""The state of the task is not final."""
 
-ENDED = GOING.replace("NOT IN", "IN")
-"""Of a task: its state is final."""
+TASK_ENDED = TASK_OPEN.replace("NOT IN", "IN")
+"""The state of the task is final."""
 
-WAITING = "state IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')"
-"""Of a task: its last turn has ended and its caller has to go on."""
+TASK_WAITING = "state IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')"
+"""The task waits for its caller."""
 
-UNFINISHED = "ended_at IS NULL AND status IN ('accepted', 'running')"
-"""Of a turn: somebody has to run it or to end it."""
+TURN_UNFINISHED = "ended_at IS NULL AND status IN ('accepted', 'running')"
+"""A process has to run or to end the turn."""
 
-UNSENT = "sent_in IS NULL AND replayable = 1"
-"""Of a history item: no completed service call has carried it yet."""
+ITEM_UNSENT = "sent_in IS NULL AND replayable = 1"
+"""No completed service call has carried the history item yet."""
 
-UNDER_WAY = "status IN ('prepared', 'started')"
-"""Of a service call: nobody has told its end."""
+CALL_UNDER_WAY = "status IN ('prepared', 'started')"
+"""The end of the service call is not stored yet."""
 
-SETTLED = "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external')"
-"""Of a tool call: it has its outcome."""
+TOOL_CALL_SETTLED = "status IN ('completed', 'failed', 'not_found', 'rejected', 'cancelled', 'interrupted', 'external')"
+"""The tool call has its outcome."""

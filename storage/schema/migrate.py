@@ -1,7 +1,7 @@
-"""Migrations by Alembic, for a database of an older version. Law: a schema newer than ours is left as it is.
+"""Migrations by Alembic, for a database of an older version. Law: a newer schema is not changed.
 
-A migration that leaves all as it was and only adds (tables, columns that may be NULL) says `only_adds = True`: processes of
-the version before may then work on what it has made, beside those of the new one.
+A migration that only adds (tables, columns that may be NULL) sets `only_adds = True`: processes of the previous version may
+then work on its schema beside those of the new one.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from storage.schema.tables import Row
 
 
 def migrate(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
-    """The version of the schema, after migrating. Raises: LedgerUnavailable when it does not become ours."""
+    """The version of the schema, after migrating. Raises: LedgerUnavailable when it has or gets another version."""
     scripts = _scripts()
     engine = create_engine("sqlite://", creator=lambda: connect(str(path), busy_timeout_ms), poolclass=NullPool)
     # The lock is taken before the version is read: of two processes that start at once, one migrates.
@@ -46,15 +46,15 @@ def _config() -> Config:
 
 
 def _scripts() -> list[Script]:
-    """The newest first. What takes long to load is loaded before the lock is taken: all others wait while it is held."""
+    """The newest first. Loaded before the lock is taken, as loading takes long and other processes wait for the lock."""
     return list(ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def _migrate(connection: Connection, path: Path, scripts: list[Script], *, auto_migrate: bool) -> str:
-    ours = [script.revision for script in scripts]
-    head = ours[0]
+    known = [script.revision for script in scripts]
+    head = known[0]
     found = MigrationContext.configure(connection).get_current_revision()
-    if found is not None and found not in ours:
+    if found is not None and found not in known:
         raise LedgerUnavailable(f"the schema of {str(path)!r} has version {found}, newer than ours, {head}")
     if found != head:
         if not auto_migrate:

@@ -1,7 +1,7 @@
-"""The tables of a database as this code expects them. Law: a schema newer than ours is left as it is, and worked on only if
-it says that all it has is ours and more.
+"""Makes or checks the schema of a database file. Law: a newer schema is not changed, and used only if it declares that it
+only adds to this version.
 
-An empty file gets the compiled schema; only one of an older version needs the migrations, and what they import.
+An empty file gets the compiled schema; only an older version needs the migrations and their imports.
 """
 
 import sqlite3
@@ -20,12 +20,12 @@ _VERSION = "SELECT version_num FROM alembic_version"
 
 
 def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
-    """The version of the schema, after migrating. Raises: LedgerUnavailable when it does not become ours."""
+    """The version of the schema, after migrating. Raises: LedgerUnavailable when it has or gets another version."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise LedgerUnavailable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed")
     try:
         with closing(connect(str(path), busy_timeout_ms)) as connection:
-            if _is_ours(connection, auto_migrate=auto_migrate):
+            if _fits(connection, auto_migrate=auto_migrate):
                 return VERSION
     except sqlite3.Error as error:
         raise LedgerUnavailable(f"the schema of {str(path)!r} cannot be read or made: {error}") from error
@@ -35,12 +35,12 @@ def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
 
 
 def usable(version: str, oldest: int) -> bool:
-    """Whether this code may work on a schema of this version, which says this of its oldest user (0: nothing)."""
+    """Whether this code may use a schema of this version. `oldest`: the oldest version that may use it (0: not declared)."""
     return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
 
 
-def _is_ours(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
-    """Makes the schema where there is none. The lock is taken before looking: of two processes one makes it."""
+def _fits(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
+    """Makes the schema where there is none. The lock comes first: of two processes that start at once, one makes it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute(_TABLES).fetchone() == (0,):

@@ -1,4 +1,4 @@
-"""The rows of the ledger. Law: what must never be untrue of them is a constraint here; only storage sees them.
+"""The tables of the ledger. Law: what must always hold for their rows is a constraint here; only storage uses them.
 
 Times are milliseconds since 1970, JSON is text, no text has a length.
 """
@@ -23,10 +23,10 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from storage.schema.conditions import LIVE, SETTLED, UNSENT
+from storage.schema.conditions import ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits everywhere; a STRICT table of SQLite knows them only as INTEGER."""
+"""64 bits in every dialect; a STRICT table of SQLite has only INTEGER for them."""
 
 
 def _text(**more: Any) -> Any:
@@ -55,7 +55,7 @@ _STRICT = {"sqlite_strict": True}
 
 
 class Row(SQLModel):
-    """Base of all tables: the metadata of the ledger alone, and the names of its constraints."""
+    """Base of all tables, with metadata of its own and the naming of constraints."""
 
     metadata = MetaData(
         naming_convention={
@@ -69,7 +69,7 @@ class Row(SQLModel):
 
 
 class Context(Row, table=True):
-    """A deleted or expired one stays, so that its public id is never used again."""
+    """A deleted or expired one stays as a tombstone, so that its public id is never used again."""
 
     __tablename__ = "context"
     __table_args__ = (
@@ -89,13 +89,12 @@ class Context(Row, table=True):
 
 
 class Thread(Row, table=True):
-    """`clean_handle`: the last handle at which no tool call was open. `lost`: the backend does not know the handle.
-    `state_version` NULL: 1."""
+    """`clean_handle`: the last handle at which no tool call was open. `state_version` NULL: 1."""
 
     __tablename__ = "thread"
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
-        _partial("uq_thread_live", "context", "agent", where=LIVE, unique=True),
+        _partial("uq_thread_live", "context", "agent", where=THREAD_LIVE, unique=True),
         _one_of("state", "open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"),
         _one_of("storage_owner", "backend", "gateway"),
         _one_of("handle_kind", "none", "rotating", "static"),
@@ -122,7 +121,7 @@ class Thread(Row, table=True):
 
 
 class Task(Row, table=True):
-    """Tenant and principal are those of its context, repeated here because lists are read by them."""
+    """Tenant and principal are those of its context, repeated here for the indexes of lists."""
 
     __tablename__ = "task"
     __table_args__ = (
@@ -157,7 +156,7 @@ class Task(Row, table=True):
 
 
 class Process(Row, table=True):
-    """A process with turns that wait. Without a row, or behind `alive_until`, it counts as dead."""
+    """A process with queued turns. Without a row, or after `alive_until`, it counts as dead."""
 
     __tablename__ = "process"
     __table_args__ = (Index("ix_process_alive_until", "alive_until"), _STRICT)
@@ -167,11 +166,11 @@ class Process(Row, table=True):
 
 
 class Turn(Row, table=True):
-    """`number` grows within the thread. What may be long comes last: it is not read when it is not asked for.
+    """`number` grows within the thread. Long columns come last: a query without them does not read them.
 
-    `process` has accepted it and alone runs it; `cancel_asked` is how another one tells it that it should end. `displaced`: by
-    a later message; once it has ended so, it is no part of the conversation. `tries`: so often has
-    somebody begun to go on with it or to end it, after its process had died, and come to no end.
+    `process` has accepted the turn and alone runs it; `cancel_asked`: another process requests its end. `displaced`: by a later
+    message; an ended one is no part of the conversation. `tries`: how often its continuation or end was tried without success
+    after its process had died.
     """
 
     __tablename__ = "turn"
@@ -263,7 +262,7 @@ class ServiceCall(Row, table=True):
 
 
 class ToolCall(Row, table=True):
-    """`id` is the public one, `external_id` the backend's; only the first is ever a key.
+    """`id` is the public one, `external_id` the backend's; only the first is a key.
 
     `standing`: the context in which its approval holds for every call of this tool.
     """
@@ -273,10 +272,10 @@ class ToolCall(Row, table=True):
         UniqueConstraint("service_call", "sequence"),
         _one_of("executor", "gateway", "backend", "client"),
         CheckConstraint(
-            f"{SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
+            f"{TOOL_CALL_SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
             "status",
         ),
-        CheckConstraint(f"(outcome IS NOT NULL) = ({SETTLED})", name="outcome"),
+        CheckConstraint(f"(outcome IS NOT NULL) = ({TOOL_CALL_SETTLED})", name="outcome"),
         CheckConstraint("runs_left >= 0", name="runs_left"),
         _partial("ix_tool_call_standing", "standing", where="standing IS NOT NULL"),
         _flag("approval_required"),
@@ -306,16 +305,16 @@ class ToolCall(Row, table=True):
 
 
 class HistoryItem(Row, table=True):
-    """An accepted message is owned by its input, so that an item that is one has `input` and no payload of its own.
+    """An accepted message is stored with its input: its item has `input` and no payload of its own.
 
-    `weight` says how much a model reads of it. Turn, input and calls are no foreign keys: the end of each of their rows
-    would read all items, or each item write four more indexes.
+    `weight`: how much of it a model reads. Turn, input and service call are no foreign keys: deleting one of their rows would
+    read all items, or each item would write more indexes.
     """
 
     __tablename__ = "history_item"
     __table_args__ = (
         _partial("uq_history_item_tool_call", "tool_call", "kind", where="tool_call IS NOT NULL", unique=True),
-        _partial("ix_history_item_unsent", "thread", "position", where=UNSENT),
+        _partial("ix_history_item_unsent", "thread", "position", where=ITEM_UNSENT),
         CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name="payload"),
         _flag("replayable"),
         _STRICT,
@@ -337,7 +336,7 @@ class HistoryItem(Row, table=True):
 
 
 class Event(Row, table=True):
-    """Events `first` to `last` of a task, a line of JSON each. Keyed by the last: what follows a number is one seek."""
+    """Events `first` to `last` of a task, a line of JSON each. Keyed by the last: the events after a number are one seek."""
 
     __tablename__ = "event"
     __table_args__ = (CheckConstraint("1 <= first AND first <= last", name="numbers"), _STRICT)
@@ -349,7 +348,7 @@ class Event(Row, table=True):
 
 
 class DeleteJob(Row, table=True):
-    """A handle that its backend still has to forget. `adapter` is the agent whose adapter has to tell it.
+    """A handle to delete at its backend. `adapter`: the agent whose adapter deletes it.
 
     `due_at` NULL: given up after the last attempt; the row stays for the operator.
     """
@@ -365,7 +364,7 @@ class DeleteJob(Row, table=True):
 
 
 class ApiKey(Row, table=True):
-    """`digest` is the SHA-256 of the key, `prefix` what is shown of it. A revoked one stays for the record."""
+    """`digest` is the SHA-256 of the key, `prefix` its shown part. A revoked one stays for the record."""
 
     __tablename__ = "api_key"
     __table_args__ = (
@@ -386,11 +385,11 @@ class ApiKey(Row, table=True):
 
 
 class PushConfig(Row, table=True):
-    """Where a task's events are sent, and how far that has come: the event log is the outbox, `next_event` the cursor in it.
+    """A receiver of a task's events, and its progress: the event log is the outbox, `next_event` the cursor in it.
 
-    `due_at` NULL: there is nothing to do; a trigger sets it with the next event. 0: at once. Whoever delivers moves it on
-    first. `state`: 'stopped' after the last attempt, 'gone' when the receiver said so, 'done' when the task has ended and
-    all is delivered. `sealed`: token and credentials, encrypted.
+    `due_at` NULL: nothing to deliver, until a trigger sets it with the next event. 0: at once. A delivery first moves it.
+    `state`: 'stopped' after the last attempt, 'gone' when the receiver has refused for good, 'done' when the task has ended
+    and all is delivered. `sealed`: token and credentials, encrypted.
     """
 
     __tablename__ = "push_config"
@@ -435,6 +434,6 @@ PUSH_DUE = (
     "WHEN EXISTS (SELECT 1 FROM push_config WHERE task = NEW.task) "
     "BEGIN UPDATE push_config SET due_at = 0 WHERE task = NEW.task AND state = 'active' AND due_at IS NULL; END"
 )
-"""Whatever appends an event leaves it to be delivered, in its own unit."""
+"""Each appended event makes its delivery due, in the same unit."""
 
 event.listen(Row.metadata, "after_create", DDL(PUSH_DUE))  # type: ignore[no-untyped-call]

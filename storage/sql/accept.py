@@ -2,7 +2,7 @@
 
 from sqlalchemy import bindparam, insert, null, select, text, update
 
-from storage.schema.conditions import GOING, LIVE
+from storage.schema.conditions import TASK_OPEN, THREAD_LIVE
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -73,7 +73,7 @@ CONTINUE_TASK = Write(
     .where(
         matches(task, id="task", context="context"),
         matches(task, tenant="tenant", principal="principal", agent="agent"),
-        text(GOING),
+        text(TASK_OPEN),
     )
     .values(
         state=word("TASK_STATE_WORKING"),
@@ -97,7 +97,7 @@ NEW_TURN = Write(
             bindparam("process"),
             ZERO,
             bindparam("now"),
-        ).where(matches(thread, id="thread", context="context", agent="agent"), text(LIVE)),
+        ).where(matches(thread, id="thread", context="context", agent="agent"), text(THREAD_LIVE)),
     ),
 )
 

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import SETTLED, UNDER_WAY
+from storage.schema.conditions import CALL_UNDER_WAY, TOOL_CALL_SETTLED
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -37,7 +37,7 @@ NEW_CALL = Write(
 SET_PENDING_HANDLE = Write(
     "note the pending handle of a service call under way",
     update(service_call)
-    .where(equals(service_call.c.id, "service_call"), text(UNDER_WAY))
+    .where(equals(service_call.c.id, "service_call"), text(CALL_UNDER_WAY))
     .values(status=word("started"), pending_handle=bindparam("handle")),
 )
 
@@ -156,7 +156,9 @@ END_TOOL = Write(
     "give an open tool call its outcome, in the thread's generation",
     update(tool_call)
     .where(
-        matches(tool_call, id="tool_call", service_call="service_call"), text(f"NOT ({SETTLED})"), thread_in_generation
+        matches(tool_call, id="tool_call", service_call="service_call"),
+        text(f"NOT ({TOOL_CALL_SETTLED})"),
+        thread_in_generation,
     )
     .values(**given("status", "outcome")),
 )

@@ -3,7 +3,7 @@
 from sqlalchemy import and_, bindparam, case, func, literal_column, or_, select, text
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import UNSENT
+from storage.schema.conditions import ITEM_UNSENT
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -44,7 +44,7 @@ _ITEMS = (
 
 HISTORY = _ITEMS
 
-UNSENT_ITEMS = _ITEMS.where(text(UNSENT), history_item.c.kind.in_([word("user"), word("output")]))
+UNSENT_ITEMS = _ITEMS.where(text(ITEM_UNSENT), history_item.c.kind.in_([word("user"), word("output")]))
 
 _OLDER = history_item.alias("older")
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Select, bindparam, case, delete, func, literal_column, null, select, text, update
 
-from storage.schema.conditions import ENDED
+from storage.schema.conditions import TASK_ENDED
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -33,7 +33,7 @@ _OTHERS = (
     .where(_others.c.task == bindparam("task"), _others.c.id != bindparam("id"))
     .scalar_subquery()
 )
-_ENDED = task.c.id.in_(select(task.c.id).where(task.c.id == bindparam("task"), text(ENDED)))
+_ENDED = task.c.id.in_(select(task.c.id).where(task.c.id == bindparam("task"), text(TASK_ENDED)))
 
 _put = upsert(push_config).from_select(
     [*_CONFIG, "state", "next_event", "attempts", "created_at"],
@@ -76,7 +76,7 @@ ADVANCE_PUSH = Write(
 )
 
 _MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
-_OVER = there_is(task, task.c.id == push_config.c.task, text(ENDED.replace("state", "task.state", 1)))
+_OVER = there_is(task, task.c.id == push_config.c.task, text(TASK_ENDED.replace("state", "task.state", 1)))
 
 COMPLETE_PUSH = Write(
     "complete a delivery until there are more events",
@@ -139,7 +139,9 @@ PUSH_EVENTS = limited(
     literal_column("16"),
 )
 
-HIDDEN_TASK = select(ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == ZERO, text(ENDED))
+HIDDEN_TASK = (
+    select(ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == ZERO, text(TASK_ENDED))
+)
 
 
 def _statuses() -> Select[tuple[object, ...]]:

@@ -4,7 +4,7 @@
 from sqlalchemy import and_, bindparam, exists, func, not_, or_, select, text
 
 from gateway.ledger.calls import RESTARTED
-from storage.schema.conditions import UNFINISHED
+from storage.schema.conditions import TURN_UNFINISHED
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -60,7 +60,7 @@ UNFINISHED_TURNS = (
         .join(task, task.c.id == turn.c.task)
         .join(context, context.c.id == task.c.context)
     )
-    .where(text(UNFINISHED), _LEFT)
+    .where(text(TURN_UNFINISHED), _LEFT)
 )
 
 OPEN_TURNS = (

@@ -4,7 +4,7 @@ waits for it; the queries have no indexes of their own, so that a turn does not 
 
 from sqlalchemy import and_, bindparam, delete, null, or_, select, text, tuple_, update
 
-from storage.schema.conditions import ENDED, GOING
+from storage.schema.conditions import TASK_ENDED, TASK_OPEN
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -66,7 +66,7 @@ ENDED_TASKS = limited(
     .where(
         *(column == bindparam(column.name) for column in _OWNER),
         task.c.visible == ONE,
-        text(ENDED),
+        text(TASK_ENDED),
         task.c.status_at < bindparam("before"),
         # Pending push notifications are read from its log.
         ~there_is(push_config, push_config.c.task == task.c.id, push_config.c.due_at.is_not(None)),
@@ -228,14 +228,14 @@ PURGE_TASKS = Write("purge the tasks", delete(task).where(task.c.id.in_(_TASKS))
 
 DELETE_EVENTS = Write(
     "delete the events of a task that has ended",
-    delete(event).where(equals(event.c.task, "task"), ~there_is(task, equals(task.c.id, "task"), text(GOING))),
+    delete(event).where(equals(event.c.task, "task"), ~there_is(task, equals(task.c.id, "task"), text(TASK_OPEN))),
     rows=None,
 )
 
 HIDE_TASK = Write(
     "hide a task that has ended",
     update(task)
-    .where(equals(task.c.id, "task"), task.c.visible == ONE, text(ENDED))
+    .where(equals(task.c.id, "task"), task.c.visible == ONE, text(TASK_ENDED))
     .values(visible=ZERO, status_message=null()),
     rows=None,
 )

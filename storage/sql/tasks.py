@@ -6,7 +6,7 @@ from sqlalchemy import Select, and_, bindparam, func, literal_column, select, te
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
-from storage.schema.conditions import LIVE, WAITING
+from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
 from storage.sql.fragments import ZERO, context, event, input_, limited, matches, task, task_columns, thread, turn, word
 
 _THREAD = (
@@ -52,7 +52,8 @@ CONTEXT = (
     select(context.c.id, context.c.public_id, context.c.state, _WAITS, _STUCK, *_THREAD)
     .select_from(
         context.outerjoin(
-            thread, and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{LIVE}"))
+            thread,
+            and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{THREAD_LIVE}")),
         )
     )
     .where(_CONTEXT_BELONGS, context.c.public_id == bindparam("public_id"))
@@ -69,7 +70,7 @@ TASK = (
 WAITING_TASKS = (
     select(*task_columns)
     .select_from(_TASK_IN_CONTEXT)
-    .where(task.c.context == bindparam("context"), text(f"visible = 1 AND task.{WAITING}"))
+    .where(task.c.context == bindparam("context"), text(f"visible = 1 AND task.{TASK_WAITING}"))
 )
 
 REPLAY = (

@@ -5,7 +5,7 @@ displaced turns. Law: that a turn is displaced is stored in its row alone; what 
 from sqlalchemy import Update, and_, bindparam, delete, func, insert, literal_column, null, or_, select, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import LIVE
+from storage.schema.conditions import THREAD_LIVE
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -30,7 +30,8 @@ from storage.sql.fragments import (
 _IN_GENERATION = and_(matches(thread, id="thread", generation="generation"))
 
 MARK_HANDLE_LOST = Write(
-    "note that the thread's handle is lost", update(thread).where(_IN_GENERATION, text(LIVE)).values(state=word("lost"))
+    "note that the thread's handle is lost",
+    update(thread).where(_IN_GENERATION, text(THREAD_LIVE)).values(state=word("lost")),
 )
 
 MARK_UNSYNCED = Write(
@@ -65,7 +66,7 @@ MARK_SYNCED = Write(
 NEXT_EPOCH = Write(
     "count the thread's next epoch",
     update(thread)
-    .where(_IN_GENERATION, text(LIVE))
+    .where(_IN_GENERATION, text(THREAD_LIVE))
     .values(epoch=thread.c.epoch + ONE, generation=thread.c.generation + ONE),
 )
 
@@ -165,7 +166,7 @@ REVERT_DISPLACED = Write(
     update(thread)
     .where(
         equals(thread.c.id, "thread"),
-        text(LIVE),
+        text(THREAD_LIVE),
         thread.c.handle_kind == word("rotating"),
         _IS_DISPLACED,
         _MOVED_ON,

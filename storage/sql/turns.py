@@ -6,7 +6,7 @@ commit points.
 
 from sqlalchemy import Text, bindparam, case, insert, null, or_, text, update
 
-from storage.schema.conditions import GOING, UNDER_WAY, UNFINISHED, WAITING
+from storage.schema.conditions import CALL_UNDER_WAY, TASK_OPEN, TASK_WAITING, TURN_UNFINISHED
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -30,7 +30,7 @@ RUN_TURN = Write(
     update(turn)
     .where(
         matches(turn, id="turn", task="task", thread="thread", process="holder"),
-        text(UNFINISHED),
+        text(TURN_UNFINISHED),
         ~there_is(
             _earlier,
             equals(_earlier.c.thread, "thread"),
@@ -44,7 +44,7 @@ RUN_TURN = Write(
 START_TASK = Write(
     "start a task that has not ended",
     update(task)
-    .where(equals(task.c.id, "task"), text(GOING))
+    .where(equals(task.c.id, "task"), text(TASK_OPEN))
     .values(state=word("TASK_STATE_WORKING"), status_message=null(), status_at=bindparam("now")),
 )
 
@@ -73,7 +73,7 @@ SUSPEND_TURN = Write(
 SET_TASK_WAITING = Write(
     "set a task that has not ended to wait for its caller",
     update(task)
-    .where(equals(task.c.id, "task"), text(GOING))
+    .where(equals(task.c.id, "task"), text(TASK_OPEN))
     .values(status_at=bindparam("now"), visible=ONE, **given("state", "status_message")),
 )
 
@@ -106,7 +106,7 @@ END_TURN = Write(
 ABANDON_CALLS = Write(
     "abandon the service calls of an ended turn",
     update(service_call)
-    .where(equals(service_call.c.turn, "turn"), text(UNDER_WAY))
+    .where(equals(service_call.c.turn, "turn"), text(CALL_UNDER_WAY))
     .values(status=word("unknown"), ended_at=bindparam("now")),
     rows=None,
 )
@@ -129,7 +129,7 @@ _STATUS = given("state", "status_message", "last_event", "visible")
 
 END_TASK = Write(
     "set the state of a task that has not ended",
-    update(task).where(equals(task.c.id, "task"), text(GOING)).values(status_at=bindparam("now"), **_STATUS),
+    update(task).where(equals(task.c.id, "task"), text(TASK_OPEN)).values(status_at=bindparam("now"), **_STATUS),
 )
 
 END_IDLE_TASK = Write(
@@ -137,7 +137,7 @@ END_IDLE_TASK = Write(
     update(task)
     .where(
         equals(task.c.id, "task"),
-        text(GOING),
+        text(TASK_OPEN),
         ~there_is(turn, equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None)),
     )
     .values(status_at=bindparam("now"), **_STATUS),
@@ -145,12 +145,12 @@ END_IDLE_TASK = Write(
 
 SET_LAST_EVENT = Write(
     "leave a task that has not ended to its next turn",
-    update(task).where(equals(task.c.id, "task"), text(GOING)).values(last_event=bindparam("last_event")),
+    update(task).where(equals(task.c.id, "task"), text(TASK_OPEN)).values(last_event=bindparam("last_event")),
 )
 
 CLOSE_TASK = Write(
     "end a task that waits",
     update(task)
-    .where(equals(task.c.id, "task"), text(WAITING))
+    .where(equals(task.c.id, "task"), text(TASK_WAITING))
     .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event")),
 )

@@ -26,11 +26,9 @@ class Commits(Protocol):
 
     async def commit(self, *points: CommitPoint) -> None:
         """All points in one transaction; returns when it is durable. Raises: Conflict, LedgerUnavailable."""
-        ...
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         """As `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
-        ...
 
 
 class TaskReads(Protocol):
@@ -44,13 +42,11 @@ class TaskReads(Protocol):
         self, caller: Caller, agent: str, task_id: str
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
         """A task and its turns in order, with artifacts, from one snapshot."""
-        ...
 
     async def tasks(
         self, caller: Caller, agent: str, where: TaskFilter, limit: int
     ) -> tuple[tuple[TaskRecord, ...], int]:
         """A page, the latest status first, and the number of all tasks that match."""
-        ...
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]: ...
 
@@ -60,7 +56,6 @@ class TaskReads(Protocol):
 
     async def waiting_tasks(self, context: str) -> tuple[TaskRecord, ...]:
         """The public tasks of a context (its row) that wait for their caller, of all agents."""
-        ...
 
 
 class EventReads(Protocol):
@@ -68,15 +63,12 @@ class EventReads(Protocol):
 
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         """(number, A2A 1.0 JSON) of the events with numbers above `after`, in order."""
-        ...
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         """The number of the last event of each of these tasks; a task that is gone is left out."""
-        ...
 
     async def version(self) -> int:
         """A number that changes with every commit of any process."""
-        ...
 
 
 class ThreadReads(Protocol):
@@ -86,7 +78,6 @@ class ThreadReads(Protocol):
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
         """Items of a thread in order of turns, then positions."""
-        ...
 
     async def recent_history(
         self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
@@ -95,15 +86,12 @@ class ThreadReads(Protocol):
 
         `opaque`: reasoning and opaque items count. However long the thread is, no more of it is read.
         """
-        ...
 
     async def measured_calls(self, thread_id: str) -> tuple[MeasuredCall, ...]:
         """The latest few completed service calls of a thread, the last one first."""
-        ...
 
     async def unknown_call(self, thread_id: str) -> UnknownCall | None:
         """The service call that made a thread `unsynced`."""
-        ...
 
 
 class TurnReads(Protocol):
@@ -113,19 +101,15 @@ class TurnReads(Protocol):
 
     async def preferences(self, turn: str) -> Preferences:
         """Of the message that opened the turn."""
-        ...
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         """The handle at which a turn began, or that of the chain that it began itself; empty where it made no call."""
-        ...
 
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         """The tool calls of a turn that have no outcome, in the order in which they were made."""
-        ...
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         """The latest call of this thread with that external id that has ended, except the call `than`."""
-        ...
 
 
 class ApprovalReads(Protocol):
@@ -133,23 +117,18 @@ class ApprovalReads(Protocol):
 
     async def waiting_turn(self, task: str) -> WaitingTurn | None:
         """The turn of this task that waits for its caller."""
-        ...
 
     async def waiting_task(self, thread: str) -> str | None:
         """The task whose turn waits on this thread."""
-        ...
 
     async def asked_calls(self, task: str) -> tuple[AskedCall, ...]:
         """The tool calls of a task, in any turn, that its caller has decided or has to run."""
-        ...
 
     async def overdue_turns(self, now: int, answered_before: int, limit: int) -> tuple[tuple[TaskOwner, str], ...]:
         """The tasks whose turns should wait no longer: everything was answered before then, or its time is over."""
-        ...
 
     async def standing_approvals(self, context: str, principal: str) -> tuple[StandingApproval, ...]:
         """What the principal approved for the life of the context (its row)."""
-        ...
 
 
 class RecoveryReads(Protocol):
@@ -157,19 +136,15 @@ class RecoveryReads(Protocol):
 
     async def unfinished_turns(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
         """The turns of dead processes, and all turns of `process` that have not ended."""
-        ...
 
     async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
         """The turns of a context (its row) that have not ended, of all agents and processes."""
-        ...
 
     async def process_of(self, turn: str) -> str | None:
         """The process that has this turn; None when the turn has ended."""
-        ...
 
     async def cancel_requests(self, process: str) -> tuple[str, ...]:
         """The tasks whose turns this process was asked to cancel."""
-        ...
 
 
 class RetentionReads(Protocol):
@@ -177,25 +152,20 @@ class RetentionReads(Protocol):
 
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
         """The next deletions, due or not, without those that were given up."""
-        ...
 
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
         """The next owner of public tasks, in order."""
-        ...
 
     async def ended_tasks(
         self, owner: TaskOwner, before: int, after: tuple[int, str], limit: int
     ) -> tuple[EndedTask, ...]:
         """Tasks whose state is older than `before`, the oldest first. `after` is (status_at, id) of the last one read."""
-        ...
 
     async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
         """Contexts in the order in which they were made. `after` is the id of the last one read."""
-        ...
 
     async def purge_pending(self, context: str) -> bool:
         """Whether a tombstone still has rows to purge."""
-        ...
 
 
 class RetentionLedger(Commits, RetentionReads, Protocol):
@@ -212,17 +182,14 @@ class ContextExports(Protocol):
 
         Raises: Conflict while a turn waits or runs in it.
         """
-        ...
 
 
 class ApiKeyReads(Protocol):
     async def api_key(self, digest: bytes) -> ApiKey | None:
         """In force or not. Every call asks the database: another process may have revoked the key."""
-        ...
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
         """All keys that were ever made, the oldest first."""
-        ...
 
 
 class Ledger(
@@ -233,12 +200,10 @@ class Ledger(
 
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
-        ...
 
     async def ready(self) -> None:
         """Raises: LedgerUnavailable when it cannot read, its schema does not fit, or its last write failed and a new one
         fails too."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,24 +136,18 @@ class PushReads(Protocol):
 
     async def push_configs(self, task: str) -> tuple[PushConfig, ...]:
         """The configurations of a task, in the order in which they were made."""
-        ...
 
     async def due_pushes(self, now: int, but: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
         """The deliveries that are due, the longest due first; none to the hosts in `but`."""
-        ...
 
     async def next_push(self) -> tuple[bool, int | None]:
         """Whether any configuration is active, and when the next delivery is due."""
-        ...
 
     async def push_events(self, task: str, first: int) -> tuple[tuple[int, bytes], ...]:
         """(number, A2A 1.0 JSON) of the next few events from number `first` on, in order."""
-        ...
 
     async def is_hidden(self, task: str) -> bool:
         """Whether the task stays hidden, because its message was answered with a Message."""
-        ...
 
     async def push_statuses(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
         """The caller's configurations, the latest first, without those that are done."""
-        ...

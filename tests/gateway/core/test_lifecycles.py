@@ -47,5 +47,5 @@ def test_the_conditions_of_the_database_have_the_words_of_the_states() -> None:
     def words(states: Any) -> str:
         return f"status IN ({', '.join(repr(str(state)) for state in states)})"
 
-    assert words(status for status in ServiceCallStatus if status in UNDER_WAY) == conditions.UNDER_WAY
-    assert words(status for status in ToolCallStatus if status in SETTLED) == conditions.SETTLED
+    assert words(status for status in ServiceCallStatus if status in UNDER_WAY) == conditions.CALL_UNDER_WAY
+    assert words(status for status in ToolCallStatus if status in SETTLED) == conditions.TOOL_CALL_SETTLED

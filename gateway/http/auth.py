@@ -45,19 +45,6 @@ class Identity(msgspec.Struct, frozen=True):
     key: bytes | None = None
 
 
-class Authenticator(Protocol):
-    async def authenticate(self, headers: Headers, peer: str) -> Identity:
-        """`peer` is the address of the other end of the connection.
-
-        Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
-        """
-        ...
-
-    def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
-        """While the block runs, `callback` is called when the credential is not valid any more."""
-        ...
-
-
 _ANYONE = Identity(Caller("anonymous"), admin=True)
 
 
@@ -65,9 +52,14 @@ class NoAuthentication:
     """Mode `none`: every client is the same anonymous caller."""
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
+        """`peer` is the address of the other end of the connection.
+
+        Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
+        """
         return _ANYONE
 
     def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block runs, `callback` is called when the credential is not valid any more."""
         return nullcontext()
 
 
@@ -150,6 +142,9 @@ class KeyAuthentication:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))
         log.warning("auth.failed", peer=peer, prefix=prefix, reason=reason)
         return Unauthenticated("the API key is not valid", presented=True)
+
+
+Authenticator = NoAuthentication | KeyAuthentication
 
 
 def _credentials(headers: Headers) -> set[str]:

@@ -16,7 +16,7 @@ from gateway.a2a.wire.v1_0 import Dialect, Method
 from gateway.http.errors import error_headers, rest_reply, rpc_error, rpc_status
 from gateway.http.pipeline import Document, Pipeline
 from gateway.http.reply import Reply
-from gateway.http.sse import Envelope, EventResponse
+from gateway.http.sse import Envelope
 
 _NOT_ALLOWED = rest_reply(MethodNotAllowed("JSON-RPC is spoken by POST"), allowed=("POST",))
 _UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -63,12 +63,8 @@ class _Exchange:
             strict_json.check_text(document.body, params)
             return method, dialect.decode(method.request, params)
 
-        outcome = await pipeline.invoke(incoming, read, size=len(document.body))
-        head = b'{"jsonrpc":"2.0","id":%b,"result":' % self._id
-        if outcome.stream is None:
-            return Reply(b"%b%b}" % (head, outcome.result or b"null"), headers=outcome.headers)
-        envelope = Envelope(head, b"}", self._error)
-        return EventResponse(outcome.stream, envelope, pipeline.streams, outcome.headers, outcome.on_revocation)
+        envelope = Envelope(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id, b"}", self._error, empty=b"null")
+        return await pipeline.invoke(incoming, read, envelope, size=len(document.body))
 
     def _open(self, document: Document) -> tuple[str, Json]:
         """Method name and params of the envelope. Raises: InvalidRequest."""

@@ -31,8 +31,8 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.drain import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
-from gateway.http.reply import Headers
-from gateway.http.sse import OnRevocation, StreamSettings
+from gateway.http.reply import Reply
+from gateway.http.sse import Envelope, EventResponse, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.threads import Caller
 from gateway.operations.call import EventStream, OperationCall
@@ -71,15 +71,6 @@ class Document(msgspec.Struct, frozen=True):
 
     body: bytes
     value: Json
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The result of an operation as JSON (None: it has no result), or a stream, which ends when its credential is revoked."""
-
-    result: bytes | None
-    stream: EventStream | None
-    headers: Headers
-    on_revocation: OnRevocation
 
 
 class _ClientGone(Exception):
@@ -124,7 +115,7 @@ class Pipeline:
         """`drain`, once set, ends every stream."""
         self.agents = agents
         self.settings = settings
-        self.streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
+        self._streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
         self._auth = auth
         self._clock = clock
         self._operations = operation_table(operations)
@@ -188,8 +179,8 @@ class Pipeline:
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
 
-    async def invoke(self, incoming: Incoming, read: Read, *, size: int = 0) -> Outcome:
-        """Performs one operation. `read` finds method and request in the dialect; `size` is that of the body.
+    async def invoke(self, incoming: Incoming, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
+        """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
 
         Raises: A2AError.
         """
@@ -210,11 +201,13 @@ class Pipeline:
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
         perform = self._operations[method.name]
-        on_revocation = partial(self._auth.on_revocation, incoming.identity)
         if method.streaming:
-            return Outcome(None, await self._open_stream(perform, call, request), headers, on_revocation)
+            on_revocation = partial(self._auth.on_revocation, incoming.identity)
+            stream = await self._open_stream(perform, call, request)
+            return EventResponse(stream, envelope, self._streams, headers, on_revocation)
         result = await perform(call, request)
-        return Outcome(None if result is None else dialect.encode(result), None, headers, on_revocation)
+        body = envelope.empty if result is None else dialect.encode(result)
+        return Reply(b"%b%b%b" % (envelope.head, body, envelope.tail), media_type=envelope.media_type, headers=headers)
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
         """A stream that counts against the caller's quota until it is closed."""

@@ -17,7 +17,7 @@ from gateway.http.errors import rest_body, rest_reply
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
 from gateway.http.reply import A2A_JSON, JSON, Reply
-from gateway.http.sse import Envelope, EventResponse
+from gateway.http.sse import Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,8 @@ class _Exchange:
                 return method, dialect.decode_query(method.request, query(scope), self._resource.fields)
             return method, dialect.decode(method.request, self._params(document))
 
-        outcome = await self._pipeline.invoke(incoming, read, size=len(document.body) if document else 0)
-        if outcome.stream is None:
-            return Reply(outcome.result or b"{}", media_type=self._media_type, headers=outcome.headers)
-        envelope = Envelope(b"", b"", rest_body)
-        return EventResponse(outcome.stream, envelope, self._pipeline.streams, outcome.headers, outcome.on_revocation)
+        envelope = Envelope(b"", b"", rest_body, media_type=self._media_type)
+        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body) if document else 0)
 
     def _params(self, document: Document) -> Json:
         """The body with the fields of the path. Raises: InvalidRequest; InvalidParams where the two disagree."""

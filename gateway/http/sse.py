@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.a2a.errors import A2AError, Unauthenticated
 from gateway.foundation.drain import Drain
 from gateway.foundation.watchdog import Watchdog
-from gateway.http.reply import Headers
+from gateway.http.reply import JSON, Headers
 from gateway.ledger.events import Frame
 from gateway.operations.call import EventStream
 
@@ -35,11 +35,13 @@ _DRAINING = b": draining\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a binding puts around an event, and its form of an error after the first byte."""
+    """What a binding puts around a result or an event, its form of an error in a stream, and of no result (`empty`)."""
 
     head: bytes
     tail: bytes
     error: Callable[[A2AError], bytes]
+    empty: bytes = b"{}"
+    media_type: bytes = JSON
 
     def join(self, batch: list[Frame]) -> bytes:
         head, tail = self.head, self.tail

@@ -85,7 +85,7 @@ class Gateway:
         """
         sources = build.build_sources(config, self._registry)
         self.app.replace(self._loaded(config, build.build_agents(config, self._registry, sources), sources))
-        self._fanout.set_limits(build.stream_limits(config))
+        self._fanout.limits = build.stream_limits(config)
         self._quotas.limit(build.quota_limits(config))
         self._retention.lifetimes = build.lifetimes(config)
 

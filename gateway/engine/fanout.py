@@ -5,7 +5,7 @@ Law: every stream sees the same numbers in the same order, each once; a stream t
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.a2a.errors import Busy
@@ -87,39 +87,30 @@ class StreamLimits:
     streams: int = 2000
 
 
-class _Gauge:
-    """How many streams are open."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-
 class Channel:
     """The streams of one task."""
 
-    __slots__ = ("_gauge", "_idle", "_limits", "_subscriptions", "closed")
+    __slots__ = ("_fanout", "_limits", "_subscriptions", "_task", "closed")
 
-    def __init__(self, limits: StreamLimits, gauge: _Gauge, idle: Callable[[], None]) -> None:
-        self._limits = limits
-        self._gauge = gauge
+    def __init__(self, fanout: "Fanout", task: str) -> None:
+        self._fanout = fanout
+        self._limits = fanout.limits
         self._subscriptions: set[Subscription] = set()
-        self._idle = idle
+        self._task = task
         self.closed = False
 
     def subscribe(self) -> Subscription:
         subscription = Subscription(self, self._limits)
         self._subscriptions.add(subscription)
-        self._gauge.value += 1
+        self._fanout.streams += 1
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._gauge.value -= 1
+            self._fanout.streams -= 1
         if not self._subscriptions:
-            self._idle()
+            self._fanout.forget(self._task)
 
     def publish(self, first: int, payloads: Sequence[bytes]) -> None:
         if not self._subscriptions:
@@ -134,7 +125,7 @@ class Channel:
         for subscription in tuple(self._subscriptions):
             subscription.end()
             self.leave(subscription)
-        self._idle()
+        self._fanout.forget(self._task)
 
     @property
     def watched(self) -> bool:
@@ -145,14 +136,11 @@ class Fanout:
     """The channels of the tasks that run in this process or have streams in it."""
 
     def __init__(self, limits: StreamLimits) -> None:
-        self._limits = limits
+        self.limits = limits
+        """Of channels that are opened from now on."""
+        self.streams = 0
         self._channels: dict[str, Channel] = {}
         self._holds: Counter[str] = Counter()
-        self._gauge = _Gauge()
-
-    def set_limits(self, limits: StreamLimits) -> None:
-        """For channels that are opened from now on."""
-        self._limits = limits
 
     def hold(self, task: str) -> Channel:
         """The task's channel, kept until every `hold` has its `release`."""
@@ -163,12 +151,12 @@ class Fanout:
         """The task's channel, kept as long as it is held or has streams."""
         channel = self._channels.get(task)
         if channel is None or channel.closed:
-            channel = self._channels[task] = Channel(self._limits, self._gauge, lambda: self._forget(task))
+            channel = self._channels[task] = Channel(self, task)
         return channel
 
     def check_room(self) -> None:
         """Raises: Busy when the limit of open streams is reached."""
-        if self._gauge.value >= self._limits.streams:
+        if self.streams >= self.limits.streams:
             raise Busy("Too many streams are open; try again later.", retry_after=5)
 
     def close(self, task: str) -> None:
@@ -181,9 +169,10 @@ class Fanout:
         self._holds[task] -= 1
         if self._holds[task] <= 0:
             del self._holds[task]
-        self._forget(task)
+        self.forget(task)
 
-    def _forget(self, task: str) -> None:
+    def forget(self, task: str) -> None:
+        """Drops the channel of a task that is not held and has no streams."""
         channel = self._channels.get(task)
         if channel is not None and task not in self._holds and not channel.watched:
             del self._channels[task]

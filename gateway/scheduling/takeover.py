@@ -2,7 +2,8 @@
 made. Law: the same turn and the same log; one process takes it, and asks nothing of the backend before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import structlog
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from gateway.engine.journal import Journal
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun, build_run
-from gateway.ledger.calls import RESTARTED
+from gateway.ledger.calls import RESTARTED, LatestCall
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
 from gateway.ledger.leases import Claim, TakeOver, UnfinishedTurn
@@ -44,95 +45,84 @@ async def take_over_turn(
         return None
     if not ownership.can_serve(agent.adapter.ownership, thread):
         raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({thread.owner}, {thread.handle_kind})")
-    if unfinished.waits:
-        return await _take_queued(unfinished, agent, thread, runtime, fanout)
-    return await _take_begun(unfinished, agent, thread, runtime, fanout, makes_calls=makes_calls)
+    takeover = _Takeover(unfinished, agent, thread, runtime, fanout)
+    return await (takeover.of_queued() if unfinished.waits else takeover.of_begun(makes_calls=makes_calls))
 
 
-async def _take_queued(
-    unfinished: UnfinishedTurn, agent: Agent, thread: ThreadRecord, runtime: Runtime, fanout: Fanout
-) -> tuple[TurnRun, ThreadRecord] | None:
-    """Nothing of the turn was sent: it takes its place here."""
-    stored, preferences = await _read(unfinished, runtime)
-    claim = Claim(unfinished.turn, unfinished.process, runtime.holder, runtime.clock.now())
-    if not await _committed(runtime, runtime.heartbeat(), claim):
-        return None
-    log.info("turn.taken-up", agent=agent.name, task=unfinished.task.id, turn=unfinished.turn)
-    return _run(unfinished, agent, stored, preferences, runtime, fanout), thread
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    unfinished: UnfinishedTurn
+    agent: Agent
+    thread: ThreadRecord
+    runtime: Runtime
+    fanout: Fanout
 
+    async def of_queued(self) -> tuple[TurnRun, ThreadRecord] | None:
+        """Nothing of the turn was sent: it takes its place here."""
+        unfinished, runtime = self.unfinished, self.runtime
+        stored, preferences = await self._read()
+        claim = Claim(unfinished.turn, unfinished.process, runtime.holder, runtime.clock.now())
+        if not await self._commit(runtime.heartbeat(), claim):
+            return None
+        log.info("turn.taken-up", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
+        return self._run(stored, preferences), self.thread
 
-async def _take_begun(
-    unfinished: UnfinishedTurn,
-    agent: Agent,
-    thread: ThreadRecord,
-    runtime: Runtime,
-    fanout: Fanout,
-    *,
-    makes_calls: bool,
-) -> tuple[TurnRun, ThreadRecord] | None:
-    """`makes_calls`: a service call may be made, and not only listened to."""
-    call = await runtime.ledger.latest_call(unfinished.turn)
-    open_tools = bool(await runtime.ledger.open_tool_calls(unfinished.turn))
+    async def of_begun(self, *, makes_calls: bool) -> tuple[TurnRun, ThreadRecord] | None:
+        """`makes_calls`: a service call may be made, and not only listened to."""
+        unfinished, runtime = self.unfinished, self.runtime
+        call = await runtime.ledger.latest_call(unfinished.turn)
+        open_tools = bool(await runtime.ledger.open_tool_calls(unfinished.turn))
 
-    def find(updates: Sequence[Update]) -> ResumeCall | MakeCall | None:
-        way = resume_plan(agent, thread, call, updates, open_tools=open_tools)
-        return None if isinstance(way, MakeCall) and not makes_calls else way
+        def find(updates: Sequence[Update]) -> ResumeCall | MakeCall | None:
+            way = resume_plan(self.agent, self.thread, call, updates, open_tools=open_tools)
+            return None if isinstance(way, MakeCall) and not makes_calls else way
 
-    # The log of a turn that could not go on even with an empty log is not read: at a start there may be thousands of them.
-    if call is None or find(()) is None:
-        return None
-    stored, preferences = await _read(unfinished, runtime)
-    way = find(stored.updates)
-    if way is None:
-        return None
-    taken = replace(thread, generation=unfinished.generation + 1)
-    now = runtime.clock.now()
-    # Listening may be what killed its process; calls that are made again have a count of their own.
-    tries = unfinished.tries + 1 if isinstance(way, ResumeCall) else 0
-    take = TakeOver(
-        thread.id, unfinished.generation, runtime.holder, runtime.lease_until(), unfinished.turn, now, tries
-    )
-    points: list[CommitPoint] = [take]
-    if isinstance(way, MakeCall) and way.instead_of is not None:
-        # The end of that call stays unknown. Its error class is what counts such calls.
-        points.append(commit_points.fail(taken, unfinished.turn, call.id, RESTARTED, now, before=call.status))
-    if not await _committed(runtime, *points):
-        return None
-    run = _run(unfinished, agent, stored, preferences, runtime, fanout)
-    match way:
-        case ResumeCall(pending=pending):
+        # The log of a turn that could not go on even with an empty log is not read: at a start there may be thousands of them.
+        if call is None or find(()) is None:
+            return None
+        stored, preferences = await self._read()
+        way = find(stored.updates)
+        if way is None:
+            return None
+        taken = replace(self.thread, generation=unfinished.generation + 1)
+        if not await self._commit(*self._take(way, call, taken)):
+            return None
+        run = self._run(stored, preferences)
+        if isinstance(way, ResumeCall):
             run.begin_call(call.id)
             before = shown_before(stored.outputs[-1], stored.updates, call.round)
-            run.take_over(ResumePoint(call.round, call.attempt, pending, before), call.base)
-        case MakeCall(round=round_, attempt=attempt):
+            point = ResumePoint(call.round, call.attempt, way.pending, before)
+        else:
             # In a new artifact: which of the artifacts that were shown goes on growing is not known.
-            run.take_over(ResumePoint(round_, attempt, None, ShownOutput(stored.outputs[-1], "")), call.base)
-    log.info("turn.taken-over", agent=agent.name, task=unfinished.task.id, turn=unfinished.turn)
-    return run, taken
+            point = ResumePoint(way.round, way.attempt, None, ShownOutput(stored.outputs[-1], ""))
+        run.take_over(point, call.base)
+        log.info("turn.taken-over", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
+        return run, taken
 
+    def _take(self, way: ResumeCall | MakeCall, call: LatestCall, taken: ThreadRecord) -> Iterator[CommitPoint]:
+        turn, generation, runtime = self.unfinished.turn, self.unfinished.generation, self.runtime
+        now = runtime.clock.now()
+        # Listening may be what killed its process; calls that are made again have a count of their own.
+        tries = self.unfinished.tries + 1 if isinstance(way, ResumeCall) else 0
+        yield TakeOver(taken.id, generation, runtime.holder, runtime.lease_until(), turn, now, tries)
+        if isinstance(way, MakeCall) and way.instead_of is not None:
+            # The end of that call stays unknown. Its error class is what counts such calls.
+            yield commit_points.fail(taken, turn, call.id, RESTARTED, now, before=call.status)
 
-async def _read(unfinished: UnfinishedTurn, runtime: Runtime) -> tuple[StoredTask, Preferences]:
-    stored = await StoredTask.read(runtime.ledger, unfinished.task)
-    return stored, await runtime.ledger.preferences(unfinished.turn)
+    async def _read(self) -> tuple[StoredTask, Preferences]:
+        stored = await StoredTask.read(self.runtime.ledger, self.unfinished.task)
+        return stored, await self.runtime.ledger.preferences(self.unfinished.turn)
 
+    def _run(self, stored: StoredTask, preferences: Preferences) -> TurnRun:
+        task, unfinished = self.unfinished.task, self.unfinished
+        journal = Journal(self.runtime.ledger, self.fanout.hold(task.id), task.id, stored.number)
+        live = LiveTask.stored(task, stored.outputs, journal)
+        return build_run(unfinished.turn, self.agent, unfinished.caller, live, preferences)
 
-def _run(
-    unfinished: UnfinishedTurn,
-    agent: Agent,
-    stored: StoredTask,
-    preferences: Preferences,
-    runtime: Runtime,
-    fanout: Fanout,
-) -> TurnRun:
-    task = unfinished.task
-    journal = Journal(runtime.ledger, fanout.hold(task.id), task.id, stored.number)
-    live = LiveTask.stored(task, stored.outputs, journal)
-    return build_run(unfinished.turn, agent, unfinished.caller, live, preferences)
-
-
-async def _committed(runtime: Runtime, *points: CommitPoint) -> bool:
-    try:
-        await runtime.ledger.commit(*points)
-    except Conflict:
-        return False
-    return True
+    async def _commit(self, *points: CommitPoint) -> bool:
+        """False where another process was faster."""
+        try:
+            await self.runtime.ledger.commit(*points)
+        except Conflict:
+            return False
+        return True

@@ -231,7 +231,7 @@ async def test_a_turn_without_a_listener_ends_at_its_first_backend_too(tmp_path:
 def test_a_new_limit_of_streams_holds_at_once() -> None:
     fanout = Fanout(StreamLimits(streams=1))
     fanout.check_room()
-    fanout.set_limits(StreamLimits(streams=0))
+    fanout.limits = StreamLimits(streams=0)
     with pytest.raises(Busy):
         fanout.check_room()
 

@@ -37,9 +37,6 @@ Whole = Annotated[
 ]
 
 
-# --- tasks ------------------------------------------------------------------------------------------------------------
-
-
 @tasks.command("list", "a2a-gateway tasks list -a support", "a2a-gateway tasks list --state failed --limit 10 -o jsonl")
 def list_tasks(
     *,
@@ -98,9 +95,6 @@ def watch_task(
     from gateway.cli.talk.local_tools import read_tools
 
     return watch(where.address(), task, first, output, approve, read_tools(tools or ()))
-
-
-# --- contexts ---------------------------------------------------------------------------------------------------------
 
 
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
@@ -213,9 +207,6 @@ def delete_context(
     return delete(read_address(agent, url, None, headers, key), context)
 
 
-# --- push -------------------------------------------------------------------------------------------------------------
-
-
 @push.command("list", "a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")
 def list_pushes(
     *,
@@ -252,9 +243,6 @@ def replay_pushes(
     from gateway.cli.manage.push import replay
 
     return replay(where.address(), task, config)
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 @keys.command(

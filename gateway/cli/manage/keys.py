@@ -54,8 +54,9 @@ def create(options: NewKeyOptions) -> int:
     try:
         _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
     except Conflict as error:
-        again = f"revoke it first, or choose another name: {program()} keys revoke {_revocation(options.file, options.name)}"
-        raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {again}") from error
+        revoke = f"{program()} keys revoke {shlex.quote(options.name)}{_config_option(options.file)}"
+        remedy = f"revoke it first, or choose another name: {revoke}"
+        raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {remedy}") from error
     if options.output is Output.text:
         sys.stdout.write(f"{secret}\n")
         sys.stderr.write(visible(f"{_summary(key)}; it is shown this once\n"))
@@ -127,7 +128,7 @@ def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]
 def _summary(key: ApiKey) -> str:
     tenant = f" of tenant {key.tenant}" if key.tenant else ""
     rights = ", admin" if key.admin else ""
-    ends = f", until {_moment(key.expires_at)}" if key.expires_at is not None else ""
+    ends = f", until {local_time(sys.stdout, timestamp(key.expires_at))}" if key.expires_at is not None else ""
     return f"key {key.name}: principal {key.principal}{tenant}{rights}{ends}"
 
 
@@ -145,13 +146,5 @@ def _document(key: ApiKey, now: int) -> Json:
     }
 
 
-def _moment(milliseconds: int) -> str:
-    return local_time(sys.stdout, timestamp(milliseconds))
-
-
 def _config_option(file: Path) -> str:
     return "" if str(file) == "gateway.yaml" else f" -c {shlex.quote(str(file))}"
-
-
-def _revocation(file: Path, name: str) -> str:
-    return f"{shlex.quote(name)}{_config_option(file)}"

@@ -14,7 +14,7 @@ from gateway.cli.talk.answers import answer_questions
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools
 from gateway.cli.talk.message import compose
-from gateway.cli.talk.next_commands import answer_command, running_task_lines, waiting_task_lines
+from gateway.cli.talk.next_commands import answer_command, open_task_lines
 from gateway.cli.talk.state import ConversationState
 from gateway.cli.talk.transcript import status_time
 from gateway.client.client import WAITING, Client
@@ -111,8 +111,5 @@ class _Watch(TaskDisplay):
     def leave(self, reason: str) -> None:
         """Shows how to answer or to follow the task, which goes on."""
         self.screen.end_line()
-        if self.conversation.state in WAITING:
-            lines = waiting_task_lines(self._address, self._task, self.question)
-        else:
-            lines = running_task_lines(self._address, self._task)
+        lines = open_task_lines(self._address, self._task, self.conversation.state, self.question)
         self.screen.report("\n".join([reason, *lines]))

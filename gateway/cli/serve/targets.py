@@ -132,9 +132,6 @@ def _unknown(target: _Shorthand) -> Stop:
     return target.refused(f"is no target; did you mean {target.with_target(f'{suggestion}:{unnamed}')!r}?")
 
 
-# --- the kinds --------------------------------------------------------------------------------------------------------
-
-
 def _openai(target: _Shorthand) -> _Agent:
     model = _model(target, "gpt-5.5")
     if not target.env.get(_KEY):

@@ -13,7 +13,7 @@ from gateway.cli.console.terminal import Screen
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
 from gateway.cli.talk.message import compose
-from gateway.cli.talk.next_commands import blocking_task_lines, running_task_lines
+from gateway.cli.talk.next_commands import blocking_task_lines, open_task_lines
 from gateway.cli.talk.questions import Question
 from gateway.cli.talk.render import TextView
 from gateway.cli.talk.state import ConversationState
@@ -181,7 +181,7 @@ class ChatSession(TaskDisplay):
         conversation = self.conversation
         if conversation.task is None or conversation.state in ENDED | WAITING:
             return []
-        return running_task_lines(self._address, conversation.task)
+        return open_task_lines(self._address, conversation.task, conversation.state, self.question)
 
     def recovery_lines(self, error: ClientError) -> list[str]:
         """How to continue after a message or an answer that was lost."""

@@ -6,26 +6,24 @@ import mimetypes
 import os
 import sys
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.options import SendOptions
 from gateway.client.transport import Json
 
 
-def build_message(
-    text: str, *, files: Sequence[Path], data: str | None, context: str | None, task: str | None
-) -> dict[str, Json]:
+def build_message(options: SendOptions) -> dict[str, Json]:
     """A message of the user as A2A 1.0 JSON; TEXT `-` is standard input. Raises: Stop (2)."""
-    typed = _standard_input() if text == "-" else _utf8(text)
+    typed = _standard_input() if options.text == "-" else _utf8(options.text)
     parts: list[Json] = [{"text": typed}] if typed else []
-    parts += [file_part(path, "--file") for path in files]
-    if data is not None:
-        parts.append({"data": _json(data)})
+    parts += [file_part(path, "--file") for path in options.files or ()]
+    if options.data is not None:
+        parts.append({"data": _json(options.data)})
     if not parts:
         raise Stop(ExitCode.USAGE, "there is nothing to send: TEXT is empty; give a text, --file or --data")
-    return compose(parts, context=context, task=task)
+    return compose(parts, context=options.context, task=options.task)
 
 
 def compose(parts: list[Json], *, context: str | None, task: str | None) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.talk.questions import Question
+from gateway.client.client import WAITING
 from gateway.client.transport import ClientError, Refused
 
 
@@ -13,22 +14,13 @@ def answer_command(address: AgentAddress, task: str, question: Question | None) 
     return address.command("tasks", "watch", *(word for tool in tools for word in ("--tool", tool)), argument=task)
 
 
-def waiting_task_lines(address: AgentAddress, task: str, question: Question | None) -> list[str]:
-    """How to answer a task that waits."""
-    return [
-        f"The task {task} waits for an answer.",
-        f"answer: {answer_command(address, task, question)}",
-        f"cancel: {address.command('tasks', 'cancel', argument=task)}",
-    ]
-
-
-def running_task_lines(address: AgentAddress, task: str) -> list[str]:
-    """How to find a task that goes on after the command has ended."""
-    return [
-        f"The task {task} goes on.",
-        f"follow: {address.command('tasks', 'watch', argument=task)}",
-        f"cancel: {address.command('tasks', 'cancel', argument=task)}",
-    ]
+def open_task_lines(address: AgentAddress, task: str, state: str | None, question: Question | None) -> list[str]:
+    """How to answer a task that waits, or to follow one that goes on, after the command has ended."""
+    if state in WAITING:
+        lines = [f"The task {task} waits for an answer.", f"answer: {answer_command(address, task, question)}"]
+    else:
+        lines = [f"The task {task} goes on.", f"follow: {address.command('tasks', 'watch', argument=task)}"]
+    return [*lines, f"cancel: {address.command('tasks', 'cancel', argument=task)}"]
 
 
 def blocking_task_lines(address: AgentAddress, error: ClientError) -> list[str]:

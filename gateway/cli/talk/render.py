@@ -89,8 +89,6 @@ class TextView:
         if text and state in _BAD_ENDS:
             self.screen.report(f"{state.removeprefix('TASK_STATE_').lower()}: {text}")
 
-    # --- events
-
     def _task(self, task: Json) -> None:
         """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
         self._note_status(json_at(task, "status"))
@@ -169,8 +167,6 @@ class TextView:
         for part in parts:
             if tool_call(part):
                 self._note_part(part)
-
-    # --- parts
 
     def _note_part(self, part: Json) -> None:
         self.screen.note(part_line(part), about=replaced_call(part))

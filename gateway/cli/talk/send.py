@@ -21,7 +21,7 @@ from gateway.cli.talk.answers import answer_questions, decisions_on
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
 from gateway.cli.talk.message import build_message, compose
-from gateway.cli.talk.next_commands import answer_command, blocking_task_lines, running_task_lines, waiting_task_lines
+from gateway.cli.talk.next_commands import answer_command, blocking_task_lines, open_task_lines
 from gateway.cli.talk.state import ConversationState
 from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, text_at
@@ -32,9 +32,7 @@ def run_send(
 ) -> int:
     """`approve` None: asks on a terminal. Raises: Stop."""
     address = options.address()
-    message = build_message(
-        options.text, files=options.files or (), data=options.data, context=options.context, task=options.task
-    )
+    message = build_message(options)
     tools = tools or {}
     exchange = _Exchange(command, options, address, with_tools(message, tools))
     try:
@@ -175,8 +173,6 @@ class _Exchange(TaskDisplay):
             lines = [f"{reason}; nothing was sent"]
         elif task is None:
             lines = [f"{reason}; the agent may work on the message, but it has not named a task yet"]
-        elif self.conversation.state in WAITING:
-            lines += waiting_task_lines(self._address, task, self.question)
         else:
-            lines += running_task_lines(self._address, task)
+            lines += open_task_lines(self._address, task, self.conversation.state, self.question)
         self.screen.report("\n".join(lines))

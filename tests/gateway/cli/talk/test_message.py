@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from gateway.cli.console.exits import Stop
+from gateway.cli.console.options import SendOptions
 from gateway.cli.talk.message import build_message
 
 
 def built(text: str = "Hi", **options: Any) -> dict[str, Any]:
-    message = build_message(text, **{"files": (), "data": None, "context": None, "task": None, **options})
+    message = build_message(SendOptions(text, **options))
     assert len(message.pop("messageId")) == 36
     return message
 

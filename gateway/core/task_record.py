@@ -13,6 +13,7 @@ from gateway.a2a.model import (
     Part,
     Task,
     TaskArtifactUpdateEvent,
+    TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
@@ -126,6 +127,15 @@ def pauses(update: Update) -> bool:
         return False
     message = update.status.message
     return message is not None and URI in (message.metadata or {})
+
+
+def only_works(update: Update) -> bool:
+    """Whether the event says WORKING and nothing else, as the first event of a task that was submitted."""
+    match update:
+        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
+            return True
+        case _:
+            return False
 
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:

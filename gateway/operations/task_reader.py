@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.core.task_record import TurnOutput, assemble, pauses, replay_events
+from gateway.core.task_record import TurnOutput, assemble, only_works, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.ledger.errors import Conflict, CorruptRecord
@@ -201,14 +201,9 @@ def _fold(
 
 
 def _first_state(record: TaskRecord, updates: Sequence[tuple[int, Update]]) -> TaskState:
-    """The first event of a task that was submitted says WORKING."""
     if not updates:
         return record.state
-    match updates[0][1]:
-        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
-            return TaskState.SUBMITTED
-        case _:
-            return TaskState.WORKING
+    return TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
 
 
 def status_of(record: TaskRecord) -> TaskStatus:

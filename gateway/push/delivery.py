@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.core.task_record import only_works
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
 from gateway.ledger.errors import CorruptRecord
@@ -108,7 +108,7 @@ class Delivery:
         beyond WORKING."""
         if await self._ledger.is_hidden(self._task):
             return False
-        self._visible = not all(_only_works(payload) for _, payload in events)
+        self._visible = not all(only_works(logged(payload)) for _, payload in events)
         return self._visible
 
     async def _deliver(self, number: int, payload: bytes) -> bool:
@@ -157,11 +157,3 @@ class Delivery:
 
     def _claim_end(self) -> int:
         return self._clock.now() + int((self._limits.timeout + _CLAIM_MARGIN) * 1000)
-
-
-def _only_works(payload: bytes) -> bool:
-    match logged(payload):
-        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
-            return True
-        case _:
-            return False

@@ -1,14 +1,11 @@
 """From a configuration to agents, sources of tools, and the limits of the parts. Law: nothing is contacted."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from gateway.a2a.limits import Limits
-from gateway.a2a.model import AgentExtension, AgentProvider, AgentSkill
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Showing, ShowingRule
 from gateway.config.agents import AgentConfig, check_window
-from gateway.config.cards import ExtensionConfig, SkillConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
@@ -17,11 +14,10 @@ from gateway.core.ownership import contradiction
 from gateway.core.tools.approvals import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
-from gateway.http.cards import CardSettings, build_card
+from gateway.http.cards import build_card
 from gateway.http.pipeline import BindingSettings
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.quotas import QuotaLimits
-from gateway.ports.adapter import AnyAdapterFactory
 from gateway.ports.capabilities import BackendNaming
 from gateway.ports.tools import ToolDeclaration
 
@@ -70,38 +66,28 @@ def build_agent(
             raise ValueError(wrong)
     except ValueError as error:
         raise ValueError(f"agents.{name}: {error}") from error
-    settings = _card_settings(name, agent, config, factory)
+    card = build_card(
+        name,
+        agent.card,
+        config.server.public_url,
+        input_modes=factory.input_modes,
+        output_modes=factory.output_modes,
+        provider=config.cards.provider,
+        tool_calls=_showing(agent.tool_calls),
+        approvals=bool(agent.approvals),
+        push_notifications=config.push.enabled,
+        api_keys=config.auth.api_keys.enabled,
+    )
     return Agent(
         name=name,
-        card=build_card(name, settings, config.server.public_url),
+        card=card,
         adapter=adapter,
-        tenant=settings.tenant,
-        input_modes=settings.input_modes,
-        output_modes=settings.output_modes,
+        tenant=agent.card.tenant,
+        input_modes=card.default_input_modes,
+        output_modes=card.default_output_modes,
         policies=policies,
         toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
         backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
-    )
-
-
-def _card_settings(name: str, agent: AgentConfig, config: GatewayConfig, factory: AnyAdapterFactory) -> CardSettings:
-    card, provider = agent.card, config.cards.provider
-    return CardSettings(
-        title=card.name or name,
-        description=card.description or f"The agent {card.name or name}",
-        input_modes=card.input_modes or factory.input_modes,
-        output_modes=card.output_modes or factory.output_modes,
-        version=card.version,
-        skills=tuple(AgentSkill(**_given(skill)) for skill in card.skills),
-        extensions=tuple(AgentExtension(**_given(extension)) for extension in card.extensions),
-        provider=AgentProvider(url=provider.url, organization=provider.organization) if provider else None,
-        documentation_url=card.documentation_url,
-        icon_url=card.icon_url,
-        tenant=card.tenant,
-        api_keys=config.auth.api_keys.enabled,
-        push_notifications=config.push.enabled,
-        tool_calls=_showing(agent.tool_calls),
-        approvals=bool(agent.approvals),
     )
 
 
@@ -150,10 +136,6 @@ def _showing(config: ToolCallsConfig) -> Showing:
 
 def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
     return tuple(json_path(text) for text in texts)
-
-
-def _given(section: SkillConfig | ExtensionConfig) -> dict[str, Any]:
-    return {key: value for key, value in section.model_dump().items() if value not in (None, ())}
 
 
 # --- limits

@@ -6,9 +6,9 @@ the scopes of security requirements are the exception. Cards are public: they sa
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -25,6 +25,8 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.tool_calls import Showing, announced
 from gateway.a2a.wire import v1_0
+from gateway.config.cards import CardConfig, ProviderConfig
+from gateway.config.settings import Settings
 from gateway.core.agents import Agent, Agents
 from gateway.http.errors import rest_reply
 from gateway.http.reply import Headers, Reply
@@ -48,58 +50,58 @@ _MAX_AGE = 300
 _READ_ONLY = rest_reply(MethodNotAllowed("this address is read only"), allowed=("GET", "HEAD"))
 
 
-@dataclass(frozen=True, slots=True)
-class CardSettings:
-    """The operator's description of an agent. Without skills, the agent itself is its one skill."""
+def build_card(
+    name: str,
+    card: CardConfig,
+    public_url: str,
+    *,
+    input_modes: tuple[str, ...] = ("text/plain",),
+    output_modes: tuple[str, ...] = ("text/plain",),
+    provider: ProviderConfig | None = None,
+    tool_calls: Showing | None = None,
+    approvals: bool = False,
+    push_notifications: bool = False,
+    api_keys: bool = False,
+) -> AgentCard:
+    """The card of the agent called `name`; without skills, the agent itself is its one skill.
 
-    title: str
-    description: str
-    input_modes: tuple[str, ...]
-    output_modes: tuple[str, ...]
-    version: str = "1.0.0"
-    skills: tuple[AgentSkill, ...] = ()
-    extensions: tuple[AgentExtension, ...] = ()
-    provider: AgentProvider | None = None
-    documentation_url: str | None = None
-    icon_url: str | None = None
-    tenant: str | None = None
-    api_keys: bool = False
-    push_notifications: bool = False
-    tool_calls: Showing = field(default_factory=Showing)
-    approvals: bool = False
-
-
-def build_card(name: str, settings: CardSettings, public_url: str) -> AgentCard:
-    """The card of the agent called `name`; `public_url` is the gateway's, without a trailing slash."""
+    `public_url` is the gateway's. The modes are those of the adapter, for a `card` that names none.
+    """
     address = agent_url(name, public_url)
+    title = card.name or name
+    description = card.description or f"The agent {title}"
     # Any caller may bring tools of its own.
-    tool_calls = announced(settings.tool_calls, approvals=settings.approvals, client_tools=True)
-    only_skill = AgentSkill(id=name, name=settings.title, description=settings.description, tags=(name,))
+    extensions = announced(tool_calls or Showing(), approvals=approvals, client_tools=True)
+    only_skill = AgentSkill(id=name, name=title, description=description, tags=(name,))
     return AgentCard(
-        name=settings.title,
-        description=settings.description,
+        name=title,
+        description=description,
         supported_interfaces=tuple(
-            AgentInterface(url=address, protocol_binding=binding, tenant=settings.tenant, protocol_version=v1_0.VERSION)
+            AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=v1_0.VERSION)
             for binding in ("JSONRPC", "HTTP+JSON")
         ),
-        provider=settings.provider,
-        version=settings.version,
-        documentation_url=settings.documentation_url,
+        provider=AgentProvider(**_given(provider)) if provider else None,
+        version=card.version,
+        documentation_url=card.documentation_url,
         capabilities=AgentCapabilities(
             streaming=True,
-            push_notifications=settings.push_notifications,
-            extensions=(*tool_calls, *settings.extensions) or None,
+            push_notifications=push_notifications,
+            extensions=(*extensions, *(AgentExtension(**_given(each)) for each in card.extensions)) or None,
             extended_agent_card=False,
         ),
-        default_input_modes=settings.input_modes,
-        default_output_modes=settings.output_modes,
-        skills=settings.skills or (only_skill,),
-        icon_url=settings.icon_url,
-        security_schemes=API_KEY_SCHEMES if settings.api_keys else None,
-        security_requirements=tuple({"schemes": {name: {"list": []}}} for name in API_KEY_SCHEMES)
-        if settings.api_keys
+        default_input_modes=card.input_modes or input_modes,
+        default_output_modes=card.output_modes or output_modes,
+        skills=tuple(AgentSkill(**_given(skill)) for skill in card.skills) or (only_skill,),
+        icon_url=card.icon_url,
+        security_schemes=API_KEY_SCHEMES if api_keys else None,
+        security_requirements=tuple({"schemes": {scheme: {"list": []}}} for scheme in API_KEY_SCHEMES)
+        if api_keys
         else None,
     )
+
+
+def _given(section: Settings) -> dict[str, Any]:
+    return {key: value for key, value in section.model_dump().items() if value not in (None, ())}
 
 
 def agent_url(name: str, public_url: str) -> str:

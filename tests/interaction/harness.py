@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.applications import Starlette
 
-from gateway.a2a.model import AgentExtension
+from gateway.config.cards import CardConfig, ExtensionConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.drain import Drain
 from gateway.http.auth import NoAuthentication
-from gateway.http.cards import CardSettings, build_card
+from gateway.http.cards import build_card
 from gateway.http.pipeline import BindingSettings
 from gateway.http.routes import routes
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
@@ -45,10 +45,9 @@ class Unused:
         pass
 
 
-def agent(name: str, tenant: str | None = None, extensions: tuple[AgentExtension, ...] = ()) -> Agent:
-    modes = ("text/plain",)
-    settings = CardSettings(name.title(), "Says it again.", modes, modes, extensions=extensions, tenant=tenant)
-    return Agent(name, build_card(name, settings, URL), Unused(), tenant)
+def agent(name: str, tenant: str | None = None, extensions: tuple[ExtensionConfig, ...] = ()) -> Agent:
+    card = CardConfig(name=name.title(), description="Says it again.", extensions=extensions, tenant=tenant)
+    return Agent(name, build_card(name, card, URL), Unused(), tenant)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.a2a.model import AgentExtension
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
+from gateway.config.cards import ExtensionConfig
 from tests.interaction import asgi
 from tests.interaction.harness import NEEDED, SEND, Binding, Gateway, Refusal, agent, invalid_params
 
@@ -67,7 +67,7 @@ async def test_a_declared_extension_is_activated_and_named_in_the_answer(gateway
 
 
 async def test_extensions_of_several_headers_count_together(binding: Binding) -> None:
-    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED),)))
+    gateway = Gateway(binding, agent("echo", None, (ExtensionConfig(uri=NEEDED),)))
     exchange = binding.ask("SendMessage", SEND)
     headers = [*gateway.headers({}), ("A2A-Extensions", TOOL_CALLS), ("A2A-Extensions", f",{NEEDED},{NEEDED}")]
 
@@ -87,7 +87,7 @@ async def test_unknown_extensions_are_ignored(gateway: Gateway) -> None:
     [("SendMessage", SEND), ("SendStreamingMessage", SEND), ("GetTask", {"id": "a"}), ("ListTasks", {})],
 )
 async def test_a_required_extension_must_be_asked_for(binding: Binding, operation: str, params: dict[str, str]) -> None:
-    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED, required=True),)))
+    gateway = Gateway(binding, agent("echo", None, (ExtensionConfig(uri=NEEDED, required=True),)))
 
     answer = await gateway.ask(operation, params)
 
@@ -104,7 +104,7 @@ async def test_a_required_extension_must_be_asked_for(binding: Binding, operatio
 
 
 async def test_a_required_extension_that_is_asked_for_is_activated(binding: Binding) -> None:
-    gateway = Gateway(binding, agent("echo", None, (AgentExtension(uri=NEEDED, required=True),)))
+    gateway = Gateway(binding, agent("echo", None, (ExtensionConfig(uri=NEEDED, required=True),)))
 
     answer = await gateway.ask("SendMessage", SEND, a2a_extensions=NEEDED)
 

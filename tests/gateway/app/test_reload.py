@@ -16,12 +16,13 @@ from structlog.testing import capture_logs
 from adapters.tools.http import HttpToolSettings
 from gateway.a2a.errors import Busy
 from gateway.app.reload import LoadedConfig, ReloadableApp
+from gateway.config.cards import CardConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
 from gateway.engine.fanout import Fanout, StreamLimits
-from gateway.http.cards import CardSettings, build_card
+from gateway.http.cards import build_card
 from gateway.ports.adapter import AnyAdapterFactory
 from gateway.ports.tools import SourceTool, ToolOutput, ToolRun, ToolSource
 from gateway.testing.serving import serve
@@ -60,7 +61,7 @@ class Part:
         self.entered = asyncio.Event()
         self.go = asyncio.Event()
         self.turns_ended = asyncio.Event()
-        card = build_card("a", CardSettings("A", "A", ("text/plain",), ("text/plain",)), "http://localhost")
+        card = build_card("a", CardConfig(), "http://localhost")
         self.tools = Tools()
         self.loaded = LoadedConfig(self._answer, Agents((Agent("a", card, self.adapter),)), (self.tools,))
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.a2a.model import AgentExtension, AgentProvider, AgentSkill
-from gateway.http.cards import CardSettings, build_card, without_empty
+from gateway.config.cards import CardConfig, ExtensionConfig, ProviderConfig, SkillConfig
+from gateway.http.cards import build_card, without_empty
 from tests.interaction.harness import URL, Gateway, JsonRpc, agent
 
 ECHO: dict[str, Any] = {
@@ -33,19 +33,19 @@ ECHO: dict[str, Any] = {
     "defaultOutputModes": ["text/plain"],
     "skills": [{"id": "echo", "name": "Echo", "description": "Says it again.", "tags": ["echo"]}],
 }
-FULL = CardSettings(
-    title="Support",
+FULL = CardConfig(
+    name="Support",
     description="Answers.",
     input_modes=("text/plain", "image/png"),
     output_modes=("application/json",),
     version="2.1",
-    skills=(AgentSkill(id="s", name="S", description="Does", tags=("t",), examples=()),),
-    extensions=(AgentExtension(uri="https://e.example", required=True),),
-    provider=AgentProvider(url="https://p.example", organization="P"),
+    skills=(SkillConfig(id="s", name="S", description="Does", tags=("t",), examples=()),),
+    extensions=(ExtensionConfig(uri="https://e.example", required=True),),
     documentation_url="https://d.example",
     icon_url="https://i.example",
     tenant="acme",
 )
+PROVIDER = ProviderConfig(url="https://p.example", organization="P")
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_an_unknown_agent_has_no_card(gateway: Gateway) -> None:
 
 
 def test_a_card_has_the_operators_values() -> None:
-    card = without_empty(msgspec.to_builtins(build_card("support", FULL, "https://a2a.example/")))
+    card = without_empty(msgspec.to_builtins(build_card("support", FULL, "https://a2a.example/", provider=PROVIDER)))
 
     assert card["supportedInterfaces"] == [
         {

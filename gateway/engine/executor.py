@@ -206,8 +206,7 @@ class CommandExecutor:
     async def _end(self, end: EndTurn, points: list[CommitPoint], reply: Reply | None) -> None:
         """C6, with the points that close the service call, in one unit; then the final event is shown."""
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
-        live, thread, output = run.live, held.thread, run.live.outputs[-1]
-        now = self._context.clock.now()
+        live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()
         final = status(apply(live.status.state, end.state), timestamp(now), end.message)
         update = status_update(live, final, end.metadata)
         if run.repeats_answer and end.status is TurnStatus.COMPLETED:
@@ -252,8 +251,8 @@ class CommandExecutor:
         stored: Callable[[], None],
         points: list[CommitPoint],
     ) -> None:
-        """As `Journal.commit`. A conflict means that another process has moved the thread on: what this call led to (`points`)
-        belongs to nobody, except a call that can be listened to again, in which the other process goes on.
+        """As `Journal.commit`. After a conflict another process has the thread: the handles that `points` lead to are orphans,
+        except that of a call that can be listened to again, in which the other process goes on.
 
         Source: docs/state-model.md, scenario 39.
         """

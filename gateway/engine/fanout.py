@@ -35,7 +35,7 @@ class Subscription:
         if self._frames and self._overflows(len(frames), size):
             self.dropped = True
             self.end()
-            self._channel.leave(self)
+            self._channel.unsubscribe(self)
             return
         self._frames.extend(frames)
         self._bytes += size
@@ -75,7 +75,7 @@ class Subscription:
 
     def close(self) -> None:
         self.end()
-        self._channel.leave(self)
+        self._channel.unsubscribe(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Channel:
         self._fanout.streams += 1
         return subscription
 
-    def leave(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
             self._fanout.streams -= 1
@@ -124,7 +124,7 @@ class Channel:
         self.closed = True
         for subscription in tuple(self._subscriptions):
             subscription.end()
-            self.leave(subscription)
+            self.unsubscribe(subscription)
         self._fanout.forget(self._task)
 
     @property

@@ -144,7 +144,6 @@ class Journal:
         if self._failed is not None:
             raise self._failed
         waiting, noted = self._take()
-        lost = bool(waiting or noted)
         payloads = waiting if final is None else [*waiting, final]
         last = self.number + (final is not None)
         row = self._row(payloads, last)
@@ -153,7 +152,7 @@ class Journal:
         def done(error: Exception | None) -> None:
             if error is not None:
                 # A conflict of a unit without waiting events has lost nothing: the unit may be tried again.
-                if self._failed is None and (lost or not isinstance(error, Conflict)):
+                if self._failed is None and (waiting or noted or not isinstance(error, Conflict)):
                     self._failed = error
                 commit.end(self._failed or error)
                 return

@@ -1,7 +1,7 @@
 """The mutable state of one running turn, and the history that its next service call carries.
 
-Law: the machine decides, and who carries its commands out stores; with a window no more history is read than the window
-takes, however long the conversation is.
+Law: the machine decides, and the executor stores; with a window no more history is read than the window takes, however long the
+conversation is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class TurnContext:
     # --- changes
 
     def refresh_facts(self) -> None:
-        """The thread or the tools are other ones than before."""
+        """The thread or the tools have changed."""
         self.machine.update_facts(self._facts())
 
     def resume(self) -> None:
@@ -99,7 +99,7 @@ class TurnContext:
         self.machine.resume(self._facts())
 
     def restart_machine(self) -> None:
-        """What the turn has said cannot be stored: it ends without."""
+        """The output of the turn cannot be stored: the turn ends without it."""
         self.pending = None
         self.machine.restart(self._facts())
 
@@ -126,7 +126,7 @@ class TurnContext:
         self.held.renew(thread)
 
     async def offer_tools(self) -> None:
-        """The tools of the next service call. Raises: TurnFailed when a source does not tell which it has."""
+        """The tools of the next service call. Raises: TurnFailed when a source does not list its tools."""
         agent, policies = self.run.agent, self.run.agent.policies
         exhausted = self.machine.round >= policies.tool_rounds
         of_client = client_tools.offered(policies.client_tools, self.run.message)
@@ -158,7 +158,7 @@ class TurnContext:
         return self.runtime.prepare(thread, run.turn, run.live.id, round_=self.machine.round, attempt=self.attempt)
 
     def working(self) -> tuple[TaskStatus, bytes | None]:
-        """The status of the task at work, and the event of that change, if it is one."""
+        """The WORKING status of the task, and its event, None where the task has this status already."""
         live = self.run.live
         working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
         if live.status.state is TaskState.WORKING:

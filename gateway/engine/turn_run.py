@@ -215,8 +215,8 @@ def build_run(
 
 @dataclass(slots=True, eq=False)
 class HeldThread(ABC):
-    """A thread with turns in this process. `thread` is its row as the last commit left it, if `current`. `leased`: that
-    commit left the lease with this process."""
+    """A thread with turns in this process. `thread` is its row after the last commit here, if `current`. `leased`: this process
+    had the lease after that commit."""
 
     thread: ThreadRecord
     current: bool
@@ -232,11 +232,11 @@ class HeldThread(ABC):
         """No turn of the thread follows this one here."""
 
     def apply(self, points: Sequence[CommitPoint]) -> None:
-        """These are stored."""
+        """These points are stored."""
         self.thread = ownership.apply_points(self.thread, points)
 
     def take_lease(self, thread: ThreadRecord, *, first: bool = True) -> None:
-        """A unit is stored that left the thread like this, under a lease. `first`: the unit took the lease."""
+        """A unit under a lease is stored, on this thread. `first`: the unit took the lease."""
         self.thread, self.leased = replace(thread, generation=thread.generation + first), True
 
     def release(self) -> None:

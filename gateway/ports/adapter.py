@@ -1,5 +1,5 @@
-"""The Adapter port and what crosses it. Law: an adapter needs this module and the ones below it; what it may be able to do
-besides is in `abilities`."""
+"""The Adapter port: its request, events and errors. Law: an adapter needs only this module and the packages below; its optional
+abilities are in `capabilities`."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +12,18 @@ from gateway.a2a.model import Artifact, Json, Message, Part
 from gateway.ports.conversation import Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.ports.tools import ToolDeclaration
 
-# --- what an adapter is asked -----------------------------------------------------------------------------------------
+# --- the request ---------------------------------------------------------------------------------------------------
 
 
 class ServiceRequest(msgspec.Struct, frozen=True):
     """One request to the backend, decided by the core.
 
-    `items` are the ones to send: only what the backend's chain does not hold when the adapter's owner is BACKEND, the
-    whole view when it is GATEWAY. The last one is a UserItem, or an OutputItem when the call goes on after tools ran;
-    outputs of open calls may come with a UserItem behind them.
-    `tools` are those that the model may call besides the backend's own; they go with every call, as instructions do.
-    `handle` is None on the first call of a chain and for owner GATEWAY. `state` is the adapter's own JSON, as its last
-    completed call left it. `context_id` is an opaque label. `deadline` is seconds of the monotonic clock. `owner` is who
-    keeps this very conversation, where that is not who the adapter's `ownership` names: only for an adapter that says it
-    can do `either`.
+    `items`: with owner BACKEND those that the backend's chain does not hold, with GATEWAY the whole view. The last one is a
+    UserItem, or an OutputItem when the call continues after tools ran; a UserItem may follow the outputs of open calls.
+    `tools`: those that the model may call besides the backend's own; they go with every call, as instructions do.
+    `handle`: None on the first call of a chain and for owner GATEWAY. `state`: the adapter's own JSON from its last completed
+    call. `context_id`: an opaque label. `deadline`: seconds of the monotonic clock. `owner`: the owner of this conversation
+    where it differs from the adapter's `ownership`; only for an adapter that declares `either`.
     """
 
     handle: str | None
@@ -42,13 +40,13 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolDeclaration, ...] = ()
 
 
-# --- what an adapter answers ------------------------------------------------------------------------------------------
+# --- the events -----------------------------------------------------------------------------------------------------
 
 
 class CallStarted(msgspec.Struct, frozen=True):
-    """The backend has taken the request; `handle` is the pending one, kept for cancel, fetch and delete only.
+    """The backend has taken the request; `handle` is pending, and used for cancel, fetch and delete only.
 
-    A static handle that this call makes first comes before the request is sent: the call goes on when it is stored.
+    A new static handle is announced before the request is sent: the call continues when the handle is stored.
     """
 
     handle: str | None = None
@@ -77,11 +75,11 @@ class ArtifactReady(msgspec.Struct, frozen=True):
 
 
 class StartedOver(msgspec.Struct, frozen=True):
-    """The backend begins its answer anew: what this call has said before is void, and follows once more."""
+    """The backend starts its answer again: the earlier output of this call is void, and is repeated."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """A line on what the agent is doing; no part of the answer and not kept for the model."""
+    """A line on the agent's present work; neither part of the answer nor kept for the model."""
 
     text: str
 
@@ -97,11 +95,11 @@ class ToolCallArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallReady(msgspec.Struct, frozen=True):
-    """All arguments are there (raw text). `handled`: the backend runs it or already answered it; None: not said.
+    """All arguments are there (raw text). `handled`: the backend runs the call or has answered it; None: not known.
 
-    Without `handled` and without a ToolResultReady before CallCompleted the call is the gateway's to answer.
-    `server` names who runs it where that is known, as `mcp:weather` or `web_search`. `question` is the `call_id` of the
-    ApprovalAsked that was answered with a yes.
+    Without `handled`, and without a ToolResultReady before CallCompleted, the gateway answers the call.
+    `server`: the executor where it is known, as `mcp:weather` or `web_search`. `question`: the `call_id` of the ApprovalAsked
+    that was approved.
     """
 
     call_id: str
@@ -114,10 +112,10 @@ class ToolCallReady(msgspec.Struct, frozen=True):
 
 
 class ToolResultReady(msgspec.Struct, frozen=True):
-    """The outcome of a call that the backend ran. An empty output is one.
+    """The outcome of a call that the backend ran. An empty output is an outcome.
 
-    It comes behind its ToolCallReady, in whatever order the backend gave the two. One whose `call_id` nobody called
-    comes last, right before CallCompleted.
+    It follows its ToolCallReady, in whatever order the backend sent the two. A result without a call comes last, right before
+    CallCompleted.
     """
 
     call_id: str
@@ -126,14 +124,14 @@ class ToolResultReady(msgspec.Struct, frozen=True):
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True):
-    """The backend asks whether it may run a tool of its own (`server` names whose, as `wx`), and ends its answer with it.
+    """The backend asks whether it may run a tool of its own (of `server`, as `wx`), and ends its answer with the question.
 
-    To be remembered as `CallItem(call_id, name, arguments, asking=server)`, a call with executor `backend` that is open
-    until somebody decides. The decision is its outcome: `OutputItem(call_id, reason, approved=...)` among the items of
-    the next request, which the adapter says in the backend's own form. A request on that handle brings a decision on
-    every question that is open there; what is not wanted any more is a no. What an approved tool does then comes as a
-    call of its own, of a new id: ToolCallReady with `handled` and `question` = this `call_id` where the backend says so,
-    and its ToolResultReady. A backend may ask again, under a new id.
+    It is stored as `CallItem(call_id, name, arguments, asking=server)`, a call with executor `backend` that is open until
+    somebody decides. The decision is its outcome: `OutputItem(call_id, reason, approved=...)` among the items of the next
+    request, which the adapter translates for the backend. A request on that handle carries a decision on every question that
+    is open there; a question that is void gets a rejection. The run of an approved tool is a call with a new id:
+    ToolCallReady with `handled` and, where the backend says so, `question` = this `call_id`, and its ToolResultReady. A
+    backend may ask again, under a new id.
     """
 
     call_id: str
@@ -144,9 +142,10 @@ class ApprovalAsked(msgspec.Struct, frozen=True):
 
 
 class ConsentAsked(msgspec.Struct, frozen=True):
-    """The backend cannot go on before its user has consented to something at a third party, on the page at `url`, and ends
-    its answer with it. The task waits as AUTH_REQUIRED for its next message, which goes upstream as any other: whether the
-    consent was given is for the backend to see. `server` is for whom it is, as `mcp:mail`; `text` says why.
+    """The backend ends its answer because the user has to consent at a third party first, on the page at `url`.
+
+    The task waits as AUTH_REQUIRED for its next message, which goes upstream like any other: the backend checks the consent.
+    `server`: for whom the consent is, as `mcp:mail`; `text`: the reason.
     """
 
     url: str
@@ -155,16 +154,16 @@ class ConsentAsked(msgspec.Struct, frozen=True):
 
 
 class ItemReady(msgspec.Struct, frozen=True):
-    """Something to remember with the thread, in its place among the other items."""
+    """An item to store with the thread, in its place among the others."""
 
     item: ReasoningItem | OpaqueItem
     provider_id: str | None = None
 
 
 class DirectReply(msgspec.Struct, frozen=True):
-    """The whole answer as a bare message, without a task. First event only, and only where the agent allows it.
+    """The whole answer as a bare message, without a task. Only as the first event, and where the agent allows it.
 
-    `state` replaces the adapter's JSON where it is not None.
+    `state` replaces the adapter's JSON unless it is None.
     """
 
     parts: tuple[Part, ...]
@@ -172,7 +171,7 @@ class DirectReply(msgspec.Struct, frozen=True):
 
 
 class Ending(StrEnum):
-    """How a completed call leaves its task."""
+    """The state of the task after a completed call."""
 
     COMPLETED = "completed"
     INPUT_REQUIRED = "input-required"
@@ -181,14 +180,13 @@ class Ending(StrEnum):
 
 
 class CallCompleted(msgspec.Struct, frozen=True):
-    """The one event that moves the thread on; the last one of a call.
+    """The only event that advances the thread; the last one of a call.
 
-    `handle` is the confirmed one: required for owner BACKEND, None for GATEWAY unless the backend kept the call although
-    it should not. `message` is what the agent says with
-    an ending other than COMPLETED. `finish` is the backend's own word when the answer is not whole (`max_output_tokens`,
-    `content_filter`), else None. `state` replaces the adapter's JSON where it is not None. `stored`: the backend says
-    that it kept (True) or did not keep (False) this call. `usage` is the backend's own; a whole number in it under
-    `input_tokens` or `prompt_tokens` calibrates `history.max_tokens`.
+    `handle`: the confirmed one, required for owner BACKEND, None for GATEWAY unless the backend kept the call although it
+    should not. `message`: for an ending other than COMPLETED. `finish`: the backend's reason when the answer is not whole
+    (`max_output_tokens`, `content_filter`), else None. `state` replaces the adapter's JSON unless it is None. `stored`: the
+    backend reports that it kept (True) or did not keep (False) this call. `usage`: the backend's; a whole number in it
+    under `input_tokens` or `prompt_tokens` calibrates `history.max_tokens`.
     """
 
     handle: str | None = None
@@ -303,13 +301,13 @@ class AdapterError(Exception):
 
 
 class Adapter(Protocol):
-    """Speaks to one backend. It never stores, retries, runs the gateway's tools, or sees another context."""
+    """The client of one backend. It never stores, retries, runs the gateway's tools, or sees another context."""
 
     @property
     def ownership(self) -> Ownership: ...
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        """One service call. Returning after CallCompleted (or DirectReply) ends it, closing it cancels it.
+        """One service call. It ends by returning after CallCompleted (or DirectReply); closing the generator cancels it.
 
         Raises: AdapterError when it fails; returning without CallCompleted or DirectReply is CONTRACT_BROKEN.
         """
@@ -323,13 +321,12 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class AdapterFactory(Generic[S]):
-    """What an entry point of the group `a2a_gateway.adapters` names.
+    """An entry point of the group `a2a_gateway.adapters` names one.
 
-    `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys; `build` makes the adapter
-    without touching the network and raises ValueError for settings that contradict each other. `input_modes` and
-    `output_modes` are the media types of a card that says nothing itself. `direct_replies` tells whether these settings
-    let the agent answer with a bare message. `tools` False: the adapter ignores the tools of a request, so that to give
-    an agent of this type some is an error of the configuration.
+    `settings`: a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter without
+    network and raises ValueError for contradictory settings. `input_modes`, `output_modes`: media types for a card that
+    names none. `direct_replies`: whether these settings let the agent answer with a bare message. `tools` False: the adapter
+    ignores the tools of a request, and tools of an agent of this type are an error of the configuration.
     """
 
     settings: type[S]

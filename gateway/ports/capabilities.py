@@ -1,4 +1,4 @@
-"""What an adapter may be able to do besides to make calls: one protocol each, found by `isinstance`."""
+"""The optional abilities of an adapter: one protocol each, found by `isinstance`."""
 
 from collections.abc import AsyncGenerator, Hashable
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from gateway.ports.adapter import AdapterEvent, ServiceRequest
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What a backend was found to do; None: it could not be told. `notes` are more findings, in plain words.
+    """Findings about a backend; None: could not be determined. `notes`: more findings, in plain text.
 
-    `model`: the backend lists the model that the settings name. `streams`: it sends an answer in pieces. `verifies_chain`:
-    it refuses to go on from a response that it does not know.
+    `model`: the backend lists the model of the settings. `streams`: it sends an answer in pieces. `verifies_chain`: it refuses
+    to continue from an unknown response.
     """
 
     model: bool | None = None
@@ -25,7 +25,7 @@ class ProbeReport:
 
 @runtime_checkable
 class Probe(Protocol):
-    """An ability: to look at the backend before anybody needs it. What it sends leaves no trace in a conversation."""
+    """Examines the backend before its first use. The requests leave no trace in a conversation."""
 
     async def probe(self) -> ProbeReport:
         """Raises: AdapterError when the backend cannot be used."""
@@ -34,7 +34,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What is one and the same for all adapters that ask this address on this account."""
+    """The identity of a backend: equal for all adapters with this address and account."""
 
     address: str
     account: Hashable = field(default=None, repr=False)
@@ -42,7 +42,7 @@ class Backend:
 
 @runtime_checkable
 class BackendNaming(Protocol):
-    """An ability: to say which backend it asks, so that one that is down is left alone for a while."""
+    """Names its backend, so that agents with the same backend share one breaker."""
 
     @property
     def backend(self) -> Backend: ...
@@ -50,40 +50,40 @@ class BackendNaming(Protocol):
 
 @runtime_checkable
 class Forgetting(Protocol):
-    """An ability: to delete at the backend what a handle stands for."""
+    """Deletes a handle's conversation or response at the backend."""
 
     async def forget(self, handle: str) -> None:
-        """Returns also when the backend has no such thing (any more). Raises: AdapterError when it did not answer so."""
+        """Returns also when the backend does not know the handle (any more). Raises: AdapterError for any other answer."""
         ...
 
 
 @runtime_checkable
 class StateReading(Protocol):
-    """An ability: to go on from a state that an older version of the adapter left."""
+    """Reads the state of an older version of the adapter."""
 
     def read_state(self, state: Json, version: int) -> Json:
-        """The state as `ownership.state_version` has it. Raises: ValueError for one that it cannot read."""
+        """The state in the schema of `ownership.state_version`. Raises: ValueError for an unreadable state."""
         ...
 
 
 @runtime_checkable
 class HandleNaming(Protocol):
-    """An ability: to see that a caller's message names a conversation of the backend, in the backend's own words."""
+    """Finds the handle of an existing conversation in a caller's message, where the message names one."""
 
     def named_handle(self, message: Message) -> str | None: ...
 
 
 @runtime_checkable
 class HandleChecking(Protocol):
-    """An ability: to tell from its form that a text cannot be a handle of these settings."""
+    """Tells from its form that a text cannot be a handle of these settings."""
 
     def check_handle(self, handle: str) -> None:
-        """Asks nobody. Raises: ValueError that says what it is instead, and what the settings need."""
+        """Without I/O. Raises: ValueError that says what the text is instead, and what the settings need."""
         ...
 
 
 class Fate(StrEnum):
-    """What became of a service call whose end nobody heard. `RUNNING`: or the backend lost it; some say so for ever."""
+    """The fate of a service call of unknown outcome. RUNNING: or lost by the backend; some report this for ever."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -93,7 +93,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`events` are what `call` would have given, to CallCompleted with the confirmed handle; only of what COMPLETED."""
+    """`events`: those that `call` would have yielded, up to CallCompleted with the confirmed handle; only for COMPLETED."""
 
     fate: Fate
     events: tuple[AdapterEvent, ...] = ()
@@ -101,41 +101,41 @@ class Fetched:
 
 @runtime_checkable
 class Fetching(Protocol):
-    """An ability, of a rotating handle: to look up what became of a call, by the pending handle that it had."""
+    """For a rotating handle: looks up the fate of a call by its pending handle."""
 
     async def fetch(self, pending: str) -> Fetched:
-        """Changes nothing at the backend. Raises: AdapterError when it could not be asked."""
+        """Changes nothing at the backend. Raises: AdapterError when the backend gave no answer."""
         ...
 
 
 @runtime_checkable
 class Resuming(Protocol):
-    """An ability, of a rotating handle: its calls go on at the backend when nobody listens, and can be listened to again."""
+    """For a rotating handle: calls continue at the backend without a listener, and their events can be read again."""
 
     def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
-        """The call that has this pending handle, told from its beginning, as `call` tells it; it is not made again.
+        """The events of the call with this pending handle, from its beginning, as `call` yields them; no new call is made.
 
-        `request` is that call's. Raises: AdapterError; UNREACHABLE, TIMED_OUT and INTERRUPTED where it may be resumed
-        later, BACKEND_FAILED where the backend says that it has failed or is gone.
+        `request`: that of the call. Raises: AdapterError; UNREACHABLE, TIMED_OUT and INTERRUPTED where it may be resumed
+        later, BACKEND_FAILED where the backend reports that the call has failed or is gone.
         """
         ...
 
 
 @runtime_checkable
 class Cancelling(Protocol):
-    """An ability: to end a call that goes on at the backend when nobody listens."""
+    """Ends a call that continues at the backend without a listener."""
 
     async def cancel(self, pending: str) -> bool:
-        """Whether the backend confirmed that it does not go on. Raises: AdapterError when it could not be asked."""
+        """Whether the backend confirmed that the call has ended. Raises: AdapterError when the backend gave no answer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a conversation holds of a request, behind the end of the last completed call.
+    """The part of a request that a conversation holds after the end of the last completed call.
 
-    `held`: so many of the request's items, from the first on, are there: they must not be sent again. `answer`: what the
-    backend added behind them, as `call` would have given it, to CallCompleted; empty when it added nothing.
+    `held`: how many of the request's items, from the first on, are there; they must not be sent again. `answer`: the events
+    of the backend's answer after them, up to CallCompleted; empty without an answer.
     """
 
     held: int
@@ -144,13 +144,13 @@ class Tail:
 
 @runtime_checkable
 class TailListing(Protocol):
-    """An ability, of a static handle: to see what of a call whose end nobody heard is in the conversation."""
+    """For a static handle: finds the part of a call of unknown outcome that is in the conversation."""
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
-        """`request` is that call's, or the next one's: handle and state of the thread, the items that are due.
+        """`request`: that of the call, or of the next one: handle and state of the thread, the items that are due.
 
-        None: the backend's list does not reach back to the last completed call. A response that still runs leaves
-        nothing before it ends: behind LOCKED this has to be asked again. Raises: AdapterError when it could not be
-        asked, HANDLE_NOT_FOUND when the conversation is gone.
+        None: the backend's list does not reach back to the last completed call. A running response leaves nothing before it
+        ends: after LOCKED the tail has to be read again. Raises: AdapterError when the backend gave no answer,
+        HANDLE_NOT_FOUND when the conversation is gone.
         """
         ...

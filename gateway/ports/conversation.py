@@ -1,5 +1,5 @@
-"""What a conversation is made of: the neutral items of a thread. Law: an item is what was said or done, never how a
-wire spells it; ids that a backend gave are kept apart (`HistoryRecord.provider_id`) and can be dropped without loss."""
+"""The neutral items of a conversation. Law: an item has the content, never the form of a wire; the ids of a backend are kept
+apart (`HistoryRecord.provider_id`) and can be dropped without loss."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,24 +17,23 @@ class UserItem(msgspec.Struct, frozen=True, tag_field="kind", tag="user"):
 
 
 class AssistantItem(msgspec.Struct, frozen=True, tag_field="kind", tag="assistant"):
-    """What the agent answered, without gaps between its parts."""
+    """An uninterrupted piece of the agent's answer."""
 
     parts: tuple[Part, ...]
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning"):
-    """`opaque` is the backend's own object without its id, to be replayed as it came; `text` is what may be shown."""
+    """`opaque`: the backend's object without its id, to be sent back unchanged. `text`: for callers."""
 
     text: str
     opaque: Json = None
 
 
 class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_defaults=True):
-    """`arguments` is the raw text that the model wrote, JSON or not. `call_id` is the backend's.
+    """`arguments`: the model's raw text, JSON or not. `call_id`: the backend's.
 
-    `handled`: the backend said that it runs it (True) or does not (False); None: it did not say.
-    `asking`: no call that is to be run, but the backend's question whether it may run this tool of its own; the text is
-    the name of its server. Its OutputItem is the decision.
+    `handled`: the backend runs the call (True) or does not (False); None: not known. `asking`: the item is the backend's
+    question whether it may run this tool of its own, on the server of this name; its OutputItem is the decision.
     """
 
     call_id: str
@@ -45,10 +44,10 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_d
 
 
 class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output", omit_defaults=True):
-    """`output` is text or any JSON value; an empty one is an outcome too.
+    """`output`: text or any JSON value; an empty one is an outcome too.
 
-    `approved`: the answer to a question of the backend's (`CallItem.asking`), and nothing else has one; `output` is then
-    the reason for it, a text that may be empty.
+    `approved`: the decision on a question of the backend (`CallItem.asking`), and only there; `output` is then the reason, a
+    text that may be empty.
     """
 
     call_id: str
@@ -58,9 +57,9 @@ class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output", om
 
 
 class OpaqueItem(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque", omit_defaults=True):
-    """Something of the backend's that only its own adapter understands; `type` is the backend's word for it.
+    """An object of the backend that only its adapter understands; `type` is the backend's.
 
-    `boundary`: the backend has put into it all that was said before, which need not be sent again.
+    `boundary`: it contains the whole conversation before it, which need not be sent again.
     """
 
     type: str
@@ -79,7 +78,7 @@ def encode(item: Item) -> bytes:
 
 
 def decode(payload: str | bytes) -> Item:
-    """Raises: msgspec.ValidationError or DecodeError for a payload that is no item we know."""
+    """Raises: msgspec.ValidationError or DecodeError for a payload that is no known item."""
     return _decoder.decode(payload)
 
 
@@ -89,14 +88,14 @@ def kind(item: Item) -> str:
 
 
 class StorageOwner(StrEnum):
-    """Who keeps the conversation of a thread: fixed for its epoch."""
+    """The keeper of a thread's conversation, fixed for the epoch."""
 
     BACKEND = "backend"
     GATEWAY = "gateway"
 
 
 class HandleKind(StrEnum):
-    """What continues a backend thread: nothing, an id that moves with every call, or one that stays."""
+    """The id that continues a backend thread: none, a new one with every call, or a constant one."""
 
     NONE = "none"
     ROTATING = "rotating"
@@ -107,12 +106,11 @@ class HandleKind(StrEnum):
 class Ownership:
     """Declared by an adapter from its settings, without network.
 
-    `opaque_replay`: with a history kept by the gateway, reasoning and opaque items go back to the backend.
-    `repeatable`: a request whose outcome is not known may be sent again; None: where the gateway keeps the history, as
-    the backend then keeps nothing that a second request could spoil. `either`: the adapter can also serve conversations
-    of the other owner, as each request says.
-    `state_version`: the schema of the adapter's own JSON; it grows when an older adapter could not read it.
-    `call_ids`: how long the backend's id of a tool call means that call and no other: one response, or the whole thread.
+    `opaque_replay`: with owner GATEWAY, reasoning and opaque items go back to the backend. `repeatable`: a request of unknown
+    outcome may be sent again; None: only with owner GATEWAY, where the backend keeps nothing that a second request could
+    spoil. `either`: the adapter also serves conversations of the other owner, which each request names.
+    `state_version`: the schema of the adapter's JSON; it grows when an older adapter could not read the JSON.
+    `call_ids`: the scope in which the backend's id of a tool call is unique.
     """
 
     owner: StorageOwner
@@ -133,12 +131,12 @@ class Ownership:
 
 
 class HistoryRecord(msgspec.Struct, frozen=True):
-    """One stored item. `position` grows within the thread; `turn` is the number of its turn, `turn_id` that turn.
+    """One stored item. `position` grows within the thread; `turn` and `turn_id`: the number and id of its turn.
 
-    `service_call` is the one that it came with, `sequence` the number there of the tool call that it belongs to.
-    `sent_in` is the completed service call whose request (or response) carried it, None while the backend's chain does
-    not hold it. `replayable` is False for what must never be shown to the model again, as the text of a cut stream.
-    `displaced`: its turn has ended and is no part of the conversation, because a later message took its place.
+    `service_call`: the one that brought it; `sequence`: the number there of its tool call. `sent_in`: the completed service
+    call whose request or response carried it, None while the backend's chain does not hold it. `replayable` False: never
+    sent to the model again, as the text of a cut stream. `displaced`: its turn has ended and is no part of the conversation,
+    because a later message replaced it.
     """
 
     position: int

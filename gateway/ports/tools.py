@@ -1,5 +1,5 @@
-"""The port of tools that the gateway runs itself, and what crosses it. Law: a tool source knows nothing of tasks, turns
-or models; what a model may call, and when, is decided by the core."""
+"""The port of tools that the gateway runs. Law: a tool source knows nothing of tasks, turns or models; the core decides what a
+model may call, and when."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from gateway.a2a.model import Json
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):
-    """What a model is told of a tool. `parameters` is a JSON Schema of an object."""
+    """A tool as the model sees it. `parameters` is a JSON Schema of an object."""
 
     name: str
     description: str
@@ -19,7 +19,7 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class SourceTool(msgspec.Struct, frozen=True):
-    """One tool of a source, under the source's own name for it. `idempotent`: running it twice does what once does."""
+    """One tool of a source, under the source's name for it. `idempotent`: two runs have the effect of one."""
 
     name: str
     description: str
@@ -28,7 +28,7 @@ class SourceTool(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What came of a run: text or any JSON value, an empty one too. `error`: the tool says that it failed, and why."""
+    """The result of a run: text or any JSON value, perhaps empty. `error`: the tool failed; `output` says why."""
 
     output: Json
     error: bool = False
@@ -55,18 +55,18 @@ class ToolError(Exception):
 
 
 class ProgramNotStarted(ToolError):
-    """The source is a program of this machine, and it does not run. `detail` says which, why, and what to do."""
+    """The source is a program of this machine that does not run. `detail` says which, why, and what to do."""
 
 
 class ConsentPage(msgspec.Struct, frozen=True):
-    """`url` is for the user's browser alone; `text` says why, in the source's words."""
+    """`url`: for the user's browser alone. `text`: the reason, in the source's words."""
 
     url: str
     text: str = ""
 
 
 class ConsentNeeded(ToolError):
-    """The call was not carried out: its user has to consent to something on these pages first. It may then be made again."""
+    """The call did nothing yet: the user has to consent on these pages first. Then it may be made again."""
 
     def __init__(self, detail: str, pages: tuple[ConsentPage, ...]) -> None:
         super().__init__(detail)
@@ -74,12 +74,12 @@ class ConsentNeeded(ToolError):
 
 
 class ToolSource(Protocol):
-    """What one entry under `tools:` stands for. Made without touching network or disk; connects when first needed."""
+    """The tools of one entry under `tools:`. Made without network or disk; connects when first needed."""
 
     async def tools(self) -> tuple[SourceTool, ...]:
-        """The tools that it has now: asked before every service call, so answered from what is known where that holds.
+        """The present tools. Called before every service call, so answered from a cache where possible.
 
-        Raises: ToolError when it cannot be told.
+        Raises: ToolError when the tools are not known.
         """
         ...
 
@@ -95,10 +95,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class ToolFactory(Generic[S]):
-    """What an entry point of the group `a2a_gateway.tools` names.
+    """An entry point of the group `a2a_gateway.tools` names one.
 
-    `settings` is a pydantic model (frozen, extra keys forbidden) of the entry's own keys; `build` makes the source
-    without touching the network and raises ValueError for settings that contradict each other.
+    `settings`: a pydantic model (frozen, extra keys forbidden) of the entry's own keys. `build` makes the source without
+    network and raises ValueError for contradictory settings.
     """
 
     settings: type[S]

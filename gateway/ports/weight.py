@@ -1,4 +1,4 @@
-"""How much of a model's context an item takes: a weight in bytes that the model reads, without counting tokens."""
+"""The weight of an item in a model's context: the bytes that the model reads, without counting tokens."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from gateway.ports.conversation import AssistantItem, CallItem, Item, OpaqueItem
 _FRAME = 16
 """Of every item: role, ids, punctuation."""
 _FILE = 4000
-"""A picture or a sound: what a model makes of it does not follow from its bytes."""
+"""A picture or a sound, whose weight for a model does not follow from its bytes."""
 _DOCUMENT_SHARE = 10
-"""Of a document's bytes one in so many is text."""
+"""One of so many bytes of a document is text."""
 
 
 def weigh(items: Iterable[Item]) -> int:
@@ -21,7 +21,7 @@ def weigh(items: Iterable[Item]) -> int:
 
 
 def weight(item: Item) -> int:
-    """0 for an answer of nothing, which is never sent."""
+    """0 for an empty answer, which is never sent."""
     match item:
         case UserItem(message=message):
             return _FRAME + sum(map(_part, message.parts))

@@ -1,4 +1,4 @@
-"""What an agent written in Python says and gets: the public module for `type: python`. Law: nothing here runs anything.
+"""The public module for agents of `type: python`: the values that an agent function gets and yields. Law: values only, no I/O.
 
 Wrong types are a TypeError where the value is made; wrong content (`decode_part`, `decode_json`) is a ValueError.
 """
@@ -42,16 +42,16 @@ _CONTENTS = ("text", "raw", "url", "data")
 _TEXT_KEYS = {"filename": "filename", "mediaType": "media_type"}
 
 
-# --- what a function gets ---------------------------------------------------------------------------------------------
+# --- the input of a function ----------------------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True, slots=True)
 class Turn:
     """One message to answer.
 
-    `message` and `first_message` (the one that began this task) are A2A 1.0 JSON. `history` holds the earlier messages
-    of the context, oldest first, as `{"role": "ROLE_USER" | "ROLE_AGENT", "parts": [...]}`. `state` is a dict of JSON
-    that stays with the conversation; what it holds when the function has ended well is what the next turn gets.
+    `message` and `first_message` (the one that began this task) are A2A 1.0 JSON. `history`: the earlier messages of the
+    context, oldest first, as `{"role": "ROLE_USER" | "ROLE_AGENT", "parts": [...]}`. `state`: a dict of JSON that belongs to
+    the conversation; its content after a successful turn goes to the next turn.
     """
 
     message: dict[str, Any]
@@ -70,11 +70,11 @@ class Turn:
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits for the answer any more. A coroutine is also cancelled in the usual way."""
+        """The turn was cancelled. A coroutine is also cancelled in the usual way."""
         return self.asked_to_stop()
 
 
-# --- what a function says ---------------------------------------------------------------------------------------------
+# --- the output of a function ---------------------------------------------------------------------------------------------
 
 
 def _expect(owner: object, name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
@@ -91,7 +91,7 @@ def _expect_content(owner: object, value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A result of its own, beside the answer. `append` adds to the artifact of that id; `last_chunk` ends it."""
+    """A separate result, beside the answer. `append` adds to the artifact of that id; `last_chunk` ends it."""
 
     parts: list[str | dict[str, Any]]
     artifact_id: str | None = None
@@ -115,7 +115,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A line on what the agent is doing; it is no part of the answer."""
+    """A line on the agent's present work; it is no part of the answer."""
 
     text: str
 
@@ -125,7 +125,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The agent calls a tool of its own. `call_id` is its name for this call, once in a turn."""
+    """The agent calls a tool of its own. `call_id` is unique in the turn."""
 
     call_id: str
     name: str
@@ -139,7 +139,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came out of the call of this id: any JSON. `error`: the tool failed, and the output says why."""
+    """The result of the call of this id: any JSON. `error`: the tool failed, and the output says why."""
 
     call_id: str
     output: Any
@@ -161,7 +161,7 @@ class DirectMessage:
 
 
 class TurnEnding(Exception):
-    """Base of what a function raises to end its turn in another way than with an answer."""
+    """Base of the exceptions that end a turn without an answer."""
 
     def __init__(self, content: Content) -> None:
         _expect_content(self, content)
@@ -170,22 +170,22 @@ class TurnEnding(Exception):
 
 
 class InputRequired(TurnEnding):
-    """The agent asks. The next message of the task calls the function again."""
+    """The agent needs input. The next message of the task calls the function again."""
 
 
 class AuthRequired(TurnEnding):
-    """The agent needs its user to authorise something elsewhere first. The next message calls the function again."""
+    """The user has to authorise something at a third party first. The next message calls the function again."""
 
 
 class Reject(TurnEnding):
-    """The agent will not do this."""
+    """The agent refuses the task."""
 
 
-# --- reading what it said ---------------------------------------------------------------------------------------------
+# --- decoding the output ---------------------------------------------------------------------------------------------
 
 
 def decode_text(value: str, where: str = "the text") -> str:
-    """Raises: ValueError for a text that is too long or cannot be written as UTF-8."""
+    """Raises: ValueError for a text that is too long or has no UTF-8 form."""
     if len(value) > _SIZE:
         raise ValueError(f"{where} has {len(value)} characters, more than {_SIZE}")
     if "\0" in value:

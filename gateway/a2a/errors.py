@@ -1,4 +1,4 @@
-"""Every error a caller can get, each with its row of the specification's table 5.4. Law: one class per reaction.
+"""Every error that a caller can get, with its row of table 5.4 of the specification. Law: one class per reaction.
 
     A2AError
     |- TaskNotFound            |- TaskNotCancelable       |- PushNotificationNotSupported
@@ -8,11 +8,11 @@
     |- ParseError              |- InvalidRequest          |- MethodNotFound
     |- InvalidParams           |- PayloadTooLarge         |- Unauthenticated
     |- PermissionDenied        |- NotFound                |- MethodNotAllowed
-    |- Busy (try again later)  |- TooManyRequests (so, too: it is the caller that asks too much)
+    |- Busy (try again later)  |- TooManyRequests (try again later: the caller is over a limit)
     |- InternalError
 
-A text says what is so and names the field; it never holds an exception's text, a secret or more than 100 characters
-of what the caller sent. Source: A2A 1.0, sections 3.3.2, 5.4, 9.5, 11.6.
+A text states the fault and names the field; it never contains the text of an exception, a secret or more than 100
+characters of the request. Source: A2A 1.0, sections 3.3.2, 5.4, 9.5, 11.6.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _ECHO = 100
 
 
 def echo(value: object) -> str:
-    """The `repr` of what a caller sent, cut to 100 characters, for an error's text."""
+    """The `repr` of a value from a request, cut to 100 characters, for an error's text."""
     text = repr(value)
     return text if len(text) <= _ECHO else text[: _ECHO - 2] + "…" + text[0]
 
@@ -36,7 +36,7 @@ class FieldViolation:
 
 
 class A2AError(Exception):
-    """`code` is the JSON-RPC code, `grpc` the gRPC status, `http` the HTTP status, `reason` that of ErrorInfo."""
+    """`code`: JSON-RPC code. `grpc`: gRPC status. `http`: HTTP status. `reason`: that of ErrorInfo."""
 
     code: ClassVar[int] = -32603
     grpc: ClassVar[str] = "INTERNAL"
@@ -95,13 +95,13 @@ class VersionNotSupported(A2AError):
 
 
 class ParseError(A2AError):
-    """The body is not JSON that we read."""
+    """The body is not acceptable JSON."""
 
     code, grpc, http = -32700, "INVALID_ARGUMENT", 400
 
 
 class InvalidRequest(A2AError):
-    """JSON, but not a request of the binding."""
+    """The body is JSON, but not a request of the binding."""
 
     code, grpc, http = -32600, "INVALID_ARGUMENT", 400
 
@@ -123,7 +123,7 @@ class UnsupportedMediaType(A2AError):
 
 
 class Unauthenticated(A2AError):
-    """`presented`: there was a credential, and it does not count."""
+    """`presented`: the request has a credential, but an invalid one."""
 
     code, grpc, http = -32600, "UNAUTHENTICATED", 401
 
@@ -133,7 +133,7 @@ class Unauthenticated(A2AError):
 
 
 class PermissionDenied(A2AError):
-    """Of the admin API alone: what belongs to somebody else is not found."""
+    """Only in the admin API: elsewhere the objects of other callers are not found."""
 
     code, grpc, http = -32600, "PERMISSION_DENIED", 403
 
@@ -155,13 +155,13 @@ class Busy(A2AError):
 
 
 class TooManyRequests(A2AError):
-    """Over a limit of this caller's. Nothing was done; the same request may succeed after `retry_after` seconds."""
+    """The caller is over a limit. Nothing was done; the same request may succeed after `retry_after` seconds."""
 
     code, grpc, http = -32603, "RESOURCE_EXHAUSTED", 429
 
 
 class InternalError(A2AError):
-    """Carries a correlation id and nothing else."""
+    """Contains a correlation id and nothing else."""
 
 
 def invalid(field: str, description: str) -> InvalidParams:

@@ -1,6 +1,6 @@
 """The task state machine. Law: one table says which state may follow which; a terminal state is final.
 
-Source: A2A 1.0, section 4.1.3 and 3.1.1.
+Source: A2A 1.0, sections 4.1.3 and 3.1.1.
 """
 
 from gateway.a2a.model import TaskState

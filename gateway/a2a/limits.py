@@ -1,4 +1,4 @@
-"""What a well-formed request may still not ask for: sizes, ids, ranges. Law: pure; every refusal names its field."""
+"""Limits of well-formed requests: sizes, ids, ranges. Law: pure; every refusal names its field."""
 
 import re
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most of each in one request. `metadata` is bytes of JSON, `id_length` characters of any id."""
+    """The maximum of each in one request. `metadata`: bytes of JSON. `id_length`: characters of any id."""
 
     parts: int = 1000
     reference_ids: int = 100
@@ -118,7 +118,7 @@ def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: L
         ("authentication.credentials", authentication.credentials if authentication else None),
     )
     for field, value in secrets:
-        # What they hold is not repeated, and goes into a header.
+        # The value goes into a header, and is not repeated in the error.
         if value and (len(value) > _SECRET or _HEADER.fullmatch(value) is None):
             raise invalid(f"{place}{field}", f"must be one line of up to {_SECRET} visible ASCII characters")
 

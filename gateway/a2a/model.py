@@ -1,4 +1,4 @@
-"""The A2A 1.0 data model as frozen values. Law: what travels is defined here once, in the words of the protocol.
+"""The A2A 1.0 data model as frozen values. Law: every type of the wire is defined here once, in the words of the protocol.
 
 Source: `specification/a2a.proto` of A2A 1.0. Attributes are snake_case, the JSON names camelCase. A field that is
 `None` (or `UNSET`, for `Part.data`, where null is a value) is absent on the wire.
@@ -15,7 +15,7 @@ Json = Any
 
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
-    """Base of everything that travels: what came as JSON holds no rings, so the garbage collector need not look for them."""
+    """Base of all types of the wire. Values from JSON have no reference cycles, so the garbage collector skips them."""
 
 
 class TaskState(StrEnum):

@@ -1,6 +1,7 @@
-"""JSON paths, and JSON without what they point at. Law: a path that may point at a value hides it; nothing given is changed.
+"""JSON paths, and JSON with the values at those paths masked. Law: a path that may match a value masks it; inputs stay
+unchanged.
 
-A path is a part of RFC 9535: `$`, then names, indices, `*` and `..`, as in `$.args.password` or `$..items[*]['api key']`.
+A path is a subset of RFC 9535: `$`, then names, indices, `*` and `..`, as in `$.args.password` or `$..items[*]['api key']`.
 """
 
 import re
@@ -21,7 +22,7 @@ _SEGMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`key` is a name, an index, or None for every member. `deep`: at this level and every one below."""
+    """`key`: a name, an index, or None for every member. `deep`: at this level and every level below."""
 
     key: str | int | None
     deep: bool = False
@@ -34,7 +35,7 @@ class JsonPath:
 
 
 def json_path(text: str) -> JsonPath:
-    """Raises: ValueError for what is no path, or points at everything."""
+    """Raises: ValueError for a text that is no path, or matches the whole document."""
     if not text.startswith("$") or text == "$":
         raise ValueError("must be a JSON path such as $.args.password or $..token")
     steps, position = [], 1
@@ -52,9 +53,9 @@ def json_path(text: str) -> JsonPath:
 
 
 def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[str]]:
-    """The document with a mask for each value that a path points at, and the paths that pointed at one.
+    """The document with each matched value masked, and the paths that matched one.
 
-    Text that holds an object or a list is looked into as if it were one: tools like to answer with JSON in a string.
+    A path also leads into text that contains a JSON object or list: tools often answer with JSON in a string.
     """
     hit = []
     for path in paths:
@@ -67,7 +68,7 @@ def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[st
 def redacted_member(
     name: str, value: dict[str, Json], paths: tuple[JsonPath, ...]
 ) -> tuple[dict[str, Json], list[str]]:
-    """As `redacted`, of the member of that name, which is still an object when all of it is hidden."""
+    """As `redacted`, for the member of that name, which is an empty object when all of it is masked."""
     document, hit = redacted({name: value}, paths)
     masked = document[name] if isinstance(document, dict) else None
     return (masked if isinstance(masked, dict) else {}), hit
@@ -97,7 +98,7 @@ def _masked(value: Json, steps: tuple[Step, ...]) -> tuple[Json, bool]:
 
 
 def _keys(value: dict[str, Json] | list[Json], key: str | int | None) -> Iterable[str | int]:
-    """Those that the step means. An index from the end counts from there."""
+    """The keys that match the step. A negative index counts from the end."""
     if isinstance(value, dict):
         return list(value) if key is None else [key] if key in value else []
     if key is None:
@@ -106,7 +107,7 @@ def _keys(value: dict[str, Json] | list[Json], key: str | int | None) -> Iterabl
 
 
 def _inside(text: str) -> Json:
-    """The object or list that the text holds, None for any other text."""
+    """The object or list in the text, None for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:

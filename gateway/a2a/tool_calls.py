@@ -1,11 +1,8 @@
-"""The `tool-calls/v1` extension: how the life of a tool call looks on the wire. Law: a pure function of the call, its phase
-and the rendering; `data` is strictly `{id, name, args}` or `{id, name, response}`, objects only; all else is metadata.
+"""The `tool-calls/v1` extension: tool calls on the wire, and which caller sees what of them. Law: pure; `data` is strictly
+`{id, name, args}` or `{id, name, response}`, objects only; anything hidden from a caller is never published.
 
-Clients drop what has another key or a scalar there (Google ADK) and render the metadata below (ADK, kagent, trpc).
-A call has one part with its arguments and one with its outcome; what happens between is metadata of a bare status update.
-
-Who sees what of tool calls: an agent's settings and what a client asks for, made into a rendering. Law: what is not shown
-to a caller is never published for it, so that nothing later can show it either.
+Clients drop data with another key or a scalar there (Google ADK) and render the metadata below (ADK, kagent, trpc).
+A call has one part with its arguments and one with its outcome; the phases between are metadata of a bare status update.
 """
 
 from collections.abc import Callable
@@ -60,12 +57,12 @@ _WORDS = {
     Phase.CANCELLED: "The call was not made.",
     Phase.INTERRUPTED: "The outcome of this call is unknown.",
 }
-"""What is said of an end to those who must not see what the tool said."""
+"""The text of an end for callers who may not see the output of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """`id` is the gateway's own key. `round` counts service calls, `index` the calls within one, both from 0."""
+    """`id`: the gateway's. `round` counts service calls, `index` the tool calls within one, both from 0."""
 
     id: str
     name: str
@@ -77,9 +74,9 @@ class CallFacts:
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """What one caller sees of tool calls. `active`: it asked for the extension. `max_result` is in bytes of JSON.
+    """What one caller sees of tool calls. `active`: the caller asked for the extension. `max_result`: bytes of JSON.
 
-    `redact` begins at the part's data: `$.args...` and `$.response...`.
+    The root of `redact` is the part's data: `$.args...` and `$.response...`.
     """
 
     channel: Channel = "status"
@@ -95,7 +92,7 @@ HIDDEN = Rendering(exposure="none")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The task whose call it is, and the moment: `now` as the wire writes it, `new_id` for a message that is needed."""
+    """The task of the call. `now`: a timestamp of the wire. `new_id`: for the id of a message."""
 
     task_id: str
     context_id: str
@@ -104,10 +101,10 @@ class Place:
 
 
 def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, place: Place) -> Update | None:
-    """What the caller is shown of this moment of the call, None for nothing. `phase` is a value of `Phase`.
+    """The update for this phase of the call; None: the caller may not see it. `phase` is a value of `Phase`.
 
-    `detail` is what the phase brings: the text of all arguments (requested), a piece of it (args-delta), words
-    (progress), the outcome or what went wrong (an end); None for the others.
+    `detail`: the text of all arguments (requested), a piece of it (args-delta), text (progress), the outcome or the fault (an
+    end); None for the others.
     """
     phase = Phase(phase)
     if rendering.exposure == "none":
@@ -118,7 +115,7 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
         return _sent(_answered(call, phase, detail, rendering, place.now), f"tool-result:{call.id}", rendering, place)
     facts = _facts(call, phase, rendering)
     if phase is Phase.ARGS_DELTA:
-        # A piece of a text cannot be judged by paths: whoever may not see all gets the whole arguments, masked.
+        # Paths do not apply to a piece of text: a caller with masked arguments gets them only as a whole.
         if rendering.redact or rendering.exposure == "names":
             return None
         facts["delta"] = detail
@@ -127,7 +124,7 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
     return _status(place, metadata={URI: facts})
 
 
-# --- what is in it ----------------------------------------------------------------------------------------------------
+# --- content ----------------------------------------------------------------------------------------------------------
 
 
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
@@ -178,7 +175,7 @@ def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Jso
 
 
 def _arguments(text: str, rendering: Rendering) -> dict[str, Json]:
-    """What is no JSON cannot be looked into, so it is masked where anything is to be."""
+    """Arguments that are no JSON are masked as a whole where any path is to be masked."""
     if rendering.exposure == "names" or not text.strip():
         return {}
     try:
@@ -213,7 +210,7 @@ def _text(output: Json) -> str:
 
 
 def _cut(response: dict[str, Json], limit: int) -> tuple[dict[str, Json], bool]:
-    """What is too large, and the beginning of its text in the shape of any text."""
+    """The response within the limit, and whether it was cut; a cut object becomes a text."""
     match response:
         case {"error": {"code": code, "message": str() as message}}:
             start = _beginning(message, limit)
@@ -227,15 +224,15 @@ def _cut(response: dict[str, Json], limit: int) -> tuple[dict[str, Json], bool]:
 
 
 def _beginning(text: str, limit: int) -> str:
-    """At most so many bytes of it, and no half of a character."""
+    """At most `limit` bytes of the text, without half a character."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
-# --- how it travels ---------------------------------------------------------------------------------------------------
+# --- updates ----------------------------------------------------------------------------------------------------------
 
 
 def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> Update:
-    """Call and outcome are two artifacts: under one id the outcome, which appends nothing, would replace the call."""
+    """Call and outcome are two artifacts: with one id the outcome, which does not append, would replace the call."""
     extensions = (URI,) if rendering.active else None
     if rendering.channel == "artifact":
         artifact = Artifact(artifact_id=artifact_id, parts=(part,), extensions=extensions)
@@ -269,12 +266,12 @@ ARTIFACT_CLIENTS = frozenset(
         "trpc-a2a-version",
     }
 )
-"""Named in A2A-Extensions by clients that read tool calls best as artifacts: Google ADK (`use_legacy=False`), kagent, trpc."""
+"""In A2A-Extensions of clients that read tool calls best as artifacts: Google ADK (`use_legacy=False`), kagent, trpc."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShowingRule:
-    """For callers whose principal fits one of the patterns; None leaves what the agent says."""
+class VisibilityRule:
+    """For callers whose principal matches one of the patterns; None: as the agent's settings."""
 
     principals: tuple[str, ...]
     exposure: Exposure | None = None
@@ -282,38 +279,40 @@ class ShowingRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
-    """The settings of one agent. `max_result` is in bytes. The first rule that fits a caller holds for it."""
+class Visibility:
+    """The settings of one agent. `max_result` is in bytes. The first rule that matches a caller applies."""
 
     when: Literal["always", "negotiated", "never"] = "always"
     channel: Literal["auto", "status", "artifact"] = "auto"
     exposure: Exposure = "full"
     redact: tuple[JsonPath, ...] = ()
     max_result: int = 64 * 1024
-    rules: tuple[ShowingRule, ...] = ()
+    rules: tuple[VisibilityRule, ...] = ()
 
 
-def rendering(showing: Showing, principal: str, named: frozenset[str]) -> Rendering:
-    """What this caller sees; `named` are the extensions that its request asks for."""
+def rendering(visibility: Visibility, principal: str, named: frozenset[str]) -> Rendering:
+    """`named`: the extensions that the caller's request asks for."""
     active = URI in named
-    if showing.when == "never" or (showing.when == "negotiated" and not active):
+    if visibility.when == "never" or (visibility.when == "negotiated" and not active):
         return HIDDEN
-    exposure, redact = showing.exposure, showing.redact
-    for rule in showing.rules:
+    exposure, redact = visibility.exposure, visibility.redact
+    for rule in visibility.rules:
         if any(fnmatchcase(principal, pattern) for pattern in rule.principals):
             exposure = exposure if rule.exposure is None else rule.exposure
             redact = redact if rule.redact is None else rule.redact
             break
     channel: Channel = "artifact" if named & ARTIFACT_CLIENTS else "status"
-    if showing.channel != "auto":
-        channel = showing.channel
-    return Rendering(channel, exposure, redact, showing.max_result, active)
+    if visibility.channel != "auto":
+        channel = visibility.channel
+    return Rendering(channel, exposure, redact, visibility.max_result, active)
 
 
-def announced(showing: Showing, *, approvals: bool = False, client_tools: bool = False) -> tuple[AgentExtension, ...]:
-    """The extension as a card declares it: not at all where nobody is shown anything."""
-    if showing.when == "never":
+def card_extensions(
+    visibility: Visibility, *, approvals: bool = False, client_tools: bool = False
+) -> tuple[AgentExtension, ...]:
+    """The extension in a card; none where no caller sees tool calls."""
+    if visibility.when == "never":
         return ()
-    params = {"exposure": showing.exposure, "approvals": approvals, "clientTools": client_tools}
+    params = {"exposure": visibility.exposure, "approvals": approvals, "clientTools": client_tools}
     words = "Tool calls and their results as updates of the task."
     return (AgentExtension(uri=URI, description=words, required=False, params=params),)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gateway.a2a.limits import Limits
 from gateway.a2a.redaction import JsonPath, json_path
-from gateway.a2a.tool_calls import Showing, ShowingRule
+from gateway.a2a.tool_calls import Visibility, VisibilityRule
 from gateway.config.agents import AgentConfig, check_window
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
@@ -126,12 +126,14 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
     )
 
 
-def _showing(config: ToolCallsConfig) -> Showing:
+def _showing(config: ToolCallsConfig) -> Visibility:
     rules = (
-        ShowingRule(rule.principals, rule.exposure, None if rule.redact is None else _paths(rule.redact))
+        VisibilityRule(rule.principals, rule.exposure, None if rule.redact is None else _paths(rule.redact))
         for rule in config.rules
     )
-    return Showing(config.when, config.channel, config.exposure, _paths(config.redact), config.max_result, tuple(rules))
+    return Visibility(
+        config.when, config.channel, config.exposure, _paths(config.redact), config.max_result, tuple(rules)
+    )
 
 
 def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.a2a.errors import NotFound, echo, invalid
 from gateway.a2a.model import AgentCard
-from gateway.a2a.tool_calls import Showing
+from gateway.a2a.tool_calls import Visibility
 from gateway.core.tools.approvals import ApprovalRule
 from gateway.core.tools.toolset import Toolset
 from gateway.ports.adapter import Adapter
@@ -48,7 +48,7 @@ class AgentPolicies:
     standing_approvals: Literal["refuse", "allow"] = "refuse"
     approvals: tuple[ApprovalRule, ...] = ()
     client_tools: tuple[ToolDeclaration, ...] = ()
-    tool_calls: Showing = field(default_factory=Showing)
+    tool_calls: Visibility = field(default_factory=Visibility)
     repeat_answer: Literal["auto", "always", "never"] = "auto"
 
 

@@ -23,7 +23,7 @@ from gateway.a2a.model import (
     AgentSkill,
     Json,
 )
-from gateway.a2a.tool_calls import Showing, announced
+from gateway.a2a.tool_calls import Visibility, card_extensions
 from gateway.a2a.wire import v1_0
 from gateway.config.cards import CardConfig, ProviderConfig
 from gateway.config.settings import Settings
@@ -58,7 +58,7 @@ def build_card(
     input_modes: tuple[str, ...] = ("text/plain",),
     output_modes: tuple[str, ...] = ("text/plain",),
     provider: ProviderConfig | None = None,
-    tool_calls: Showing | None = None,
+    tool_calls: Visibility | None = None,
     approvals: bool = False,
     push_notifications: bool = False,
     api_keys: bool = False,
@@ -71,7 +71,7 @@ def build_card(
     title = card.name or name
     description = card.description or f"The agent {title}"
     # Any caller may bring tools of its own.
-    extensions = announced(tool_calls or Showing(), approvals=approvals, client_tools=True)
+    extensions = card_extensions(tool_calls or Visibility(), approvals=approvals, client_tools=True)
     only_skill = AgentSkill(id=name, name=title, description=description, tags=(name,))
     return AgentCard(
         name=title,

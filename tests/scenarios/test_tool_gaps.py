@@ -8,7 +8,7 @@ import pytest
 from gateway.a2a.errors import InvalidParams, UnsupportedOperation
 from gateway.a2a.model import Json, StreamResponse, TaskState
 from gateway.a2a.redaction import MASK, json_path
-from gateway.a2a.tool_calls import URI, Showing
+from gateway.a2a.tool_calls import URI, Visibility
 from tests.scenarios.test_approvals import GATED, PAY, SAFE, asked, expiry, no, one, reply, setup, start, yes
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
 from tests.support.core import Core, events, logged, query, soon, until
@@ -31,7 +31,7 @@ async def test_72_a_tool_whose_schema_is_none_is_refused_before_anything_is_writ
 
 # --- what a client echoes
 
-MASKED = Showing(redact=(json_path("$.args.to"),))
+MASKED = Visibility(redact=(json_path("$.args.to"),))
 
 
 def echoed(call_id: str, **arguments: Json) -> Json:

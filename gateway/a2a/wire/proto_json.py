@@ -1,7 +1,7 @@
-"""ProtoJSON objects to the frozen values of the model. Law: every error names its field, and what an application put
-into `data` or `metadata` passes through untouched.
+"""ProtoJSON objects to the frozen values of the model. Law: every error names its field; `data` and `metadata` pass through
+untouched.
 
-Accepted as ProtoJSON asks: camelCase and proto names, null and '' as absent, enums by name or number, integers as text
+Accepted, as ProtoJSON requires: camelCase and proto names, null and '' as absent, enums by name or number, integers as text
 or as 5.0, base64 in both alphabets, unknown fields.
 """
 
@@ -106,7 +106,7 @@ def _mapping(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def _base64(value: JsonValue) -> str:
-    """As standard base64 with padding, whatever came."""
+    """The value as standard base64 with padding."""
     text = _string(value).rstrip("=").translate(_TO_STANDARD)
     if len(text) % 4 != 1:
         padded = text + "=" * (-len(text) % 4)
@@ -197,7 +197,7 @@ class ObjectReader(Generic[W]):
         return self._complete(self._read(value.items(), {}))
 
     def read_query(self, pairs: Iterable[tuple[str, str]], fixed: Mapping[str, str]) -> W:
-        """From the parameters of a query and what the path says (`fixed`, by proto name).
+        """From the parameters of a query and the fields of the path (`fixed`, by proto name).
 
         Raises: Misfit for a value, or a scalar that is given twice.
         """
@@ -239,7 +239,7 @@ def _refuse_second() -> NoReturn:
 
 def _one_content(part: dict[str, Any]) -> None:
     given = [name for name in _CONTENTS if name in part]
-    # Writers that spell out every absent field send a null `data` beside the real content.
+    # Clients that write every absent field send a null `data` beside the real content.
     if len(given) > 1 and part.get("data", ...) is None:
         given.remove("data")
         del part["data"]

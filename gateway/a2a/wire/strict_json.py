@@ -1,4 +1,4 @@
-"""JSON as bytes from a stranger to values. Law: what two readers could take differently is refused, and never stored.
+"""Untrusted JSON bytes to values. Law: JSON that two parsers could read differently is refused, and never stored.
 
 Refused beyond RFC 8259: a byte order mark, duplicate keys, NaN and infinities (also as 1e999), integers of more than 20
 digits, deep nesting; and, by `check_text`, NUL and lone surrogates inside strings.
@@ -57,7 +57,7 @@ _decoder = json.JSONDecoder(
 
 def decode(body: bytes, max_depth: int) -> Json:
     """The value. Raises: ParseError."""
-    # No brackets, no depth: counting costs nothing and spares nearly every body the exact look.
+    # The number of brackets bounds the depth: counting is cheap and spares nearly every body the exact measure.
     if body.count(b"[") + body.count(b"{") > max_depth and _depth(body) > max_depth:
         raise ParseError(f"Invalid JSON payload: it is nested deeper than {max_depth} levels")
     try:
@@ -79,7 +79,7 @@ def _depth(body: bytes) -> int:
 
 
 def check_text(body: bytes, value: Json) -> None:
-    """Refuses strings with NUL or a lone surrogate. `value` is what `body` holds, or a part of it.
+    """Refuses strings with NUL or a lone surrogate. `value`: the value of `body`, or a part of it.
 
     Raises: InvalidParams naming the field, as `message.parts[0].text`.
     """
@@ -94,7 +94,7 @@ def check_text(body: bytes, value: Json) -> None:
                 raise invalid(path, f"must not contain {what}")
             case dict():
                 for key, member in item.items():
-                    # A key is quoted where it is unsafe itself, so that the path stays printable.
+                    # An unsafe key is quoted, so that the path stays printable.
                     name = echo(key) if _UNSAFE.search(key) else key
                     inner = f"{path}.{name}" if path else name
                     pending.extend(((inner, key), (inner, member)))

@@ -1,10 +1,7 @@
-"""The dialect A2A 1.0: method names, requests from JSON, results and events to JSON. Law: camelCase out, one line each.
+"""The dialect A2A 1.0, and the choice of a dialect: method names, requests from JSON, results and events to JSON. Law:
+camelCase out, one line each; major and minor version decide, not the patch, and no version means 0.3.
 
-Source: A2A 1.0, sections 5.3, 5.5 to 5.7, 9 and 11.
-
-Which dialect a request speaks. Law: major and minor decide, patch numbers do not; no version at all means 0.3.
-
-Source: A2A 1.0, section 3.6.
+Source: A2A 1.0, sections 3.6, 5.3, 5.5 to 5.7, 9 and 11.
 """
 
 import re
@@ -34,7 +31,7 @@ from gateway.a2a.wire.proto_json import Misfit, ObjectReader
 
 VERSION = "1.0"
 
-# What some reader of SSE takes for the end of a line and JSON leaves as it is. In UTF-8 the bytes mean nothing else.
+# Line ends for some readers of SSE that JSON does not escape. In UTF-8 these bytes have no other meaning.
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 
 _encoder = msgspec.json.Encoder()
@@ -80,7 +77,7 @@ def _reader(request: type[Wire]) -> ObjectReader[Any]:
 
 
 def decode(request: type[Wire], params: Json) -> Any:
-    """The request that `params` holds. Raises: InvalidParams naming the field, as `message.parts[0].text`."""
+    """The request in `params`. Raises: InvalidParams naming the field, as `message.parts[0].text`."""
     try:
         return _reader(request)(params)
     except Misfit as misfit:
@@ -88,7 +85,7 @@ def decode(request: type[Wire], params: Json) -> Any:
 
 
 def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Mapping[str, str]) -> Any:
-    """As `decode`, from a URL: `pairs` of its query, `path` the fields (by proto name) that its path holds."""
+    """As `decode`, from a URL: `pairs` of its query, `path` the fields (by proto name) of its path."""
     try:
         return _reader(request).read_query(pairs, path)
     except Misfit as misfit:
@@ -96,10 +93,9 @@ def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Ma
 
 
 def encode(value: Wire) -> bytes:
-    """A result, or an event for every stream, log and webhook, as one line of JSON for any reader's idea of a line: it goes
-    into an SSE field as it is."""
+    """A result, or an event for every stream, log and webhook, as one line of JSON that fits into an SSE field."""
     line = _encoder.encode(value)
-    if line.isascii():  # quicker than three searches, and mostly so
+    if line.isascii():  # faster than three searches, and usually true
         return line
     for character, escape in _LINE_ENDS:
         if character in line:
@@ -125,7 +121,7 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
 
 
 def negotiate(requested: str | None) -> Dialect:
-    """The dialect of the version that a request asks for. Raises: VersionNotSupported naming those there are."""
+    """The dialect of the requested version. Raises: VersionNotSupported naming the supported ones."""
     text = (requested or "").strip()
     dialect = DIALECTS.get(text or _UNNAMED)
     if dialect is None and (match := _VERSION.fullmatch(text)):

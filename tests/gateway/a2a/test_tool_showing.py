@@ -4,7 +4,16 @@ import pytest
 
 from gateway.a2a.model import AgentExtension
 from gateway.a2a.redaction import json_path
-from gateway.a2a.tool_calls import ARTIFACT_CLIENTS, HIDDEN, URI, Rendering, Showing, ShowingRule, announced, rendering
+from gateway.a2a.tool_calls import (
+    ARTIFACT_CLIENTS,
+    HIDDEN,
+    URI,
+    Rendering,
+    Visibility,
+    VisibilityRule,
+    card_extensions,
+    rendering,
+)
 from tests.tool_call_vectors import valid
 
 ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"
@@ -24,7 +33,7 @@ PATHS = (json_path("$.args.a"),)
     ],
 )
 def test_tool_calls_are_shown_to_those_whom_the_agent_means(when: str, named: set[str], shown: Rendering) -> None:
-    assert rendering(Showing(when=when), "ada", frozenset(named)) == shown  # type: ignore[arg-type]
+    assert rendering(Visibility(when=when), "ada", frozenset(named)) == shown  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +47,7 @@ def test_tool_calls_are_shown_to_those_whom_the_agent_means(when: str, named: se
     ],
 )
 def test_the_channel_is_the_clients_unless_the_agent_has_one(channel: str, named: set[str], used: str) -> None:
-    assert rendering(Showing(channel=channel), "ada", frozenset(named)).channel == used  # type: ignore[arg-type]
+    assert rendering(Visibility(channel=channel), "ada", frozenset(named)).channel == used  # type: ignore[arg-type]
 
 
 def test_google_adk_is_among_the_clients_that_read_artifacts() -> None:
@@ -57,26 +66,26 @@ def test_google_adk_is_among_the_clients_that_read_artifacts() -> None:
 )
 def test_the_first_rule_that_fits_a_caller_holds_for_it(principal: str, exposure: str, redact: object) -> None:
     rules = (
-        ShowingRule(("ada",), exposure="full", redact=()),
-        ShowingRule(("team-*", "nobody"), exposure="names"),
-        ShowingRule(("bob", "team-a"), redact=()),
-        ShowingRule(("*",), exposure="none"),
+        VisibilityRule(("ada",), exposure="full", redact=()),
+        VisibilityRule(("team-*", "nobody"), exposure="names"),
+        VisibilityRule(("bob", "team-a"), redact=()),
+        VisibilityRule(("*",), exposure="none"),
     )
-    shown = rendering(Showing(exposure="args", redact=PATHS, rules=rules), principal, NOBODY)
+    shown = rendering(Visibility(exposure="args", redact=PATHS, rules=rules), principal, NOBODY)
     assert (shown.exposure, shown.redact) == (exposure, redact)
 
 
 def test_no_rule_opens_what_is_shown_to_nobody() -> None:
-    showing = Showing(when="negotiated", rules=(ShowingRule(("*",), exposure="full"),))
-    assert rendering(showing, "ada", NOBODY) == HIDDEN
+    visibility = Visibility(when="negotiated", rules=(VisibilityRule(("*",), exposure="full"),))
+    assert rendering(visibility, "ada", NOBODY) == HIDDEN
 
 
 def test_the_limit_of_results_is_the_agents() -> None:
-    assert rendering(Showing(max_result=5), "ada", NOBODY).max_result == 5
+    assert rendering(Visibility(max_result=5), "ada", NOBODY).max_result == 5
 
 
 def test_a_card_declares_the_extension_and_never_requires_it() -> None:
-    [extension] = announced(Showing(exposure="args"), approvals=True)
+    [extension] = card_extensions(Visibility(exposure="args"), approvals=True)
     assert extension == AgentExtension(
         uri=URI,
         description="Tool calls and their results as updates of the task.",
@@ -87,4 +96,4 @@ def test_a_card_declares_the_extension_and_never_requires_it() -> None:
 
 
 def test_a_card_says_nothing_of_what_nobody_is_shown() -> None:
-    assert announced(Showing(when="never")) == ()
+    assert card_extensions(Visibility(when="never")) == ()

@@ -132,10 +132,7 @@ class FunctionCall:
 
     async def _attempt(self, step: Awaitable[T]) -> T:
         """Awaits a step of the function. A cancelled step counts as cancelled, even if it returned or failed."""
-        task = asyncio.current_task()
-        if task is not self._task:
-            self._task = task
-            self._cancelled_before = task.cancelling() if task is not None else 0
+        self._note_task(asyncio.current_task())
         try:
             result = await step
         except BaseException as error:
@@ -147,6 +144,12 @@ class FunctionCall:
         if self.asked_to_stop():
             raise asyncio.CancelledError
         return result
+
+    def _note_task(self, task: asyncio.Task[Any] | None) -> None:
+        # Not in `_attempt`: a cancelled task holds the frame of `_attempt`, and a local variable there would hold the task.
+        if task is not self._task:
+            self._task = task
+            self._cancelled_before = task.cancelling() if task is not None else 0
 
 
 async def _anext(generator: AsyncGenerator[object, Any]) -> object:

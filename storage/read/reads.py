@@ -32,9 +32,8 @@ _CONFIG_COLUMNS = len(PushConfig.__struct_fields__)
 _NO_LIMIT = 2**62
 
 _TOMBSTONES = frozenset({"deleted", "expired"})
-_STATE = 2
-_ENDED_AT = 9
-"""Places in the rows of `storage.sql.documents`."""
+_STATE = compiled.EXPORTED_COLUMNS["context"].index("state")
+_ENDED_AT = compiled.EXPORTED_COLUMNS["turn"].index("ended_at")
 
 _EXPORTED = (
     compiled.EXPORTED_THREADS,

@@ -113,6 +113,8 @@ def _queries(dialect: Dialect) -> Iterator[str]:
         yield f"    {on!r}: Listing({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"
     yield '"""By (in_context, in_state, since, after)."""'
+    exported = {table.name: tuple(column.name for column in documents.columns(table)) for table in documents.TABLES}
+    yield f"EXPORTED_COLUMNS = {exported!r}"
 
 
 def _schema() -> Iterator[str]:

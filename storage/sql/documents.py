@@ -30,6 +30,9 @@ NOT_EXPORTED = {
 """They belong to the caller, to a running process or to an unended turn, or follow from other columns."""
 
 
+TABLES = (context, thread, task, turn, input_, service_call, tool_call, history_item, event)
+
+
 def columns(table: Table) -> tuple[Column[object], ...]:
     """The exported ones, in the order of the table."""
     return tuple(column for column in table.columns if column.name not in NOT_EXPORTED.get(table.name, ()))

@@ -1,16 +1,18 @@
 """The commit points of a turn, from its message to its end, as statements in order. Law: no I/O, nothing but what the point
 says."""
 
+from msgspec.structs import asdict
+
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
 from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.tool_calls import ToolEnds
-from gateway.ledger.turns import Accept, Decide, IdempotencyKey, Preferences, Resume, Suspend
+from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
 from gateway.ports.conversation import Item, UserItem
 from gateway.ports.weight import weight
 from storage import compiled
-from storage.statement import Step, Value, Values
+from storage.statement import Step, Values
 from storage.write.values import item, json, json_or_null, later_version, parameters
 
 _DEFAULT = Preferences()
@@ -24,31 +26,32 @@ def append(point: Append) -> list[Step]:
 
 def accept(point: Accept) -> list[Step]:
     thread, message = point.thread, point.message
-    values = parameters(
-        point,
-        **parameters(point.caller),
-        **_key(point.key),
-        context=point.context_row,
-        public_id=point.context_public,
-        thread=thread.id,
-        epoch=thread.epoch,
-        storage_owner=thread.owner.value,
-        handle_kind=thread.handle_kind.value,
-        handle=thread.handle,
-        generation=thread.generation,
-        adapter_state=json_or_null(thread.adapter_state),
-        state_version=None if thread.adapter_state is None else later_version(thread.state_version),
-        lease_holder=None,
-        lease_until=None,
-        state=TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
-        visible=int(point.visible),
-        turn_status="accepted",
-        base_generation=None,
-        message_id=message.message_id,
-        message=json(message),
-        preferences=None if point.preferences == _DEFAULT else json(point.preferences),
-        weight=weight(UserItem(message)),
-    )
+    values: Values = {
+        **asdict(point),
+        **asdict(point.caller),
+        "context": point.context_row,
+        "public_id": point.context_public,
+        "thread": thread.id,
+        "epoch": thread.epoch,
+        "storage_owner": thread.owner.value,
+        "handle_kind": thread.handle_kind.value,
+        "handle": thread.handle,
+        "generation": thread.generation,
+        "adapter_state": json_or_null(thread.adapter_state),
+        "state_version": None if thread.adapter_state is None else later_version(thread.state_version),
+        "lease_holder": None,
+        "lease_until": None,
+        "state": TaskState.WORKING.value if point.working else TaskState.SUBMITTED.value,
+        "visible": int(point.visible),
+        "turn_status": "accepted",
+        "base_generation": None,
+        "message_id": message.message_id,
+        "message": json(message),
+        "preferences": None if point.preferences == _DEFAULT else json(point.preferences),
+        "weight": weight(UserItem(message)),
+        "key_kind": point.key.kind if point.key else None,
+        "key": point.key.key if point.key else None,
+    }
     steps: list[Step] = [(compiled.USE_CONTEXT if point.context_public is None else compiled.NEW_CONTEXT, values)]
     if point.new_thread:
         steps.append((compiled.NEW_THREAD, values))
@@ -140,9 +143,13 @@ def decide(point: Decide) -> list[Step]:
     answer = point.answer
     if answer is not None:
         message = answer.message
-        said = {
+        said: Values = {
             **values,
-            **parameters(answer, **_key(answer.key), message_id=message.message_id, message=json(message)),
+            **asdict(answer),
+            "message_id": message.message_id,
+            "message": json(message),
+            "key_kind": answer.key.kind if answer.key else None,
+            "key": answer.key.key if answer.key else None,
         }
         steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, said)]
         steps += [_answer_item(new, point) for new in answer.items]
@@ -198,8 +205,7 @@ def close(point: Close) -> list[Step]:
 
 
 def _events(row: EventRow | None) -> list[Step]:
-    return [] if row is None else [(compiled.NEW_EVENTS, parameters(row, payload=row.payload.decode()))]
-
-
-def _key(key: IdempotencyKey | None) -> dict[str, Value]:
-    return {"key_kind": key.kind, "key": key.key} if key else {"key_kind": None, "key": None}
+    if row is None:
+        return []
+    values: Values = {"task": row.task, "first": row.first, "last": row.last, "payload": row.payload.decode()}
+    return [(compiled.NEW_EVENTS, values)]

@@ -48,11 +48,11 @@ def probe() -> list[Step]:
 
 
 def steps_of(point: CommitPoint) -> list[Step]:
-    statements = _DIRECT.get(type(point))
-    if statements is None:
-        return _CONVERTED[type(point)](point)
+    convert = _CONVERTED.get(type(point))
+    if convert is not None:
+        return convert(point)
     values = asdict(point)
-    return [(statement, values) for statement in statements]
+    return [(statement, values) for statement in _DIRECT[type(point)]]
 
 
 # --- points beside those of a turn ---

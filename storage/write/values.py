@@ -14,9 +14,7 @@ _encoder = msgspec.json.Encoder()
 
 def parameters(point: msgspec.Struct, **others: Value) -> Values:
     """Its fields under their names, with the others added or in their place."""
-    values: dict[str, Any] = msgspec.structs.asdict(point)
-    values.update(others)
-    return values
+    return msgspec.structs.asdict(point) | others
 
 
 def json(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gateway.a2a.errors import InvalidParams
-from gateway.a2a.model import TaskState, TaskStatus
+from gateway.a2a.model import TaskStatus
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
 from gateway.core.tools.answers import Answers, is_repetition, refuse_standing, resolve
@@ -95,10 +95,7 @@ class PausedTurns:
         self, caller: Caller, task: TaskRecord, shown: Rendering = HIDDEN, *, displaced: bool = False
     ) -> bool:
         """As close_task. False: an answer or another cancellation was faster."""
-        canceled = TaskState.CANCELED
-        return await close_task(
-            caller, task, canceled, self._ledger, self._fanout, self._clock, shown, displaced=displaced
-        )
+        return await close_task(caller, task, self._ledger, self._fanout, self._clock, shown, displaced=displaced)
 
     async def _store(
         self,

@@ -20,7 +20,6 @@ from gateway.ledger.threads import Caller
 async def close_task(
     caller: Caller,
     task: TaskRecord,
-    state: TaskState,
     ledger: Ledger,
     fanout: Fanout,
     clock: Clock,
@@ -28,13 +27,13 @@ async def close_task(
     *,
     displaced: bool = False,
 ) -> bool:
-    """False: a message to the task, or another end of it, was faster.
+    """Cancels the task. False: a message to the task, or another end of it, was faster.
 
     `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
     """
     clock = non_decreasing(clock, task.status_at)
     now = clock.now()
-    event = entry(status_update(task, status(state, timestamp(now))))
+    event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now))))
     paused = await paused_turn.load(ledger, clock, caller, task, shown)
     number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
     if paused is not None:
@@ -42,8 +41,8 @@ async def close_task(
 
     def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
         if paused is None:
-            return (Close(task.id, state, row, last, now),)
-        return paused.ending(last, state, row, now, displaced=displaced)
+            return (Close(task.id, TaskState.CANCELED, row, last, now),)
+        return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
 
     return await store_end(task.id, number, events, unit, event, ledger, fanout)
 

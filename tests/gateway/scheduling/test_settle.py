@@ -231,7 +231,7 @@ async def asked(core: Core) -> str:
 
 async def close(core: Core, task: str) -> bool:
     record = await core.ledger.task(core.call().caller, "echo", task)
-    return await close_task(core.call().caller, record, TaskState.CANCELED, core.ledger, core.fanout, core.time.clock)
+    return await close_task(core.call().caller, record, core.ledger, core.fanout, core.time.clock)
 
 
 async def test_a_task_that_waits_is_closed_once(core: Core, asked: str) -> None:
@@ -244,7 +244,7 @@ async def test_a_task_that_waits_is_closed_once(core: Core, asked: str) -> None:
 async def test_a_message_that_is_faster_keeps_the_task_open(core: Core, asked: str) -> None:
     record = await core.ledger.task(core.call().caller, "echo", asked)
     await core.send("2", task=asked)
-    ended = close_task(core.call().caller, record, TaskState.CANCELED, core.ledger, core.fanout, core.time.clock)
+    ended = close_task(core.call().caller, record, core.ledger, core.fanout, core.time.clock)
     assert await ended is False
     assert (await core.get(asked)).status.state is TaskState.COMPLETED
 

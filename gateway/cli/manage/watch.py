@@ -1,7 +1,6 @@
 """`tasks watch`: the events of a task, until it ends or waits for an answer."""
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
@@ -9,7 +8,6 @@ from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Approve, Output
-from gateway.cli.console.terminal import Screen
 from gateway.cli.talk.answers import answer_questions
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools
@@ -51,14 +49,13 @@ def watch(
 
 class _Watch(TaskDisplay):
     def __init__(self, address: AgentAddress, task: str, first: int, output: Output) -> None:
-        super().__init__(Screen(sys.stdout, sys.stderr), output, ConversationState(task=task))
-        self._address = address
+        super().__init__(address, output, ConversationState(task=task))
         self._task = task
         self._first = first
 
     async def run(self) -> None:
         """Raises: ClientError."""
-        async with open_client(self._address) as client:
+        async with open_client(self.address) as client:
             now = await client.get_task(self._task)
             async for event in self._events(client, now):
                 if self.conversation.state is None and self._first > 1:
@@ -78,7 +75,7 @@ class _Watch(TaskDisplay):
         """Sends the answer that the task waits for, and watches on. Raises: ClientError."""
         message = extra | compose(parts, context=self.conversation.context, task=self._task)
         self.question = None
-        async with open_client(self._address) as client:
+        async with open_client(self.address) as client:
             try:
                 await self._follow(client.send_and_follow(message))
             except Refused as error:
@@ -96,7 +93,7 @@ class _Watch(TaskDisplay):
     async def print_task(self) -> None:
         """Prints the task as one document in the format json. Raises: ClientError."""
         if self.output is Output.json:
-            async with open_client(self._address) as client:
+            async with open_client(self.address) as client:
                 self.print({"task": await client.get_task(self._task)})
 
     def end(self) -> int:
@@ -105,11 +102,11 @@ class _Watch(TaskDisplay):
             self.view.finish()
             self.screen.report(f"context {self.conversation.context}  task {self._task}  {self.conversation.words}")
             if self.conversation.state in WAITING:
-                self.screen.report(f"answer: {answer_command(self._address, self._task, self.question)}")
+                self.screen.report(f"answer: {answer_command(self.address, self._task, self.question)}")
         return self.conversation.exit_code
 
     def leave(self, reason: str) -> None:
         """Shows how to answer or to follow the task, which goes on."""
         self.screen.end_line()
-        lines = open_task_lines(self._address, self._task, self.conversation.state, self.question)
+        lines = open_task_lines(self.address, self._task, self.conversation.state, self.question)
         self.screen.report("\n".join([reason, *lines]))

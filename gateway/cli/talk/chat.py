@@ -13,7 +13,6 @@ from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output
-from gateway.cli.console.terminal import Screen
 from gateway.cli.talk.answers import Responder
 from gateway.cli.talk.background import Background
 from gateway.cli.talk.conversation import ChatSession
@@ -40,41 +39,31 @@ A message that begins with / is written with two: //etc/hosts is a file."""
 
 def run_chat(address: AgentAddress, context: str | None, output: Output, tools: Tools) -> int:
     """Raises: Stop."""
-    screen = Screen(sys.stdout, sys.stderr)
-    session = ChatSession(address, screen, context, output, tools)
+    session = ChatSession(address, context, output, tools)
     # The input outlives the loop, which wakes it.
     with (
         client_errors_stop(),
         LineInput(sys.stdin, sys.stdout, sys.stderr) as lines,
         Background(session.open) as background,
     ):
-        prompter = _Prompter(session, lines, background, screen, tools)
         try:
-            prompter.run()
+            _Prompter(session, lines, background).run()
         except KeyboardInterrupt:
-            screen.report("\n".join(["", *session.running_lines()]))
+            session.screen.report("\n".join(["", *session.running_lines()]))
             code = ExitCode.INTERRUPTED
         else:
             code = ExitCode.OK
     for line in session.next_lines():
-        screen.report(line)
+        session.screen.report(line)
     return code
 
 
 class _Prompter:
-    def __init__(
-        self,
-        session: ChatSession,
-        lines: LineInput,
-        background: Background,
-        screen: Screen,
-        tools: Tools,
-    ) -> None:
+    def __init__(self, session: ChatSession, lines: LineInput, background: Background) -> None:
         self._session = session
-        self._tools = tools
         self._lines = lines
         self._background = background
-        self._screen = screen
+        self._screen = session.screen
         self._files: list[Json] = []
         self._commands: dict[str, Callable[[str], None]] = {
             "file": self._attach,
@@ -173,7 +162,7 @@ class _Prompter:
 
     def _answer_all(self) -> None:
         """Answers for as long as the task waits for what can be answered here."""
-        responder = Responder(Approve.ask, self._tools, self._read_answer, self._screen)
+        responder = Responder(Approve.ask, self._session.tools, self._read_answer, self._screen)
         while (answer := responder.answer(self._session.question)) is not None:
             self._send(answer, [])
         if self._session.question:

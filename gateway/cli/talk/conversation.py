@@ -9,7 +9,6 @@ from dataclasses import replace
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.terminal import Screen
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
 from gateway.cli.talk.message import compose
@@ -25,12 +24,9 @@ PATIENCE = Retry(tries=10)
 
 
 class ChatSession(TaskDisplay):
-    def __init__(
-        self, address: AgentAddress, screen: Screen, context: str | None, output: Output, tools: Tools
-    ) -> None:
-        super().__init__(screen, output, ConversationState(context=context))
-        self._tools = tools
-        self._address = address
+    def __init__(self, address: AgentAddress, context: str | None, output: Output, tools: Tools) -> None:
+        super().__init__(address, output, ConversationState(context=context))
+        self.tools = tools
         self._disconnected = False
         self._streams = False
         """An answer is being received."""
@@ -41,7 +37,7 @@ class ChatSession(TaskDisplay):
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connected with the agent while the block runs. Raises: ClientError."""
-        async with open_client(self._address, PATIENCE, self._pause_retry) as client:
+        async with open_client(self.address, PATIENCE, self._pause_retry) as client:
             self._client = client
             yield
 
@@ -59,7 +55,7 @@ class ChatSession(TaskDisplay):
             self.view = TextView(self.screen)
         else:
             self.view.continue_task()
-        message = with_tools(compose(parts, context=before.context, task=task), self._tools)
+        message = with_tools(compose(parts, context=before.context, task=task), self.tools)
         self.question = None
         self.conversation = ConversationState(context=before.context, task=task)
         event: Json = None
@@ -100,7 +96,7 @@ class ChatSession(TaskDisplay):
     def show_waiting(self) -> None:
         """Says how a task that waits continues."""
         words, question = self.conversation.words, self.question
-        if question and question.calls and not self._tools:
+        if question and question.calls and not self.tools:
             tools = " ".join(shlex.join(["--tool", f"{name}=COMMAND"]) for name in _tool_names(question))
             self.screen.note(
                 f"({words}: with {tools} this chat can run what is asked for; a message withdraws the call)"
@@ -132,7 +128,7 @@ class ChatSession(TaskDisplay):
         self.note(event)
         if self.conversation.state not in WAITING:
             if self.conversation.state not in ENDED:
-                follow = self._address.command("tasks", "watch", argument=name)
+                follow = self.address.command("tasks", "watch", argument=name)
                 self.screen.report(f"(at work on an earlier message; to follow it: {follow})")
             return
         self.view = TextView(self.screen)
@@ -171,9 +167,8 @@ class ChatSession(TaskDisplay):
         """How to continue the conversation another time."""
         if self.conversation.context is None:
             return
-        address = self._address
-        target = [] if address.agent is None else [address.agent]
-        words = replace(address, agent=None).command("chat", *target, "--context", self.conversation.context)
+        target = [] if self.address.agent is None else [self.address.agent]
+        words = replace(self.address, agent=None).command("chat", *target, "--context", self.conversation.context)
         yield f"next: {words}"
 
     def running_lines(self) -> list[str]:
@@ -181,11 +176,11 @@ class ChatSession(TaskDisplay):
         conversation = self.conversation
         if conversation.task is None or conversation.state in ENDED | WAITING:
             return []
-        return open_task_lines(self._address, conversation.task, conversation.state, self.question)
+        return open_task_lines(self.address, conversation.task, conversation.state, self.question)
 
     def recovery_lines(self, error: ClientError) -> list[str]:
         """How to continue after a message or an answer that was lost."""
-        return [*blocking_task_lines(self._address, error), *self.running_lines()]
+        return [*blocking_task_lines(self.address, error), *self.running_lines()]
 
 
 def _tool_names(question: Question) -> list[str]:

@@ -1,5 +1,8 @@
 """One task on the terminal, in the format that was asked for."""
 
+import sys
+
+from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.terminal import Screen, json_text
 from gateway.cli.talk.questions import Question, question_of
@@ -11,12 +14,13 @@ from gateway.client.transport import Json
 class TaskDisplay:
     """Shows events, and keeps where the conversation stands. `question`: what the task waits for, if it does."""
 
-    def __init__(self, screen: Screen, output: Output, conversation: ConversationState) -> None:
-        self.screen = screen
+    def __init__(self, address: AgentAddress, output: Output, conversation: ConversationState) -> None:
+        self.address = address
         self.output = output
         self.conversation = conversation
         self.question: Question | None = None
-        self.view = TextView(screen)
+        self.screen = Screen(sys.stdout, sys.stderr)
+        self.view = TextView(self.screen)
 
     def note(self, event: Json) -> None:
         """Keeps what the event says of the conversation, without showing it."""

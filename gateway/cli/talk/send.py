@@ -6,17 +6,16 @@ the command that finds it again.
 
 import asyncio
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing, nullcontext
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.options import SendOptions
 from gateway.cli.console.parameters import Approve, Output
-from gateway.cli.console.terminal import Screen, json_text, program
+from gateway.cli.console.terminal import json_text, program
 from gateway.cli.talk.answers import answer_questions, decisions_on
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
@@ -26,15 +25,14 @@ from gateway.cli.talk.state import ConversationState
 from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, text_at
 
+Command: TypeAlias = Literal["send", "stream"]
 
-def run_send(
-    command: Literal["send", "stream"], options: SendOptions, approve: Approve | None = None, tools: Tools | None = None
-) -> int:
+
+def run_send(command: Command, options: SendOptions, approve: Approve | None = None, tools: Tools | None = None) -> int:
     """`approve` None: asks on a terminal. Raises: Stop."""
-    address = options.address()
-    message = build_message(options)
     tools = tools or {}
-    exchange = _Exchange(command, options, address, with_tools(message, tools))
+    address = options.address()
+    exchange = _Exchange(command, options, address, with_tools(build_message(options), tools))
     try:
         with task_must_exist(address, options.task) if options.task is not None else nullcontext():
             asyncio.run(exchange.run())
@@ -61,19 +59,12 @@ def run_send(
 class _Exchange(TaskDisplay):
     """`last_event` is None until the agent has taken the message."""
 
-    def __init__(
-        self,
-        command: Literal["send", "stream"],
-        options: SendOptions,
-        address: AgentAddress,
-        message: dict[str, Json],
-    ) -> None:
+    def __init__(self, command: Command, options: SendOptions, address: AgentAddress, message: dict[str, Json]) -> None:
         conversation = ConversationState(context=options.context, task=options.task)
-        super().__init__(Screen(sys.stdout, sys.stderr), options.output, conversation)
+        super().__init__(address, options.output, conversation)
         self.last_event: Json = None
         self._command = command
         self._options = options
-        self._address = address
         self._idempotency_key = options.idempotency_key
         self._message = message
         self._sent = False
@@ -81,7 +72,7 @@ class _Exchange(TaskDisplay):
     async def run(self) -> None:
         """Raises: ClientError, TimeoutError."""
         options = self._options
-        async with asyncio.timeout(options.timeout), open_client(self._address) as client:
+        async with asyncio.timeout(options.timeout), open_client(self.address) as client:
             self._sent = True
             if options.task is not None and self.output is Output.text:
                 self.view.skip(await client.get_task(options.task))
@@ -91,7 +82,7 @@ class _Exchange(TaskDisplay):
         """Sends the answer that the task waits for. Raises: ClientError, TimeoutError."""
         self._message = extra | compose(parts, context=self.conversation.context, task=self.conversation.task)
         self._idempotency_key = None
-        async with asyncio.timeout(self._options.timeout), open_client(self._address) as client:
+        async with asyncio.timeout(self._options.timeout), open_client(self.address) as client:
             await self._stream(client)
 
     async def _send(self, client: Client) -> None:
@@ -123,7 +114,7 @@ class _Exchange(TaskDisplay):
             return
         task, result = self.conversation.task, self.last_event
         if task and not self.conversation.replied:
-            async with open_client(self._address) as client:
+            async with open_client(self.address) as client:
                 result = {"task": await client.get_task(task)}
         self.print(result)
 
@@ -146,12 +137,12 @@ class _Exchange(TaskDisplay):
         if ids:
             yield "  ".join((*ids, *([conversation.words] if conversation.words else [])))
         if question and question.approvals and conversation.task:
-            yield f"ask again: {answer_command(self._address, conversation.task, question)}"
+            yield f"ask again: {answer_command(self.address, conversation.task, question)}"
         if ids:
             yield f"next: {self._next_command()}"
 
     def _next_command(self) -> str:
-        address, conversation, question = self._address, self.conversation, self.question
+        address, conversation, question = self.address, self.conversation, self.question
         words = [self._command, *address.options]
         if question and question.calls and conversation.task:
             return answer_command(address, conversation.task, question)
@@ -174,5 +165,5 @@ class _Exchange(TaskDisplay):
         elif task is None:
             lines = [f"{reason}; the agent may work on the message, but it has not named a task yet"]
         else:
-            lines += open_task_lines(self._address, task, self.conversation.state, self.question)
+            lines += open_task_lines(self.address, task, self.conversation.state, self.question)
         self.screen.report("\n".join(lines))

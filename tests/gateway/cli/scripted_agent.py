@@ -91,7 +91,7 @@ class ScriptedAgent:
         interface = {"url": f"{self.url}/rpc", "protocolBinding": self._binding, "protocolVersion": "1.0"}
         base = {
             "name": "Scripted",
-            "description": "Says what it is told to say.",
+            "description": "Gives scripted answers.",
             "version": "1.2.3",
             "supportedInterfaces": [interface],
             "capabilities": {"streaming": True},

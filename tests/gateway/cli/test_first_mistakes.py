@@ -56,7 +56,7 @@ async def shell(line: str, *words: str, **environment: str) -> Shell:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("-a", "mien"), "; did you mean 'mine'? The agents of this gateway are mine, yours"),
         (("-a", "zzz"), "; the agents of this gateway are mine, yours"),
@@ -64,17 +64,17 @@ async def shell(line: str, *words: str, **environment: str) -> Shell:
     ],
 )
 async def test_a_missing_agent_is_reported_with_the_existing_ones(
-    gateway: Local, command_line: CommandLine, words: tuple[str, ...], told: str
+    gateway: Local, command_line: CommandLine, words: tuple[str, ...], expected: str
 ) -> None:
     ended = await command_line("stream", "Hi", "-u", gateway.url, *words)
     assert (ended.code, ended.out) == (69, "")
-    assert ended.err.endswith(f"{told}\n")
+    assert ended.err.endswith(f"{expected}\n")
 
 
 async def test_an_address_without_an_agent_says_so(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("stream", "Hi", "-u", f"{gateway.url}/nothing")
-    told = f"{gateway.url}/nothing answered HTTP 404 Not Found\nThere is no A2A agent at this address."
-    assert (ended.code, ended.err.startswith(told)) == (69, True)
+    expected = f"{gateway.url}/nothing answered HTTP 404 Not Found\nThere is no A2A agent at this address."
+    assert (ended.code, ended.err.startswith(expected)) == (69, True)
 
 
 async def test_https_to_a_plain_server_is_explained(gateway: Local, command_line: CommandLine) -> None:
@@ -101,7 +101,7 @@ async def test_a_message_to_a_missing_task_is_reported_with_the_command_that_lis
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "expected"),
     [
         (("stream", "Hi"), 0, "you said Hi\n"),
         (("chat",), 0, ""),
@@ -109,10 +109,10 @@ async def test_a_message_to_a_missing_task_is_reported_with_the_command_that_lis
     ],
 )
 async def test_a_closed_standard_input_is_an_empty_one(
-    gateway: Local, words: tuple[str, ...], code: int, told: str
+    gateway: Local, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     ended = await shell("$A <&-", *words, "-u", f"{gateway.url}/a2a/mine")
-    assert (ended.code, ended.out, "unexpected" in ended.err) == (code, told, False)
+    assert (ended.code, ended.out, "unexpected" in ended.err) == (code, expected, False)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -190,12 +190,12 @@ async def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
 
     monkeypatch.setattr("gateway.cli.talk.send.run_send", surprise)
     plain = await command_line("send", "hi")
-    told = "unexpected error: ZeroDivisionError: a \\x1b[31m surprise\nRun it again with --debug for the details.\n"
-    assert (plain.code, plain.err) == (1, told)
+    expected = "unexpected error: ZeroDivisionError: a \\x1b[31m surprise\nRun it again with --debug for the details.\n"
+    assert (plain.code, plain.err) == (1, expected)
     debugged = await command_line("send", "hi", "--debug")
     assert debugged.code == 1
     assert debugged.err.startswith("Traceback (most recent call last):")
-    assert debugged.err.endswith(told)
+    assert debugged.err.endswith(expected)
 
 
 async def test_debug_shows_where_a_known_error_came_from(command_line: CommandLine) -> None:

@@ -49,5 +49,5 @@ async def test_a_malformed_card_is_shown_as_far_as_it_is_valid(command_line: Com
 async def test_a_missing_agent_is_reported(command_line: CommandLine) -> None:
     async with ScriptedAgent().running() as agent:
         ended = await command_line("card", "nobody", "-u", agent.url)
-        told = f"there is no agent card at {agent.url}/a2a/nobody/.well-known/agent-card.json\n"
-        assert (ended.code, ended.out, ended.err) == (69, "", told)
+        expected = f"there is no agent card at {agent.url}/a2a/nobody/.well-known/agent-card.json\n"
+        assert (ended.code, ended.out, ended.err) == (69, "", expected)

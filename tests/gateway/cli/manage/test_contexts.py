@@ -155,7 +155,7 @@ async def test_a_refused_export_import_or_adoption_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("agent", "handle", "told"),
+    ("agent", "handle", "expected"),
     [
         ("chain", "conv_1", "handle: 'conv_1' is a conversation, and this agent goes on from responses (resp_...)"),
         ("stays", "resp_1", "handle: 'resp_1' is a response, and this agent goes on in conversations (conv_...)"),
@@ -165,7 +165,7 @@ async def test_a_refused_export_import_or_adoption_is_reported(
     ],
 )
 async def test_a_handle_of_the_wrong_kind_is_refused_with_what_the_agent_needs(
-    tmp_path: Path, command_line: CommandLine, agent: str, handle: str, told: str
+    tmp_path: Path, command_line: CommandLine, agent: str, handle: str, expected: str
 ) -> None:
     common = "type: openai-responses, model: m, base_url: 'http://127.0.0.1:1/v1'"
     agents = (
@@ -177,4 +177,4 @@ async def test_a_handle_of_the_wrong_kind_is_refused_with_what_the_agent_needs(
         if fitting is not None:
             assert (await command_line("contexts", "adopt", agent, fitting, "-u", gateway.url)).code == 0
     assert (refused.code, refused.out) == (1, "")
-    assert told in refused.err
+    assert expected in refused.err

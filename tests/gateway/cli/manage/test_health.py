@@ -36,8 +36,8 @@ async def test_a_gateway_that_takes_no_work_is_not_ready(command_line: CommandLi
     async with serve(app) as url:
         for arguments in (["health"], ["health", "--ready"]):
             ended = await command_line(*arguments, "-u", url)
-            told = f'{url}/readyz answered 503: {{"status":"draining"}}\\x1b\n'
-            assert (ended.code, ended.out, ended.err) == (69, "", told)
+            expected = f'{url}/readyz answered 503: {{"status":"draining"}}\\x1b\n'
+            assert (ended.code, ended.out, ended.err) == (69, "", expected)
 
 
 async def test_the_port_is_that_of_the_environment(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

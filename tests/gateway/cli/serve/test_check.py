@@ -158,8 +158,8 @@ def test_print_writes_a_configuration_and_the_verdict_goes_to_standard_error(fil
 
 def test_an_unreadable_file_is_reported(tmp_path: Path, file: Path, call: Call) -> None:
     file.write_bytes(b"version: 1 # \xff")
-    told = {file: "is not UTF-8 text, from byte 13 on", tmp_path: "cannot be read: is a directory"}
-    for path, words in told.items():
+    expected = {file: "is not UTF-8 text, from byte 13 on", tmp_path: "cannot be read: is a directory"}
+    for path, words in expected.items():
         ended = call("check", "-c", str(path))
         assert (ended.code, ended.err) == (78, f"{path}: {words}\n")
 

@@ -184,9 +184,9 @@ async def test_an_unusable_source_of_tools_is_reported(tmp_path: Path, command_l
     file.write_text(f"version: 1\ntools:\n{gone}{narrow}{AGENT}")
     ended = await command_line("check", "--live", "-c", str(file))
     assert ended.code == 69
-    told = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if line.startswith(str(file))]
-    assert told[0].startswith("3:3: tools.gone: cannot be used (ConnectError")
-    assert told[1:] == ["4:3: tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
+    lines = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if line.startswith(str(file))]
+    assert lines[0].startswith("3:3: tools.gone: cannot be used (ConnectError")
+    assert lines[1:] == ["4:3: tools.narrow: works, but has no tool that can be used (of 1); check `allow`"]
 
 
 async def test_a_missing_command_is_named_with_its_source_and_line(tmp_path: Path, command_line: CommandLine) -> None:

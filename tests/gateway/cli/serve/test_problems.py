@@ -63,8 +63,8 @@ async def test_everything_that_cannot_be_built_is_reported_with_its_line(tmp_pat
 async def test_what_serve_refuses_check_refuses(
     tmp_path: Path, agent: str, words: str, command_line: CommandLine
 ) -> None:
-    [told] = await wrong(tmp_path, f"agents:\n{WORKS}  tasks-2: {agent}\n")
-    assert told.startswith(words)
+    [problem] = await wrong(tmp_path, f"agents:\n{WORKS}  tasks-2: {agent}\n")
+    assert problem.startswith(words)
     file = str(tmp_path / "gateway.yaml")
     checked = await command_line("check", "-c", file)
     served = await command_line("serve", "-c", file, "--port", "0")

@@ -68,8 +68,10 @@ async def test_a_port_in_use_is_reported(file: Path, command_line: CommandLine) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = await command_line("serve", "-c", str(file), "--port", str(port))
-    told = f"cannot listen on 127.0.0.1:{port}: another program does; stop it, or choose another port: --port PORT\n"
-    assert (ended.code, ended.err) == (69, told)
+    expected = (
+        f"cannot listen on 127.0.0.1:{port}: another program does; stop it, or choose another port: --port PORT\n"
+    )
+    assert (ended.code, ended.err) == (69, expected)
 
 
 async def test_an_address_of_another_machine_is_an_invalid_configuration(file: Path, command_line: CommandLine) -> None:

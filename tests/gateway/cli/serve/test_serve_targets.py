@@ -95,8 +95,8 @@ def test_save_overwrites_a_file_only_with_force(call: Call, tmp_path: Path) -> N
     file = tmp_path / "gateway.yaml"
     file.write_text("mine")
     ended = call("serve", "ollama:m", "--save", str(file))
-    told = f"{file} is there already; write over it with --force, or choose another name: --save FILE\n"
-    assert (ended.code, ended.err, file.read_text()) == (2, told, "mine")
+    expected = f"{file} is there already; write over it with --force, or choose another name: --save FILE\n"
+    assert (ended.code, ended.err, file.read_text()) == (2, expected, "mine")
 
 
 def test_targets_that_do_not_work_are_not_saved(call: Call, tmp_path: Path) -> None:

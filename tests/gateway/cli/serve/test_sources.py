@@ -45,12 +45,12 @@ def test_an_existing_file_is_refused(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(Stop) as stopped:
         check_free(file)
-    told = f"{file} is there already; write over it with --force, or choose another name: --save FILE"
-    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, told)
+    expected = f"{file} is there already; write over it with --force, or choose another name: --save FILE"
+    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, expected)
 
 
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Stop) as stopped:
         save("", tmp_path / "gone" / "gateway.yaml")
-    told = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory"
-    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, told)
+    expected = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory"
+    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, expected)

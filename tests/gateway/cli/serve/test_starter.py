@@ -18,8 +18,8 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_starter_files_pass_the_check(call: Call) -> None:
     ended = call("init")
-    told = "wrote gateway.yaml, my_agent.py\nTry: a2a-gateway check\n     a2a-gateway serve\n"
-    assert (ended.code, ended.out, ended.err) == (0, told, "")
+    expected = "wrote gateway.yaml, my_agent.py\nTry: a2a-gateway check\n     a2a-gateway serve\n"
+    assert (ended.code, ended.out, ended.err) == (0, expected, "")
     checked = call("check", "--live")
     assert (checked.code, checked.out.splitlines()[0]) == (0, "gateway.yaml: ok; agents: mine")
 
@@ -68,8 +68,8 @@ def test_no_file_is_overwritten(present: list[str], words: str, call: Call, tmp_
     for name in present:
         (tmp_path / name).write_text("mine")
     ended = call("init")
-    told = f"init: {words}, nothing was written; choose another folder: a2a-gateway init FOLDER\n"
-    assert (ended.code, ended.out, ended.err) == (2, "", told)
+    expected = f"init: {words}, nothing was written; choose another folder: a2a-gateway init FOLDER\n"
+    assert (ended.code, ended.out, ended.err) == (2, "", expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(present)
 
 

@@ -52,8 +52,8 @@ class Person:
 def responder(
     approve: Approve | None, person: Person | None = None, **tools: Sequence[str]
 ) -> tuple[Responder, io.StringIO]:
-    told = io.StringIO()
-    return Responder(approve, tools, person or Person(), Screen(io.StringIO(), told)), told
+    notes = io.StringIO()
+    return Responder(approve, tools, person or Person(), Screen(io.StringIO(), notes)), notes
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -156,12 +156,12 @@ def test_a_decision_can_be_composed_for_a_later_command() -> None:
 
 
 def result(code: str, **call: Json) -> tuple[Json, str]:
-    answering, told = responder(None, None, echo=[sys.executable, "-c", code])
+    answering, notes = responder(None, None, echo=[sys.executable, "-c", code])
     [part] = answering.answer(Question((), ({**ECHO, **call},))) or []
     assert part["metadata"] == {"adk_type": "function_response", "type": "function_response"}
     assert (part["data"]["id"], part["data"]["name"]) == ("call_3", call.get("name", "echo"))
     assert valid("clientResult", part)
-    return part["data"]["response"], told.getvalue()
+    return part["data"]["response"], notes.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_a_command_gets_its_arguments_and_its_output_is_the_result(code: str, re
 
 
 def test_a_missing_command_is_an_error_for_the_agent_and_a_line_for_the_user() -> None:
-    answering, told = responder(None, None, echo=["/no/such/program"])
+    answering, notes = responder(None, None, echo=["/no/such/program"])
     [part] = answering.answer(Question((), (ECHO,))) or []
     assert part["data"]["response"] == {"error": {"code": "failed", "message": "The tool could not be run."}}
-    assert told.getvalue().splitlines()[-1] == "tool: echo cannot be run: No such file or directory"
+    assert notes.getvalue().splitlines()[-1] == "tool: echo cannot be run: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_characters_that_a_message_cannot_hold_are_replaced(program: str, expect
 
 
 def test_only_named_commands_run() -> None:
-    response, told = result("raise SystemExit('must not run')", name="rm")
+    response, notes = result("raise SystemExit('must not run')", name="rm")
     assert response == {"error": {"code": "failed", "message": "There is no tool 'rm' here."}}
-    assert told == ""
+    assert notes == ""
 
 
 def test_without_tools_calls_are_not_answered() -> None:

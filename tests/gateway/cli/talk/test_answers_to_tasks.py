@@ -190,8 +190,8 @@ async def test_in_a_chat_tools_of_this_machine_run(typing: Typing) -> None:
 async def test_a_chat_without_the_tool_says_that_the_task_waits(typing: Typing) -> None:
     async with ScriptedAgent(stream(asks(calls=[ECHO]))).running() as agent:
         ended = await typing("Hi\n", "chat", agent.url)
-    told = (
+    expected = (
         "(input required: with --tool echo=COMMAND this chat can run what is asked for; a message withdraws the call)"
     )
-    assert told in ended.err.splitlines()
+    assert expected in ended.err.splitlines()
     assert len(messages(agent)) == 1

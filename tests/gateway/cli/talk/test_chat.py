@@ -96,8 +96,8 @@ async def test_a_resumed_chat_without_a_key_fails_before_the_first_line(chat: Ch
 async def test_a_resumed_chat_prints_how_to_follow_a_running_task(chat: Chat) -> None:
     async with ScriptedAgent(Result({"tasks": [task()]}), Result(task()), HELLO).running() as agent:
         ended = await chat("Hi", agent.url, "--context", "c-1")
-        told = f"(at work on an earlier message; to follow it: a2a-gateway tasks watch -u {agent.url} t-1)"
-    assert ended.err.splitlines()[0] == told
+        expected = f"(at work on an earlier message; to follow it: a2a-gateway tasks watch -u {agent.url} t-1)"
+    assert ended.err.splitlines()[0] == expected
     assert "taskId" not in messages(agent)[0]
 
 

@@ -114,11 +114,11 @@ def test_a_ctrl_c_just_after_the_wait_leaves_no_closed_descriptor_to_signals(
 ) -> None:
     done: Future[None] = Future()
     done.set_result(None)
-    set_, told = signal.set_wakeup_fd, list[int]()
+    set_, descriptors = signal.set_wakeup_fd, list[int]()
 
     def interrupted(fd: int) -> int:
-        told.append(fd)
-        if len(told) == 2:
+        descriptors.append(fd)
+        if len(descriptors) == 2:
             raise KeyboardInterrupt
         return set_(fd)
 

@@ -292,10 +292,10 @@ async def test_a_resumed_chat_without_the_tool_prints_how_to_name_it(
     task = await hotel.send("A picture, please.")
     ended = await typing("", "chat", "hotel", "-u", gateway.url, "--context", task["contextId"])
     assert 'tool: camera {"zoom":2}' in ended.err.splitlines()
-    told = (
+    expected = (
         "(input required: with --tool camera=COMMAND this chat can run what is asked for; a message withdraws the call)"
     )
-    assert told in ended.err.splitlines()
+    assert expected in ended.err.splitlines()
     again = await typing("", "chat", "hotel", "-u", gateway.url, "--context", task["contextId"], "--tool", CAMERA)
     assert (again.code, again.out.splitlines()[-1]) == (0, "Nice.")
 

@@ -64,9 +64,9 @@ def test_tool_calls_and_progress_are_lines_beside_the_answer() -> None:
 
 
 def test_progress_of_a_tool_is_a_line() -> None:
-    told = {"phase": "progress", "callId": "call_1", "name": "lookup", "text": "2 of 3"}
+    facts = {"phase": "progress", "callId": "call_1", "name": "lookup", "text": "2 of 3"}
     event = status(WORKING)
-    event["statusUpdate"]["metadata"] = {URI: told}
+    event["statusUpdate"]["metadata"] = {URI: facts}
     assert seen(event) == ("", "tool: lookup ... 2 of 3\n")
 
 

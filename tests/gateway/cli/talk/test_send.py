@@ -94,8 +94,8 @@ async def test_the_result_of_a_stream_may_be_json(command_line: CommandLine) -> 
 async def test_stream_refuses_an_agent_that_does_not_stream(command_line: CommandLine) -> None:
     async with ScriptedAgent(card={"capabilities": {}}).running() as agent:
         ended = await command_line("stream", "Hello", "-u", agent.url)
-    told = "this agent does not stream, as its card says; use send instead of stream\n"
-    assert (ended.code, ended.err) == (2, told)
+    expected = "this agent does not stream, as its card says; use send instead of stream\n"
+    assert (ended.code, ended.err) == (2, expected)
 
 
 # --- send -------------------------------------------------------------------------------------------------------------

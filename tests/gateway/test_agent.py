@@ -1,4 +1,4 @@
-"""What a Python agent says and gets: types are checked when a value is made, contents when it is read."""
+"""The values of a Python agent: types are checked when a value is made, contents when it is decoded."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The error tree against table 5.4 of the specification, and what its texts may hold."""
+"""The error tree against table 5.4 of the specification, and the limits of its texts."""
 
 import pytest
 

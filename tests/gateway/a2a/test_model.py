@@ -1,4 +1,4 @@
-"""The A2A 1.0 values: what they look like as JSON, and that they can be compared with the specification."""
+"""The A2A 1.0 values as JSON, and their comparison with the specification."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""JSON paths and masking. What a path may point at is hidden, whatever shape the tool gave it."""
+"""JSON paths and masking, in whatever shape the tool gave its output."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_text_without_what_is_to_be_hidden_stays_word_for_word(value: str) -> No
     assert redacted({"result": value}, (json_path("$..token"),)) == ({"result": value}, [])
 
 
-def test_the_paths_that_hid_something_are_told_once_each() -> None:
+def test_the_paths_that_masked_a_value_are_reported_once_each() -> None:
     paths = tuple(json_path(text) for text in ("$..a", "$.none", "$.b[*]"))
     assert redacted({"a": 1, "b": [{"a": 2}, 3]}, paths) == (
         {"a": "[redacted]", "b": ["[redacted]", "[redacted]"]},

@@ -1,4 +1,4 @@
-"""How a tool call looks on the wire: `data` strictly as Google's ADK reads it, the rest in metadata."""
+"""A tool call on the wire: `data` strictly as Google's ADK reads it, the rest in metadata."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ LATER = "2026-11-20T10:00:01.000Z"
 
 
 def shown(phase: str, detail: Json = None, call: CallFacts = CALL, **rendering: Any) -> Any:
-    """The event as JSON. All that is made here fits the schema."""
+    """The event as JSON, checked against the schema."""
     made = update(call, phase, detail, Rendering(**rendering), Place("t", "c", LATER, lambda: "m"))
     if made is None:
         return None
@@ -141,7 +141,7 @@ def test_who_may_see_names_gets_nothing_that_the_model_or_the_tool_said(phase: s
     assert "s3cret" not in str(shown(phase, '{"s3cret": "s3cret"}', exposure="names"))
 
 
-def test_who_may_see_names_is_not_told_how_arguments_come() -> None:
+def test_a_caller_that_sees_only_names_gets_no_pieces_of_arguments() -> None:
     assert shown("args-delta", '{"ci', exposure="names") is None
 
 
@@ -183,7 +183,7 @@ def test_pieces_of_text_that_no_path_can_judge_are_not_shown_beside_masks(phase:
     assert "s3cret" not in str(shown(phase, "s3cret", redact=(json_path("$.args.a"),)))
 
 
-def test_the_paths_that_masked_something_are_told() -> None:
+def test_the_paths_that_masked_something_are_reported() -> None:
     paths = (json_path("$.args.a"), json_path("$.args.b"))
     assert facts_of(shown("requested", '{"a": 1}', redact=paths))["redacted"] == ["$.args.a"]
 

@@ -1,4 +1,4 @@
-"""Which agent a path and a tenant mean. Over the wire: tests/interaction/test_addresses.py."""
+"""The agent of a path and a tenant. Over the wire: tests/interaction/test_addresses.py."""
 
 import pytest
 

@@ -18,13 +18,13 @@ def test_every_failure_has_one_sentence_and_the_correlation_id(failure: str) -> 
     assert len(text) < 300
 
 
-def test_no_two_failures_are_told_alike() -> None:
+def test_no_two_failures_have_the_same_text() -> None:
     texts = [safe_text(failure, "") for failure in [*ErrorClass, *OURS]]
     assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("failure", list(ErrorClass))
-def test_a_backend_that_is_left_alone_is_told_with_the_time(failure: str) -> None:
+def test_a_resting_backend_is_reported_with_the_time(failure: str) -> None:
     plain, text = safe_text(failure, "c0ffee"), safe_text(failure, "c0ffee", 23)
     assert text == plain.replace(" (", " After several failures in a row it is tried again in 23 s. (")
     assert len(text) < 300

@@ -1,4 +1,4 @@
-"""Which state may follow which."""
+"""The lifecycles of turns, service calls and tool calls."""
 
 import itertools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whose a thread is: what settings may say, and with what a thread goes on when its epoch cannot."""
+"""The owner of a thread: contradictory settings, and the epoch that follows one that cannot continue."""
 
 from typing import Any
 
@@ -134,7 +134,7 @@ LOST = {ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED}
 
 
 @pytest.mark.parametrize("kind", list(ErrorClass))
-def test_a_thread_goes_on_behind_a_lost_handle_only_where_that_was_asked_for(kind: ErrorClass) -> None:
+def test_a_thread_continues_after_a_lost_handle_only_where_that_is_configured(kind: ErrorClass) -> None:
     assert rebuild_ownership(kind, thread(BR, "r1"), BR, AgentPolicies()) is None
     assert rebuild_ownership(kind, thread(BR), BR, REBUILD) is None
     assert rebuild_ownership(kind, thread(G), G, REBUILD) is None
@@ -142,7 +142,7 @@ def test_a_thread_goes_on_behind_a_lost_handle_only_where_that_was_asked_for(kin
     assert rebuild_ownership(kind, thread(BS, "c1"), BS, REBUILD) == (BS if kind in LOST else None)
 
 
-def test_a_backend_that_keeps_nothing_after_all_is_told_whole_where_the_adapter_can() -> None:
+def test_a_backend_that_keeps_nothing_gets_the_whole_conversation_where_the_adapter_can() -> None:
     kind = ErrorClass.STORAGE_DISABLED
     following = rebuild_ownership(kind, thread(BR, "r1"), BR_EITHER, REBUILD)
     assert following == Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -170,7 +170,7 @@ SAID = AssistantItem((Part(text="a"),))
         ([record(1, ASKED, "s1"), replace(record(2, SAID, "s1"), displaced=True)], False),
     ],
 )
-def test_a_shadow_without_an_answer_to_what_was_told_has_a_gap(records: list[HistoryRecord], complete: bool) -> None:
+def test_a_shadow_without_an_answer_to_a_sent_message_has_a_gap(records: list[HistoryRecord], complete: bool) -> None:
     assert is_complete(records) is complete
 
 
@@ -207,7 +207,7 @@ COMPLETE = Complete("th", 7, "t", "s", "r1", "r2", None, None, (), (), (), 0)
         (Release("th", "me"), {}),
     ],
 )
-def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes: dict[str, Any]) -> None:
+def test_a_thread_is_known_after_each_commit_point(point: CommitPoint, changes: dict[str, Any]) -> None:
     before = thread(BR, "r1")
     assert apply_point(before, point) == replace(before, **changes)
 
@@ -223,7 +223,7 @@ def test_a_thread_is_known_behind_each_commit_point(point: CommitPoint, changes:
         (BS, "failed", "per_turn", False),
     ],
 )
-def test_only_a_chain_goes_back_behind_a_turn_that_failed_and_has_not_been(
+def test_only_a_chain_is_rewound_to_before_a_failed_turn(
     of: Ownership, status: str, persistence: Any, back: bool
 ) -> None:
     assert rewinds(thread(of), TurnStatus(status), AgentPolicies(persistence=persistence)) is back
@@ -257,9 +257,7 @@ def test_a_conversation_under_one_id_is_never_taken_for_what_a_failed_call_left(
         (BS, "cancelled", False),
     ],
 )
-def test_a_chain_may_have_to_be_taken_back_behind_a_turn_that_is_not_complete(
-    of: Ownership, status: str, looks: bool
-) -> None:
+def test_a_chain_may_have_to_be_reverted_after_an_incomplete_turn(of: Ownership, status: str, looks: bool) -> None:
     assert revert_displaced(thread(of), "t", TurnStatus(status), 5) == (
         (RevertIfDisplaced("th", "t", 5),) if looks else ()
     )

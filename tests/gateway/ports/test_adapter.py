@@ -1,4 +1,4 @@
-"""What follows from the class of an error."""
+"""The meaning of error classes."""
 
 from gateway.ports.adapter import HANDLE_LOST, MEANINGS, NOT_PROCESSED, ErrorClass, Processed
 

@@ -1,4 +1,4 @@
-"""What is read as JSON, what is refused, and that refusing takes no longer than reading."""
+"""Accepted and refused JSON; a refusal takes no longer than an acceptance."""
 
 import json
 from typing import Any
@@ -86,7 +86,7 @@ def test_a_depth_that_python_cannot_reach_is_refused_whatever_the_limit() -> Non
     ids=["keys", "escapes", "quotes", "pairs", "brackets", "strings"],
 )
 def test_hostile_megabytes_are_refused_in_one_pass(body: bytes) -> None:
-    """A second look at each position would take hours."""
+    """A second scan from each position would take hours."""
     with pytest.raises(ParseError):
         strict_json.decode(body, 100)
 

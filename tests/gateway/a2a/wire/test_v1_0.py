@@ -1,4 +1,4 @@
-"""A2A 1.0 JSON in both directions, held against the specification's proto and the official SDK's reading of it."""
+"""A2A 1.0 JSON in both directions, compared with the specification's proto and the official SDK."""
 
 import re
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_a_result_is_what_the_official_sdk_reads(value: Wire) -> None:
 
 
 def without_defaults(value: Any) -> Any:
-    """Without the members that ProtoJSON may write or leave out."""
+    """Without the members that are optional in ProtoJSON."""
     match value:
         case dict():
             return {k: without_defaults(v) for k, v in value.items() if v not in ([], (), {}, False, "") or k == "text"}

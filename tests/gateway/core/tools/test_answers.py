@@ -1,4 +1,4 @@
-"""Answers to a turn that waits, in every dialect; and what only looks like one."""
+"""Answers to a waiting turn, in every dialect; and data that only looks like one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which calls need a yes, and what a yes is for."""
+"""The calls that need an approval, and the scope of an approval."""
 
 import pytest
 

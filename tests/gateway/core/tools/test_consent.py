@@ -1,4 +1,4 @@
-"""Pages that a user has to open: which may be named at all, and how they are told."""
+"""Pages that a user has to open: the allowed addresses, and the prompt."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_nobody_is_sent_to_more_pages_than_he_would_open() -> None:
         consent.check_all([PAGE, "http://login.example/"])
 
 
-def test_the_address_is_a_part_of_its_own_behind_the_words() -> None:
+def test_the_address_is_a_separate_part_after_the_text() -> None:
     parts, ours = consent.consent_prompt([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
     assert parts == (
         Part(

@@ -10,7 +10,7 @@ from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import AdapterEvent, ApprovalAsked, CallCompleted, ToolCallReady, ToolResultReady
 from gateway.ports.conversation import CallItem, HandleKind, OutputItem, Ownership, StorageOwner
-from tests.gateway.core.turn.test_turn import phases
+from tests.gateway.core.turn.test_machine import phases
 from tests.support.core import Time
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -59,7 +59,7 @@ def test_a_question_is_a_call_of_the_backend_that_waits_for_a_decision(shadow: s
 
 
 @pytest.mark.parametrize("ownership", [G, BR])
-def test_a_yes_is_said_as_one(ownership: Ownership) -> None:
+def test_an_approval_is_sent_as_one(ownership: Ownership) -> None:
     machine = turn(ownership)
     asked(machine)
     machine.approve(only(machine).facts.id)
@@ -70,7 +70,7 @@ def test_a_yes_is_said_as_one(ownership: Ownership) -> None:
 
 
 @pytest.mark.parametrize("status", ["rejected", "cancelled", "interrupted"])
-def test_whatever_else_becomes_of_it_is_a_no(status: str) -> None:
+def test_any_other_outcome_is_a_rejection(status: str) -> None:
     machine = turn()
     asked(machine)
     if status == "interrupted":
@@ -88,7 +88,7 @@ def test_a_turn_that_is_cancelled_says_no() -> None:
     assert isinstance(commands[-1], EndTurn)
 
 
-def test_at_the_limit_of_rounds_nobody_is_asked() -> None:
+def test_at_the_limit_of_rounds_no_approval_is_asked_for() -> None:
     machine = turn(exhausted=True)
     commands = asked(machine)
     assert outcome(commands)[1].item == OutputItem("q1", "This call was not run.", True, approved=False)

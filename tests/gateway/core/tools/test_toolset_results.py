@@ -1,4 +1,4 @@
-"""What tools give back is JSON of bounded size, whatever they say."""
+"""Results of tools become JSON of bounded size."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_a_larger_value_becomes_its_beginning() -> None:
         ({1: math.nan}, {"1": "nan"}),
     ],
 )
-def test_what_json_does_not_have_is_told_as_it_can_be(value: Json, told: Json) -> None:
+def test_values_that_json_does_not_have_are_replaced(value: Json, told: Json) -> None:
     assert bounded(ToolOutput(value), 100).output == told
 
 

@@ -1,4 +1,4 @@
-"""Who runs a tool call, and what becomes of it."""
+"""The executor of a tool call, and its outcome."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ async def test_beyond_the_limit_nothing_is_run() -> None:
     )
 
 
-async def test_the_name_tells_who_is_going_to_run_a_call() -> None:
+async def test_the_name_gives_the_executor_of_a_call() -> None:
     known = await policy()
     assert [known.origin(name) for name in ("add", "show", "search")] == ["gateway", "client", "backend"]
     assert [known.server(name) for name in ("add", "show")] == ["test:box", None]

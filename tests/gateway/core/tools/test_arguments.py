@@ -1,4 +1,4 @@
-"""Arguments are checked by the tool's schema, and a schema never makes the gateway fetch anything."""
+"""Arguments are checked by the tool's schema, which never makes the gateway fetch anything."""
 
 import contextlib
 import threading
@@ -98,7 +98,7 @@ def test_a_schema_that_is_nested_too_deep_is_refused() -> None:
 
 @pytest.fixture
 def trap() -> Iterator[tuple[str, list[str]]]:
-    """A server that notes who comes."""
+    """A server that counts its connections."""
     seen: list[str] = []
 
     class Trap(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Names of tools: valid for every model, never the same twice, and short where they can be."""
+"""Names of tools: valid for every model, unique, and short where possible."""
 
 import re
 

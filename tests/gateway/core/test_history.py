@@ -1,4 +1,4 @@
-"""What the next service call sends, as a table: stored items in, items out."""
+"""The view of the next service call, as a table: stored items in, items out."""
 
 from collections import Counter
 
@@ -227,7 +227,7 @@ def test_a_message_that_failed_goes_along_with_the_next_one() -> None:
     assert view(BR, [U("1")], [U("2")]) == [U("1"), U("2")]
 
 
-def test_what_was_said_in_a_failed_call_stays_behind() -> None:
+def test_the_output_of_a_failed_call_is_not_sent() -> None:
     records = thread([U("1"), O("c"), A("par")], [U("2")])
     records[1], records[2] = replace(records[1], replayable=False), replace(records[2], replayable=False)
     assert project(BR, records, "turn-2") == View((U("1"), U("2")), (1, 4))

@@ -1,4 +1,4 @@
-"""Which calls have to be looked up; what follows from what is found is in tests/scenarios/test_unheard_calls.py."""
+"""The calls that have to be looked up; the consequences of a look-up are in tests/scenarios/test_unheard_calls.py."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much of a conversation goes out: what fits a window, what an item weighs, how many bytes make a token."""
+"""The window on a conversation, the weight of items, and the bytes of a token."""
 
 from itertools import groupby, pairwise
 
@@ -88,7 +88,7 @@ def test_the_turn_that_runs_stays_whole_however_long_it_is() -> None:
     assert kept(Window(1, 1), [U("1"), A("one")], now) == now
 
 
-def test_an_old_turn_does_not_slip_in_behind_one_that_does_not_fit() -> None:
+def test_an_older_turn_is_not_sent_after_one_that_does_not_fit() -> None:
     assert kept(Window(None, 100), [U("1")], [U("2" * 1000)], [U("3")]) == [U("3")]
 
 

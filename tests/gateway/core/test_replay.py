@@ -1,4 +1,4 @@
-"""What is shown of a service call that is told once more; whole turns are in tests/scenarios/test_background.py."""
+"""The updates of a repeated service call that are shown; whole turns are in tests/scenarios/test_background.py."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ def text_of(shown: TurnOutput) -> str:
 
 
 @given(earlier=WORDS, shown=WORDS, told=WORDS)
-def test_in_the_end_the_answer_is_what_was_said_before_and_what_is_told_now(
+def test_the_final_answer_is_the_earlier_output_and_the_repeated_call(
     earlier: list[str], shown: list[str], told: list[str]
 ) -> None:
     out = output()

@@ -1,4 +1,4 @@
-"""Numbered sources: what counts as some, how they are numbered, and which of them old turns keep."""
+"""Numbered sources: their shape, their numbers, and the sources that old turns keep."""
 
 import json
 from typing import Any
@@ -105,7 +105,7 @@ def record(number: int, position: int, item: Item) -> HistoryRecord:
 
 
 def turn(number: int, output: Any, answer: str | None) -> list[HistoryRecord]:
-    """A question, what its tool found, and an answer if there is one."""
+    """A question, the result of its tool, and perhaps an answer."""
     asked = UserItem(Message(message_id="m", role=Role.USER, parts=(Part(text="?"),)))
     items: list[Item] = [asked, OutputItem("c", output)]
     if answer is not None:

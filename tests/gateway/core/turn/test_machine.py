@@ -130,7 +130,7 @@ def kept(commands: Sequence[Command]) -> list[Item]:
 
 
 def phases(commands: Sequence[Command]) -> list[str]:
-    """The phases of tool calls that were told, in order."""
+    """The shown phases of tool calls, in order."""
     told: list[str] = []
     for command in commands:
         if isinstance(command, Publish) and isinstance(command.update, TaskStatusUpdateEvent):
@@ -179,7 +179,7 @@ def test_an_artifact_of_its_own_is_shown_as_it_is_and_kept_with_the_answer() -> 
     assert kept(commands) == [AssistantItem((Part(text="see"), FILE))]
 
 
-def test_progress_is_told_and_not_kept() -> None:
+def test_progress_is_shown_and_not_stored() -> None:
     assert play(turn(), Progress("looking"), DONE) == [tells(agent("id-1", thought("looking"))), closes(), ENDED]
 
 
@@ -196,7 +196,7 @@ def test_state_usage_and_handle_close_the_call() -> None:
 # --- reasoning ---
 
 
-def test_reasoning_is_told_in_pieces_and_then_whole_before_the_text_that_follows_it() -> None:
+def test_reasoning_is_shown_in_pieces_and_then_whole_before_the_text_after_it() -> None:
     assert play(turn(), ReasoningDelta("h"), ReasoningDelta("m"), TextDelta("yes"), DONE) == [
         tells(metadata={REASONING_URI: {"delta": "h"}}),
         tells(metadata={REASONING_URI: {"delta": "m"}}),
@@ -270,7 +270,7 @@ def shows(phase: str, detail: Json = None, *, message: str = "", server: str | N
     return Publish(update)
 
 
-def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
+def test_a_tool_call_is_shown_from_its_name_to_its_result() -> None:
     commands = play(
         turn(),
         ToolCallAnnounced("c", "add"),
@@ -304,7 +304,7 @@ def test_the_life_of_a_tool_call_is_told_from_its_name_to_its_result() -> None:
     ]
 
 
-def test_a_call_that_was_not_announced_is_told_when_it_is_ready() -> None:
+def test_a_call_that_was_not_announced_is_shown_when_it_is_ready() -> None:
     commands = play(turn(), ToolCallReady("c", "add", "{}", handled=True, provider_id="fc_1"), ToolResultReady("c", ""))
     assert phases(commands) == ["requested", "executing", "succeeded"]
 
@@ -316,7 +316,7 @@ def test_the_id_that_the_backend_gave_an_item_is_kept_apart() -> None:
     assert closed(commands).items[0] == NewItem(CallItem("c", "add", "{}", handled=True), "fc_1", "call_id-1")
 
 
-def test_the_server_is_told_from_when_it_is_known() -> None:
+def test_the_server_is_shown_as_soon_as_it_is_known() -> None:
     announced, ready, *_ = play(
         turn(), ToolCallAnnounced("c", "add"), ToolCallReady("c", "add", "{}", handled=True, server="mcp:sums")
     )
@@ -345,7 +345,7 @@ def test_what_is_masked_on_the_wire_is_whole_in_the_ledger() -> None:
     assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3")]
 
 
-def test_a_tool_that_failed_is_told_so_and_its_words_are_kept_as_the_outcome() -> None:
+def test_a_failed_tool_is_shown_as_failed_and_its_text_is_the_outcome() -> None:
     commands = play(turn(), CALL, ToolResultReady("c", {"why": "no"}, error=True), DONE)
     assert phases(commands) == ["requested", "executing", "failed"]
     assert kept(commands)[1] == OutputItem("c", {"why": "no"}, error=True)
@@ -494,7 +494,7 @@ def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_con
     ]
 
 
-def test_a_completed_call_without_a_handle_can_be_tolerated_and_leaves_a_gap() -> None:
+def test_a_completed_call_without_a_handle_can_be_tolerated_with_a_gap() -> None:
     gap = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, None, HANDLE_MISSING, {"contextGap": HANDLE_MISSING})
     assert play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:] == [closes(text("ok")), gap]
 
@@ -552,7 +552,7 @@ def test_a_call_that_the_backend_did_not_keep_is_no_conflict(event: CallComplete
     assert play(turn(), event) == [closes(), ENDED]
 
 
-def test_a_conversation_that_is_told_again_says_so() -> None:
+def test_a_rebuilt_conversation_is_announced() -> None:
     machine = turn()
     [told] = machine.announce_rebuild(ErrorClass.HANDLE_EXPIRED)
     assert isinstance(told, Publish)
@@ -669,7 +669,7 @@ def test_a_turn_can_fail_before_anything_happened() -> None:
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])
-def test_a_tool_call_that_is_cut_short_is_told_as_interrupted(how: str) -> None:
+def test_a_tool_call_that_is_cut_short_is_shown_as_interrupted(how: str) -> None:
     machine = turn()
     play(machine, CALL, ToolResultReady("c", 3), ToolCallReady("d", "x", "{}"), ToolCallAnnounced("e", "y"))
     commands = machine.fail(ErrorClass.TIMED_OUT, "c0ffee") if how == "fail" else machine.cancel()

@@ -1,4 +1,4 @@
-"""Which version of the protocol a request speaks."""
+"""The protocol version of a request."""
 
 import pytest
 

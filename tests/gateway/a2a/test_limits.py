@@ -1,4 +1,4 @@
-"""Limits on requests that the dialect could read. What callers see of them is in tests/interaction/test_bad_input.py."""
+"""Limits of well-formed requests. The errors as callers see them are in tests/interaction/test_bad_input.py."""
 
 from typing import Any
 

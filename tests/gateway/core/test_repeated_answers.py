@@ -1,4 +1,4 @@
-"""Answers that come once more, whole, when they are complete."""
+"""Complete answers that are repeated as a whole."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_an_artifact_that_was_closed_or_goes_on_from_an_earlier_turn_is_left_as_
     assert list(whole_artifacts(output, "t", "c")) == []
 
 
-def test_an_artifact_that_begins_anew_is_open_again() -> None:
+def test_an_artifact_that_starts_again_is_open_again() -> None:
     output = TurnOutput(OPENING)
     output.apply(update("a", "one", last=True))
     output.apply(update("a", "two"))

@@ -1,4 +1,4 @@
-"""What a caller is asked: in words, and in parts that programs know."""
+"""The prompt of a waiting turn: text for people, parts for programs."""
 
 from gateway.a2a.tool_calls import URI, CallFacts
 from gateway.core.tools.answers import confirmation_of

@@ -1,4 +1,4 @@
-"""A document from outside: what is wrong with it is told with its place."""
+"""The check of an exported context: every fault with its place."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ async def conversation(core: Core) -> Document:
 
 
 def put(place: str, value: Any) -> Callable[[Document], None]:
-    """Sets what stands at a place such as `threads.0.turns.1.number`."""
+    """Sets the value at a place such as `threads.0.turns.1.number`."""
 
     def change(document: Document) -> None:
         *path, last = [int(step) if step.isdecimal() else step for step in place.split(".")]
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[Callable[[Document], None], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_what_is_wrong_is_told_with_its_place(core: Core, what: str) -> None:
+async def test_a_fault_is_reported_with_its_place(core: Core, what: str) -> None:
     spoil, words = WRONG[what]
     document = await conversation(core)
     read(copy.deepcopy(document))

@@ -1,4 +1,4 @@
-"""What answers mean to the calls of a task: each is for a call that was asked about, and counts once."""
+"""The effect of answers: each is for a call that the task asks about, and counts once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an adapter may say of a static handle."""
+"""Events with a static handle."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The state of a thread in the eyes of an adapter of some version."""
+"""The adapter state of a thread, read by adapters of other versions."""
 
 from typing import Any
 

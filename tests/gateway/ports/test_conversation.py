@@ -1,4 +1,4 @@
-"""The items of a thread: written and read back, and which ownership makes sense."""
+"""The items of a thread, written and read back, and the valid kinds of ownership."""
 
 from itertools import product
 from typing import get_args

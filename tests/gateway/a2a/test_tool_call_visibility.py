@@ -1,4 +1,4 @@
-"""Who sees what of tool calls: settings and what the client asks for."""
+"""The visibility of tool calls: settings, and the wishes of the client."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The decision alone; what follows from it is in tests/scenarios/test_recovery_continues.py."""
+"""The plan alone; its execution is in tests/scenarios/test_recovery_continues.py."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_ch
 
 
 @pytest.mark.parametrize("update", [TEXT, REASONING, ASIDE, TOOL])
-def test_what_was_shown_is_not_said_again(update: Update) -> None:
+def test_a_call_with_shown_output_is_not_repeated(update: Update) -> None:
     assert way(CALL, G, [WORKING, update]) is None
 
 
@@ -84,7 +84,7 @@ def test_what_was_shown_of_an_earlier_round_is_none_of_the_call() -> None:
     assert way(second, G, [WORKING, TEXT, TOOL, TEXT]) is None
 
 
-def test_where_rounds_cannot_be_told_apart_everything_counts_as_shown() -> None:
+def test_where_rounds_cannot_be_distinguished_everything_counts_as_shown() -> None:
     assert shows_output([WORKING, TEXT], 1)
     assert not shows_output([WORKING], 1)
 
@@ -96,15 +96,15 @@ def test_a_turn_is_taken_up_twice(restarts: int, goes_on: bool) -> None:
 
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
-def test_the_call_behind_a_complete_one_whose_tools_have_ended_is_made(ownership: Ownership) -> None:
+def test_the_call_after_a_complete_one_whose_tools_have_ended_is_made(ownership: Ownership) -> None:
     call = msgspec.structs.replace(CALL, round=2, attempt=1, status=ServiceCallStatus.COMPLETED, asked=True)
     assert way(call, ownership, [TEXT]) == MakeCall(3, 0)
     assert way(call, ownership, [TEXT], open_tools=True) is None
 
 
 @pytest.mark.parametrize("ownership", [G, BR, BS, ONCE])
-def test_nothing_comes_behind_a_complete_call_that_asked_for_no_tool(ownership: Ownership) -> None:
-    """Its process died before it knew of the end; who looked the call up has stored it."""
+def test_no_call_follows_a_complete_one_that_asked_for_no_tool(ownership: Ownership) -> None:
+    """The process died before it knew of the end; the process that looked the call up has stored it."""
     assert way(msgspec.structs.replace(CALL, status=ServiceCallStatus.COMPLETED), ownership) is None
 
 

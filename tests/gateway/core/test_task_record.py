@@ -46,7 +46,7 @@ def output(*updates: Update, opening: str = "hi") -> TurnOutput:
 
 
 def stored(made: TurnOutput) -> TurnOutput:
-    """As the ledger gives it back."""
+    """As the ledger returns it."""
     artifacts = msgspec.json.decode(made.artifacts_json(), type=tuple[StoredArtifact, ...])
     messages = msgspec.json.decode(made.messages_json(None), type=tuple[Message, ...])
     return TurnOutput.stored(TurnRecord(made.message, 0, messages, artifacts, ended=True))

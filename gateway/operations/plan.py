@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from gateway.a2a.model import TaskState, TaskStatusUpdateEvent
+from gateway.a2a.model import TaskState
 from gateway.core.task_record import TurnOutput
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import status
+from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import Prepare
 from gateway.ledger.events import entry
@@ -40,12 +40,10 @@ class Plan(msgspec.Struct, frozen=True):
     closed: PausedTurn | None = None
 
     def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
-        accept = replace(self.accept, event=row)
-        before: tuple[CommitPoint, ...] = ()
-        if self.closed is not None:
-            before = self.closed.ending(accept.last_event - 1, None, None, accept.now)
-        prepare = () if self.prepare is None else (self.prepare,)
-        return (*before, accept, *prepare, *self.besides, *(() if self.push is None else (self.push,)))
+        accept, closed = replace(self.accept, event=row), self.closed
+        before = closed.ending(accept.last_event - 1, None, None, accept.now) if closed is not None else ()
+        after = tuple(point for point in (self.prepare, self.push) if point is not None)
+        return (*before, accept, *self.besides, *after)
 
     def begins(self, runner: Runner) -> "Plan":
         """The plan of a turn that begins in the same unit, on a thread on which no turn runs. Another process may be faster."""
@@ -71,19 +69,19 @@ def plan(
     process: str,
 ) -> Plan:
     """The unit that opens a turn. Raises: InvalidParams for a handle that is not the thread's."""
-    call, message = incoming.call, incoming.message
+    call = incoming.call
     if isinstance(where, KnownContext):
         row, public, known, task = where.context.id, where.context.public_id, where.context.thread, where.task
     else:
         row, public, known, task = clock.row_id(), where.public_id or clock.new_id(), None, None
     thread = known or new_thread(call.agent, clock.row_id(), row)
-    check_named_handle(call.agent, message, thread)
-    task_id, now, number, event = clock.new_id(), clock.now(), 0, None
-    if task is not None:
-        task_id, now = task.id, max(now, task.status_at)
+    check_named_handle(call.agent, incoming.message, thread)
+    if task is None:
+        task_id, now, number, event = clock.new_id(), clock.now(), 0, None
+    else:
+        task_id, now = task.id, max(clock.now(), task.status_at)
         number = task.last_event if closed is None else closed.number
-        working = status(TaskState.WORKING, timestamp(now))
-        event = entry(TaskStatusUpdateEvent(task_id=task_id, context_id=public, status=working))
+        event = entry(status_update(task, status(TaskState.WORKING, timestamp(now))))
     accept = Accept(
         caller=call.caller,
         agent=call.agent.name,
@@ -96,7 +94,7 @@ def plan(
         new_task=task is None,
         visible=not call.agent.policies.direct_replies,
         turn=clock.row_id(),
-        message=replace(message, context_id=public, task_id=task_id),
+        message=replace(incoming.message, context_id=public, task_id=task_id),
         digest=incoming.digest,
         key=incoming.key,
         event=None,

@@ -41,6 +41,12 @@ def _keeps_files_in_memory() -> bool:
         return False
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: tests wait as well as compute."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 _failed = pytest.StashKey[bool]()
 
 

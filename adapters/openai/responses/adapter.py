@@ -71,7 +71,7 @@ class ResponsesAdapter(ResponsesService):
 
     async def probe(self) -> ProbeReport:
         listed = await self._lists_model()
-        handle = await self._start_answer(Chain())
+        handle = await self._probe_handle(Chain())
         # Whether the service or this adapter would notice a lost conversation.
         verifies = (
             await self._refuses(Chain(unknown_handle(handle), verifies=self._verifies))

@@ -73,7 +73,7 @@ class ConversationAdapter(ResponsesService):
 
     async def probe(self) -> ProbeReport:
         listed = await self._lists_model()
-        await self._start_answer(Chain())
+        await self._probe_handle(Chain())
         handle = await self._make_conversation()
         try:
             refuses = await self._refuses(InConversation(unknown_handle(handle)))

@@ -6,15 +6,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from adapters.http.client import HttpClient
 from adapters.http.event_stream import EventStream
-from adapters.openai.failures import OpenAIFailures
-from adapters.openai.probe import PROMPT, lists_model, start_answer
 from adapters.openai.responses.continuation import Continuation
 from adapters.openai.responses.request import encode_input, encode_tool
 from adapters.openai.responses.settings import ResponsesSettings
 from adapters.openai.responses.stream import ResponseParser
-from adapters.openai.tools import ToolOffer
+from adapters.openai.service import PROMPT, OpenAIService
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest
 
@@ -26,19 +23,13 @@ PAGE_SIZE = 100
 _PREFIXES = {"resp_": RESPONSES, "caresp_": RESPONSES, "conv_": CONVERSATIONS}
 
 
-class ResponsesService:
+class ResponsesService(OpenAIService):
     """The base class of the adapters. `kept`: the kind of object that a handle of unknown form stands for."""
 
     kept = RESPONSES
 
     def __init__(self, settings: ResponsesSettings) -> None:
-        self.backend = settings.backend
-        self._base_url = settings.base_url
-        self._url = f"{settings.base_url}/{RESPONSES}"
-        self._model = settings.model
-        self._failures = OpenAIFailures(settings.secrets())
-        self._offer = ToolOffer(settings.fields, encode_tool, self._failures)
-        self._http = HttpClient(settings.timeouts, self._failures, settings.headers)
+        super().__init__(settings, RESPONSES, settings.fields, encode_tool, settings.secrets())
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:
         body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuation.fields
@@ -71,10 +62,8 @@ class ResponsesService:
         await self._http.request_json("DELETE", self._address(kind, handle), handle=handle)
 
     async def _forget_items(self, handle: str) -> None:
-        """Items outlive their conversation. Source: OpenAI's API reference, deletion of a conversation.
-
-        A service without this endpoint deletes as it does.
-        """
+        """Items outlive their conversation (source: OpenAI's API reference, deletion of a conversation). A service without
+        this endpoint is asked only for the deletion of the conversation."""
         url = f"{self._address(CONVERSATIONS, handle)}/items"
         try:
             for name in await self._item_ids(url, handle):
@@ -101,29 +90,18 @@ class ResponsesService:
     def _address(self, kind: str, handle: str) -> str:
         return f"{self._base_url}/{kind}/{quote(handle, safe='')}"
 
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    # --- probes
-
-    async def _lists_model(self) -> bool | None:
-        return await lists_model(self._http, self._base_url, self._model)
-
-    async def _start_answer(self, continuation: Continuation) -> str | None:
+    async def _probe_handle(self, continuation: Continuation) -> str | None:
         """The handle of a response that is not kept, at its first output."""
-        body = self._offer.fields() | {"input": PROMPT} | continuation.fields | {"store": False}
+        body = {"input": PROMPT} | continuation.fields | {"store": False}
         receive = ResponseParser(self._failures, continuation).receive
-        return await start_answer(self._http, self._url, body, receive, self._failures, handle=continuation.handle)
+        return await self._start_answer(body, receive, handle=continuation.handle)
 
     async def _refuses(self, continuation: Continuation) -> bool | None:
         """Whether the service or this adapter notices an unknown handle. None: the service refuses for another reason."""
         try:
-            await self._start_answer(continuation)
+            await self._probe_handle(continuation)
         except AdapterError as error:
-            match error.kind:
-                case ErrorClass.HANDLE_NOT_FOUND:
-                    return True
-                case ErrorClass.REJECTED:
-                    return None
-            raise
+            if error.kind not in (ErrorClass.HANDLE_NOT_FOUND, ErrorClass.REJECTED):
+                raise
+            return True if error.kind is ErrorClass.HANDLE_NOT_FOUND else None
         return False

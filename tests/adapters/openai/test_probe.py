@@ -7,8 +7,8 @@ import re
 import pytest
 
 from adapters.openai.chat import adapter as openai_chat
-from adapters.openai.probe import PROMPT
 from adapters.openai.responses import adapter as openai_responses
+from adapters.openai.service import PROMPT
 from adapters.python import function
 from gateway.ports.adapter import Adapter, AdapterError, ErrorClass
 from gateway.ports.capabilities import Probe, ProbeReport

@@ -1,4 +1,5 @@
-"""The process that serves a gateway: its start, its reloads on SIGHUP, and its drain on SIGTERM or SIGINT."""
+"""The process that serves a gateway: start, reload on SIGHUP, drain on SIGTERM or SIGINT. Law: a drain ends streams and refuses
+messages at once; running turns have until the end of the grace."""
 
 import asyncio
 import gc

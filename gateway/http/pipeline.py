@@ -57,8 +57,8 @@ class BindingSettings:
     send_timeout: float = 30.0
 
 
-class Incoming(msgspec.Struct, frozen=True):
-    """One request without its body. `agent` is the one that the path names, or None."""
+class AdmittedRequest(msgspec.Struct, frozen=True):
+    """A request of a known caller, without its body. `agent` is the one that the path names, or None."""
 
     caller: Caller
     agent: str | None
@@ -121,7 +121,7 @@ class Pipeline:
         self._operations = operation_table(operations)
         self._quotas = quotas
 
-    async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> Incoming:
+    async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
         """`admin`: only for callers that may use the admin API.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
@@ -133,7 +133,7 @@ class Pipeline:
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        return Incoming(identity.caller, agent, ServiceParameters.of(scope), identity)
+        return AdmittedRequest(identity.caller, agent, ServiceParameters.of(scope), identity)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
         """The body as JSON; `empty` is the value of a body without bytes. `deeper`: levels beyond the limit.
@@ -179,30 +179,30 @@ class Pipeline:
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
 
-    async def invoke(self, incoming: Incoming, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
+    async def invoke(self, admitted: AdmittedRequest, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
         """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
 
         Raises: A2AError.
         """
-        dialect = negotiate(incoming.parameters.version)
+        dialect = negotiate(admitted.parameters.version)
         method, request = await asyncio.to_thread(read, dialect) if size > _OFF_LOOP else read(dialect)
         checks.check(request, self.settings.limits)
-        agent = self.agents.resolve(incoming.agent, request.tenant)
-        requested = incoming.parameters.extensions(self.settings.limits)
+        agent = self.agents.resolve(admitted.agent, request.tenant)
+        requested = admitted.parameters.extensions(self.settings.limits)
         active = _activate(agent, requested, method)
         call = OperationCall(
             agent=agent,
-            caller=incoming.caller,
+            caller=admitted.caller,
             extensions=frozenset(active),
             named=frozenset(requested),
-            idempotency_key=incoming.parameters.idempotency_key(self.settings.limits),
-            last_event_id=incoming.parameters.last_event_id(),
+            idempotency_key=admitted.parameters.idempotency_key(self.settings.limits),
+            last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
         )
         headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
         perform = self._operations[method.name]
         if method.streaming:
-            on_revocation = partial(self._auth.on_revocation, incoming.identity)
+            on_revocation = partial(self._auth.on_revocation, admitted.identity)
             stream = await self._open_stream(perform, call, request)
             return EventResponse(stream, envelope, self._streams, headers, on_revocation)
         result = await perform(call, request)

@@ -4,20 +4,10 @@ from sqlalchemy import bindparam, insert, select, update
 
 from storage.sql.fragments import Write, api_key, given
 
-_COLUMNS = (
-    api_key.c.digest,
-    api_key.c.name,
-    api_key.c.prefix,
-    api_key.c.principal,
-    api_key.c.tenant,
-    api_key.c.admin,
-    api_key.c.created_at,
-    api_key.c.expires_at,
-    api_key.c.revoked_at,
+# The columns of the table are in the order of ApiKey.
+NEW_KEY = Write(
+    "store a key under a new name", insert(api_key).values(**given(*(column.name for column in api_key.columns)))
 )
-"""In the order of ApiKey."""
-
-NEW_KEY = Write("store a key under a new name", insert(api_key).values(**given(*(column.name for column in _COLUMNS))))
 
 REVOKE_KEY = Write(
     "revoke a key in force",
@@ -26,6 +16,6 @@ REVOKE_KEY = Write(
     .values(revoked_at=bindparam("now")),
 )
 
-API_KEY = select(*_COLUMNS).where(api_key.c.digest == bindparam("digest"))
+API_KEY = select(api_key).where(api_key.c.digest == bindparam("digest"))
 
-API_KEYS = select(*_COLUMNS).order_by(api_key.c.created_at, api_key.c.name)
+API_KEYS = select(api_key).order_by(api_key.c.created_at, api_key.c.name)

@@ -123,32 +123,22 @@ def word(value: str) -> ColumnElement[str]:
     return literal_column(f"'{value}'")
 
 
+def some(table: Table, *names: str) -> tuple[Column[Any], ...]:
+    """These columns of the table."""
+    return tuple(table.c[name] for name in names)
+
+
 task_columns = (
-    task.c.id,
-    task.c.context,
+    *some(task, "id", "context"),
     context.c.public_id,
-    task.c.agent,
-    task.c.state,
-    task.c.status_message,
-    task.c.status_at,
-    task.c.last_event,
-    task.c.visible,
+    *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible"),
 )
 """In the order of TaskRecord."""
 
 tool_call_columns = (
-    tool_call.c.id,
-    tool_call.c.service_call,
-    service_call.c.round,
-    service_call.c.ended_at,
-    tool_call.c.sequence,
-    tool_call.c.external_id,
-    tool_call.c.name,
-    tool_call.c.arguments,
-    tool_call.c.executor,
-    tool_call.c.status,
-    tool_call.c.server,
-    tool_call.c.runs_left,
+    *some(tool_call, "id", "service_call"),
+    *some(service_call, "round", "ended_at"),
+    *some(tool_call, "sequence", "external_id", "name", "arguments", "executor", "status", "server", "runs_left"),
 )
 """In the order of ToolCallRecord."""
 

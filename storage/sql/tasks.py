@@ -7,17 +7,23 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
-from storage.sql.fragments import ZERO, context, event, input_, limited, matches, task, task_columns, thread, turn, word
+from storage.sql.fragments import (
+    ZERO,
+    context,
+    event,
+    input_,
+    limited,
+    matches,
+    some,
+    task,
+    task_columns,
+    thread,
+    turn,
+    word,
+)
 
 _THREAD = (
-    thread.c.id,
-    thread.c.context,
-    thread.c.agent,
-    thread.c.epoch,
-    thread.c.storage_owner,
-    thread.c.handle_kind,
-    thread.c.handle,
-    thread.c.generation,
+    *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),
     thread.c.adapter_state,
     (thread.c.state == word("lost")).label("lost"),
     thread.c.state_version,

@@ -1,4 +1,4 @@
-"""A ledger as a version has left it, as text: the SQL of the database, and beside it what clients had seen of it."""
+"""The ledger of a version as text: the SQL of the database, and what clients had seen of it."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def load(version: str) -> Recorded:
 
 
 def store(recorded: Recorded, database: Path) -> None:
-    """What servers have made up is numbered, the same in both files."""
+    """Random ids are replaced by numbers, the same in both files."""
     document = "".join(_lines(asdict(recorded)))
     with closing(sqlite3.connect(database)) as connection:
         (oldest,) = connection.execute("PRAGMA user_version").fetchone()
@@ -113,6 +113,6 @@ class _Numbered:
 
 
 def lay(version: str, database: Path) -> None:
-    """The database as the version has left it."""
+    """The database of the version."""
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(sql_file(version).read_text())

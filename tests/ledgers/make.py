@@ -35,7 +35,7 @@ BOTH = ("chained", "kept")
 
 
 async def _die_with_a_tool(recording: Recording, agent: str) -> None:
-    """It has run, and nobody knows. Not when another process fences off what it has found."""
+    """A tool call that ran without a stored outcome; not when another process fences it off."""
     async with recording.gateway("[!f]*toolends*.before:1") as (child, http):
         context = f"{agent}-unsure"
         await recording.say(http, agent, context, "one")
@@ -79,7 +79,7 @@ async def _ask_once(recording: Recording, http: httpx2.AsyncClient, agent: str) 
 
 
 async def _ask(recording: Recording, http: httpx2.AsyncClient, agent: str) -> None:
-    """A question that was answered, one that was not, and the same for a tool of the caller's."""
+    """An answered and an unanswered question, and the same for a tool of the caller's."""
     task = await recording.say(http, agent, f"{agent}-gated", "gated: a car")
     await recording.answer(http, task, decision(task, True, False))
     recording.talks[f"{agent}-gated"].outputs += ["paid a car", "Error: The user rejected this call."]
@@ -117,7 +117,7 @@ async def _delete(recording: Recording, http: httpx2.AsyncClient, agent: str) ->
 
 
 async def _special(recording: Recording, http: httpx2.AsyncClient) -> None:
-    """What one kind of owner alone can have."""
+    """Contexts that only one kind of storage owner can have."""
     await recording.say(http, "kept", "kept-compacted", "one")
     await recording.say(http, "kept", "kept-compacted", "compacts: what was said")
     recording.talks["kept-compacted"].said.clear()
@@ -154,7 +154,7 @@ async def _function(recording: Recording, http: httpx2.AsyncClient) -> None:
 
 
 async def _notify(recording: Recording, http: httpx2.AsyncClient) -> None:
-    """Of tasks that wait, and of one of which all has arrived."""
+    """Push configurations of waiting tasks, and of one whose events are all delivered."""
     for context in ("chained-asks", "kept-asks"):
         [task] = [seen.task["id"] for seen in recording.tasks.values() if seen.context == context]
         await _configure(recording, http, context.partition("-")[0], task)
@@ -181,7 +181,7 @@ async def _configure(recording: Recording, http: httpx2.AsyncClient, agent: str,
 
 
 async def _look(recording: Recording, http: httpx2.AsyncClient) -> None:
-    """Once more at all that has ended, or waits."""
+    """Reads all tasks again that have ended or wait."""
     with closing(sqlite3.connect(recording.database)) as connection:
         last = dict(connection.execute("SELECT task, max(last) FROM event GROUP BY task").fetchall())
     for name, seen in recording.tasks.items():
@@ -229,7 +229,7 @@ async def _begin(
     text: str,
     becomes: str,
 ) -> None:
-    """Goes on behind this until the gateway is dead."""
+    """Continues after this until the gateway is dead."""
     message = recording.said(agent, context, text)
     begun = asyncio.Event()
 
@@ -260,7 +260,7 @@ async def _wait_in_line(recording: Recording, http: httpx2.AsyncClient, agent: s
 
 
 async def _keys(recording: Recording) -> None:
-    """One in force, one that was revoked, one that has expired."""
+    """A key in force, a revoked one and an expired one."""
     async with open_ledger(f"sqlite:///{recording.database}", True) as ledger:
         for name, expires in (("good", None), ("revoked", None), ("expired", START + 1)):
             secret = (MARK + f"a-key-that-only-tests-have-{name}").ljust(len(MARK) + 43, "0")

@@ -1,4 +1,4 @@
-"""A ledger in the making: gateways in processes of their own, one after another, and what their clients say and see."""
+"""Records a ledger: gateways in processes of their own, one after another, and what their clients send and receive."""
 
 import asyncio
 import os
@@ -33,14 +33,14 @@ def version() -> str:
 
 
 def released(changelog: str = "") -> set[str]:
-    """The versions to which the changelog, that of the project when not given, gives a day."""
+    """The released versions of a changelog, by default that of the project."""
     text = changelog or (_PROJECT / "CHANGELOG.md").read_text()
     return set(re.findall(r"^## \[(\S+)\] - \d{4}-\d\d-\d\d$", text, re.MULTILINE))
 
 
 @dataclass(slots=True)
 class Recording:
-    """What is known so far. `stage` counts the processes."""
+    """The state of the recording. `stage` counts the processes."""
 
     folder: Path
     world: World
@@ -115,7 +115,7 @@ class Recording:
 
 
 def asked(task: Json) -> list[Json]:
-    """The calls that its caller has to allow."""
+    """The calls that the caller has to approve."""
     metadata = task["status"]["message"]["metadata"].values()
     [approval] = [each["approval"] for each in metadata if "approval" in each]
     tools: list[Json] = approval["tools"]

@@ -66,7 +66,7 @@ def test_a_version_is_released_when_the_changelog_gives_it_a_day() -> None:
 
 @of_every_release
 def test_the_migrations_make_the_schema_that_the_release_had(recorded: Recorded, tmp_path: Path) -> None:
-    """Who edits a migration that is released changes nothing for those who have run it."""
+    """A changed migration would not change databases on which it has run."""
     lay(recorded.version, tmp_path / "laid.db")
     with create_engine(f"sqlite:///{tmp_path / 'made.db'}", poolclass=NullPool).begin() as connection:
         command.upgrade(configuration(connection), recorded.schema)
@@ -139,7 +139,7 @@ def _since(moment: int) -> Clock:
 
 
 def _move_receiver(database: Path, old: str, new: str) -> None:
-    """Its port is another one today, and credentials are bound to the address."""
+    """The port of the receiver differs in this run, and credentials are bound to the address."""
     box = SecretBox(ENCRYPTION_KEY)
     with closing(sqlite3.connect(database)) as connection, connection:
         for task, url, sealed in connection.execute("SELECT task, url, sealed FROM push_config").fetchall():
@@ -149,7 +149,7 @@ def _move_receiver(database: Path, old: str, new: str) -> None:
 
 
 def lost(now: Any, seen: Any, where: str = "") -> list[str]:
-    """What was seen and is not there now, or is another. Fields that came to it are none."""
+    """The values that are missing or differ now. Added fields are no difference."""
     if isinstance(seen, dict) and isinstance(now, dict):
         gone = [f"{where}.{key}" for key in seen if key not in now]
         return gone + [each for key in seen if key in now for each in lost(now[key], seen[key], f"{where}.{key}")]
@@ -161,7 +161,7 @@ def lost(now: Any, seen: Any, where: str = "") -> list[str]:
 
 
 @of_every_release
-async def test_every_task_is_told_and_streamed_as_the_release_did(recorded: Recorded, tmp_path: Path) -> None:
+async def test_every_task_is_returned_and_streamed_as_by_the_release(recorded: Recorded, tmp_path: Path) -> None:
     async with upgraded(recorded, tmp_path) as gateway:
         for name, seen in recorded.tasks.items():
             if seen.becomes is not None:
@@ -191,7 +191,7 @@ async def test_every_conversation_is_listed_as_the_release_did(recorded: Recorde
 
 
 @of_every_release
-async def test_what_a_dead_process_left_goes_on_or_ends_and_nothing_shown_of_it_is_lost(
+async def test_turns_of_a_dead_process_continue_or_end_and_no_shown_output_is_lost(
     recorded: Recorded, tmp_path: Path
 ) -> None:
     async with upgraded(recorded, tmp_path) as gateway:
@@ -209,7 +209,7 @@ async def test_what_a_dead_process_left_goes_on_or_ends_and_nothing_shown_of_it_
 
 
 @of_every_release
-async def test_the_next_message_of_every_conversation_knows_all_that_was_said_and_done(
+async def test_the_next_message_of_every_conversation_carries_its_whole_history(
     recorded: Recorded, tmp_path: Path
 ) -> None:
     async with upgraded(recorded, tmp_path) as gateway:
@@ -319,7 +319,7 @@ async def test_every_conversation_can_be_written_out(recorded: Recorded, tmp_pat
             assert (context, answer.status_code) == (context, expected)
 
 
-def test_what_is_lost_is_told_by_its_place_and_what_came_to_it_is_not() -> None:
+def test_a_difference_names_its_place_and_added_fields_are_none() -> None:
     seen = {"a": [{"b": 1}], "c": 2}
     assert lost({"a": [{"b": 1, "new": 0}], "c": 2, "new": 1}, seen) == []
     assert lost({"a": [{"b": 3}]}, seen) == [".c", ".a[0].b: 1 is now 3"]

@@ -175,7 +175,7 @@ def answer_to(said: list[str] | tuple[str, ...], outputs: list[str]) -> str:
 
 
 def _outputs(conversation: Conversation) -> list[str]:
-    """What tools have brought, in all of the conversation."""
+    """The results of tools in the whole conversation."""
     found = []
     for item in conversation.items:
         if item.get("type") == "function_call_output":

@@ -21,7 +21,7 @@ async def database(tmp_path: Path) -> AsyncGenerator[Recorded, None]:
 
 @pytest.fixture
 async def readers(path: Path) -> AsyncGenerator[Readers, None]:
-    """Of the file that the test has made."""
+    """Readers of the file that the test has made."""
     readers = Readers()
     await readers.open(str(path), 50)
     yield readers
@@ -30,7 +30,7 @@ async def readers(path: Path) -> AsyncGenerator[Readers, None]:
 
 @pytest.fixture
 def short_of_memory_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Statements that connections opened from now on find no memory for, each once."""
+    """Statements for which connections that are opened from now on have no memory, each once."""
     statements: list[str] = []
     monkeypatch.setattr(Forgetful, "short_of_memory_for", statements)
     forgetful: Any = partial(sqlite3.connect, factory=Forgetful)

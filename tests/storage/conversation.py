@@ -1,4 +1,4 @@
-"""Commit points of one conversation, to be changed with `replace`, and what of the database a commit changed."""
+"""Commit points of one conversation, to be changed with `replace`, and the rows that a commit has changed."""
 
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -151,7 +151,7 @@ def _keyed(database: sqlite3.Connection, name: str) -> dict[tuple[object, ...], 
 
 
 def changes(before: Rows, after: Rows) -> dict[str, dict[Any, dict[str, object]]]:
-    """By table and key (bare where it is one column): a new row without its NULLs, of an old one what is other now."""
+    """By table and key (bare where it is one column): a new row without its NULLs, or the changed columns of an old one."""
     found: dict[str, dict[Any, dict[str, object]]] = {}
     for name, table in after.items():
         assert before[name].keys() <= table.keys()
@@ -168,7 +168,7 @@ def changes(before: Rows, after: Rows) -> dict[str, dict[Any, dict[str, object]]
 
 
 class Recorded:
-    """A ledger and its file: commits, and says what they changed."""
+    """A ledger and its file: commits, and returns what a commit changed."""
 
     def __init__(self, ledger: SqliteLedger, path: Path) -> None:
         self.ledger = ledger

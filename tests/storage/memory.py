@@ -1,4 +1,4 @@
-"""A connection for which there is no memory at a moment that the test chooses, as Python's own allocations may find none."""
+"""A connection that runs out of memory at a moment that the test chooses."""
 
 import sqlite3
 from typing import Any, ClassVar

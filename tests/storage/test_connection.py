@@ -1,4 +1,4 @@
-"""What a connection that writes does to the files: it survives the loss of power, deletes cheaply and keeps the log short."""
+"""The writing connection: it survives the loss of power, deletes cheaply and keeps the log short."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Why the database refuses, in a word."""
+"""The causes of failures of the database, in a word."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The ledger as a whole: opened by URL, durable, ready, and one process's word against another's."""
+"""The ledger as a whole: opened by URL, durable, ready, and fenced between processes."""
 
 import asyncio
 import sqlite3
@@ -47,7 +47,7 @@ async def test_a_commit_is_not_taken_back_when_its_caller_is_cancelled(database:
     assert await database.ledger.task(ADA, "echo", "task-1") is not None
 
 
-async def test_submitted_points_are_told_of_in_order_and_can_be_read_then(database: Recorded) -> None:
+async def test_submitted_points_are_confirmed_in_order_and_are_then_readable(database: Recorded) -> None:
     told: list[Exception | None] = []
     for number in range(2, 50):
         database.ledger.submit((Append(EventRow("task-1", number, number, b"%d" % number)),), told.append)
@@ -134,7 +134,7 @@ async def test_a_locked_database_can_be_read_and_is_written_again_later(tmp_path
         await database.ledger.commit(ACCEPT)
 
 
-async def test_what_a_running_turn_says_outlives_a_lock_for_which_a_new_message_is_refused(tmp_path: Path) -> None:
+async def test_events_of_a_running_turn_wait_for_a_lock_that_makes_a_new_message_fail(tmp_path: Path) -> None:
     async with recorded(tmp_path / "ledger.db", busy_timeout_ms=20) as database:
         await database.ledger.commit(ACCEPT)
         said: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()

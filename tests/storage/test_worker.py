@@ -75,7 +75,7 @@ async def test_a_ledger_that_gets_no_thread_is_unavailable(
                 pass
 
 
-def test_a_loop_that_is_closed_is_told_nothing() -> None:
+def test_nothing_is_called_in_a_closed_loop() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     call_in_loop(loop, pytest.fail)

@@ -1,4 +1,4 @@
-"""How keys look, and when one counts."""
+"""The form of keys, and when a key is in force."""
 
 import pytest
 from msgspec.structs import replace

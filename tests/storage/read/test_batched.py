@@ -1,4 +1,4 @@
-"""Reads that are asked for at the same time are answered together, each as if it were alone."""
+"""Simultaneous reads are answered together, each as if it were alone."""
 
 import asyncio
 import sqlite3
@@ -97,7 +97,7 @@ asyncio.run(main())
 """
 
 
-def test_a_read_that_finds_no_memory_says_so_and_the_next_one_is_answered() -> None:
+def test_a_read_without_memory_fails_and_the_next_one_is_answered() -> None:
     # In a process of its own: SQLite takes the limit for all of it, and never a higher one again.
     command = [sys.executable, "-c", _WITHOUT_MEMORY]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -107,7 +107,7 @@ def test_a_read_that_finds_no_memory_says_so_and_the_next_one_is_answered() -> N
     ], ran.stderr
 
 
-async def test_who_left_is_not_waited_for(reader: BatchedReader) -> None:
+async def test_a_cancelled_read_delays_no_other(reader: BatchedReader) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await reader.fetch((COUNT, {}))
@@ -132,7 +132,7 @@ async def test_several_queries_of_one_read_see_one_moment(path: Path, reader: Ba
             writer.execute(changes)
 
 
-async def test_a_database_that_is_gone_says_so_to_all(path: Path) -> None:
+async def test_all_reads_fail_when_the_database_is_gone(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     reader = BatchedReader(connection)
     connection.close()

@@ -1,4 +1,4 @@
-"""Rows that are found without a detour, and who is asked where that could take long."""
+"""Lookups in the event loop, and the reader that replaces them where they could take long."""
 
 import math
 import sqlite3
@@ -36,34 +36,36 @@ def rename(path: Path, name: str) -> None:
         connection.execute("UPDATE things SET name = ? WHERE id = 1", (name,))
 
 
-def test_what_is_there_is_found(connection: sqlite3.Connection) -> None:
+def test_a_lookup_returns_the_rows(connection: sqlite3.Connection) -> None:
     finder = InlineReader(connection, slow=math.inf)
     assert finder.fetch(NAME, {"id": 1}) == [("one",)]
     assert finder.fetch(NAME, {"id": 3}) == []
 
 
-def test_every_find_sees_the_newest_commit(path: Path, connection: sqlite3.Connection) -> None:
+def test_every_lookup_sees_the_newest_commit(path: Path, connection: sqlite3.Connection) -> None:
     finder = InlineReader(connection, slow=math.inf)
     for name in ("two", "three"):
         rename(path, name)
         assert finder.fetch(NAME, {"id": 1}) == [(name,)]
 
 
-def test_after_a_slow_find_others_are_asked(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_slow_lookup_the_reader_rests(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.read.inline._REST", 1e9)
     finder = InlineReader(connection, slow=0.0)
     assert finder.fetch(NAME, {"id": 1}) == [("one",)]
     assert finder.fetch(NAME, {"id": 1}) is None
 
 
-async def test_what_cannot_be_found_here_is_fetched(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resting_reader_is_replaced_by_the_batched_one(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("storage.read.inline._REST", 1e9)
     readers._inline._slow = 0.0
     for _ in range(3):
         assert await readers.lookup(NAME, {"id": 1}) == [("one",)]
 
 
-def test_who_would_have_to_wait_for_a_lock_asks_others(path: Path, connection: sqlite3.Connection) -> None:
+def test_a_lock_makes_the_inline_reader_decline(path: Path, connection: sqlite3.Connection) -> None:
     finder = InlineReader(connection, slow=math.inf)
     with closing(sqlite3.connect(path, isolation_level=None)) as alone:
         alone.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -72,14 +74,14 @@ def test_who_would_have_to_wait_for_a_lock_asks_others(path: Path, connection: s
     assert finder.fetch(NAME, {"id": 1}) == [("mine",)]
 
 
-async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+async def test_a_row_that_is_no_text_is_corrupt_and_keeps_no_snapshot_open(path: Path, readers: Readers) -> None:
     with pytest.raises(CorruptRecord):
         await readers.lookup(NAME, {"id": 2})
     rename(path, "two")
     assert await readers.lookup(NAME, {"id": 1}) == [("two",)]
 
 
-async def test_nothing_is_found_after_the_end(path: Path) -> None:
+async def test_no_lookup_succeeds_after_close(path: Path) -> None:
     readers = Readers()
     await readers.open(str(path), 50)
     await readers.close()

@@ -1,4 +1,4 @@
-"""Handles that are left for deletion, and those from which another process went on."""
+"""Handles queued for deletion, and those from which another process continued."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.scripted import BR, ScriptedAdapter, says
 JOBS = "SELECT handle FROM delete_job"
 
 
-async def test_a_handle_that_a_call_of_the_thread_has_led_to_is_never_left_for_deletion(tmp_path: Path) -> None:
+async def test_a_handle_that_a_call_of_the_thread_confirmed_is_never_queued_for_deletion(tmp_path: Path) -> None:
     async with running_core(tmp_path / "ledger.db") as core:
         core.agent(ScriptedAdapter(BR, says("A1", "r1")))
         await core.send("1", context="c")

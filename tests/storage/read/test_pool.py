@@ -1,4 +1,4 @@
-"""Reads see the newest commit, never a snapshot that somebody left open."""
+"""Reads see the newest commit, never an old snapshot."""
 
 import asyncio
 import sqlite3
@@ -32,7 +32,7 @@ def add_one(path: Path) -> int:
         return int(connection.execute(COUNT).fetchone()[0])
 
 
-async def test_a_read_sees_the_newest_commit_while_a_cursor_is_open_elsewhere(path: Path, readers: Readers) -> None:
+async def test_a_read_sees_the_newest_commit_while_another_cursor_is_open(path: Path, readers: Readers) -> None:
     with closing(sqlite3.connect(path)) as elsewhere:
         cursor = elsewhere.execute(ALL)
         assert cursor.fetchone() == (0,)
@@ -51,7 +51,7 @@ async def test_a_read_sees_the_newest_commit_among_many_others(path: Path, reade
         await asyncio.gather(*others)
 
 
-async def test_a_cancelled_read_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+async def test_a_cancelled_read_keeps_no_snapshot_open(path: Path, readers: Readers) -> None:
     for _ in range(4):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -60,7 +60,7 @@ async def test_a_cancelled_read_leaves_no_snapshot_behind(path: Path, readers: R
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
 
-async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(path: Path, readers: Readers) -> None:
+async def test_a_row_that_is_no_text_is_corrupt_and_keeps_no_snapshot_open(path: Path, readers: Readers) -> None:
     for _ in range(4):
         with pytest.raises(CorruptRecord, match="a row cannot be read"):
             await readers.fetch("SELECT CAST(x'ff' AS TEXT) FROM numbers", {})
@@ -68,7 +68,7 @@ async def test_a_row_that_is_no_text_is_corrupt_and_leaves_no_snapshot_behind(pa
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
 
-async def test_a_snapshot_shows_one_moment_and_is_not_left_behind(path: Path, readers: Readers) -> None:
+async def test_a_snapshot_shows_one_moment_and_is_closed(path: Path, readers: Readers) -> None:
     for _ in range(4):
         async with readers.snapshot() as fetch:
             [(before,)] = await fetch(COUNT, {})
@@ -78,7 +78,7 @@ async def test_a_snapshot_shows_one_moment_and_is_not_left_behind(path: Path, re
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
 
-async def test_a_snapshot_that_is_broken_off_is_not_left_behind(path: Path, readers: Readers) -> None:
+async def test_a_snapshot_that_fails_is_closed(path: Path, readers: Readers) -> None:
     for _ in range(4):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0), readers.snapshot() as fetch:
@@ -141,7 +141,7 @@ async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: li
     assert await readers.version() > 0
 
 
-async def test_a_snapshot_that_could_not_be_left_is_left_by_who_reads_next(
+async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(
     path: Path, short_of_memory_for: list[str], readers: Readers
 ) -> None:
     for _ in range(3):  # each of the pool

@@ -1,4 +1,4 @@
-"""What is read is what was written: whole, in order, and the caller's own."""
+"""Reads return what was written: whole, in order, and the caller's own."""
 
 import sqlite3
 from contextlib import closing
@@ -155,7 +155,7 @@ async def test_a_hidden_task_can_be_read_but_is_in_no_list(ledger: SqliteLedger)
     assert (await ledger.tasks(ADA, "echo", ALL, 10))[1] == 1
 
 
-async def test_a_task_that_asks_keeps_what_it_says(ledger: SqliteLedger) -> None:
+async def test_a_task_that_waits_keeps_its_status_message(ledger: SqliteLedger) -> None:
     asks = says("where to?", Role.AGENT)
     await ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND)
     await ledger.commit(replace(FINISH, state=TaskState.INPUT_REQUIRED, message=asks))
@@ -185,7 +185,7 @@ async def test_nothing_is_found_in_an_empty_ledger(ledger: SqliteLedger) -> None
 # --- turns and events -------------------------------------------------------------------------------------------------
 
 
-async def test_turns_are_in_order_with_what_they_left(ledger: SqliteLedger) -> None:
+async def test_turns_are_in_order_with_their_output(ledger: SqliteLedger) -> None:
     said = says("where to?", Role.AGENT)
     await ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND)
     await ledger.commit(
@@ -219,7 +219,7 @@ async def test_turns_on_a_later_thread_of_the_context_come_later(database: Recor
 
 
 @pytest.mark.parametrize("after", range(7))
-async def test_events_behind_a_number_begin_in_the_middle_of_a_group(ledger: SqliteLedger, after: int) -> None:
+async def test_events_after_a_number_begin_in_the_middle_of_a_group(ledger: SqliteLedger, after: int) -> None:
     await ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND, FINISH)
     assert await ledger.events("task-1", after) == tuple((n, b'{"n":%d}' % n) for n in range(after + 1, 7))
 
@@ -461,7 +461,7 @@ LEASED: list[tuple[str, tuple[CommitPoint, ...], int, list[str]]] = [
 
 
 @pytest.mark.parametrize(("after", "now", "found"), [case[1:] for case in LEASED], ids=[case[0] for case in LEASED])
-async def test_a_turn_that_nobody_runs_is_found(
+async def test_a_turn_that_no_process_runs_is_found(
     ledger: SqliteLedger, after: tuple[CommitPoint, ...], now: int, found: list[str]
 ) -> None:
     await ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), *after)
@@ -496,14 +496,12 @@ async def test_a_turn_that_waits_is_found_with_the_process_that_had_it(ledger: S
     assert (found.waits, found.expired, found.process, found.cancel_asked) == (True, False, "process-1", True)
 
 
-async def test_a_process_finds_its_own_turns_whoever_lives(ledger: SqliteLedger) -> None:
+async def test_a_process_finds_its_own_turns_whichever_processes_live(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE, ALIVE)
     assert [left.turn for left in await ledger.unfinished_turns(0, "process-1")] == ["turn-1"]
 
 
-async def test_a_process_that_says_that_it_lives_forgets_those_that_do_not(
-    database: Recorded, ledger: SqliteLedger
-) -> None:
+async def test_a_heartbeat_deletes_the_dead_processes(database: Recorded, ledger: SqliteLedger) -> None:
     await ledger.commit(Heartbeat("process-1", 9000, 0), Heartbeat("process-2", 9500, 0))
     await ledger.commit(Heartbeat("process-2", 9900, 9001))
     assert rows(database.path)["process"] == {("process-2",): {"id": "process-2", "alive_until": 9900}}
@@ -515,7 +513,7 @@ async def test_open_turns_are_those_of_the_context_that_have_not_ended(ledger: S
     assert await ledger.open_turns("context-2") == ()
 
 
-async def test_a_process_is_told_which_of_its_turns_it_is_asked_to_cancel(ledger: SqliteLedger) -> None:
+async def test_a_process_reads_the_cancel_requests_of_its_turns(ledger: SqliteLedger) -> None:
     await ledger.commit(ACCEPT, PREPARE)
     assert await ledger.cancel_requests("process-1") == ()
     await ledger.commit(RequestCancel(("turn-1", "turn-9")))
@@ -523,7 +521,7 @@ async def test_a_process_is_told_which_of_its_turns_it_is_asked_to_cancel(ledger
     assert await ledger.cancel_requests("process-2") == ()
 
 
-async def test_the_last_events_of_tasks_are_found_and_those_that_are_gone_left_out(ledger: SqliteLedger) -> None:
+async def test_the_last_events_of_tasks_are_found_without_deleted_tasks(ledger: SqliteLedger) -> None:
     await ledger.commit(replace(ACCEPT, event=None))
     assert await ledger.latest_events(("task-1", "task-2")) == {"task-1": 0}
     await ledger.commit(Append(EventRow("task-1", 1, 3, b"{}\n{}\n{}")))

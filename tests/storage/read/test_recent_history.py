@@ -1,4 +1,4 @@
-"""The end of a thread, read by what a window takes: whole turns, as many as are needed, and nothing of what lies before."""
+"""The end of a thread that fits a window: whole turns, as many as needed, and nothing before them."""
 
 import sqlite3
 from contextlib import closing
@@ -34,7 +34,7 @@ def answer(text: str) -> Item:
 
 
 class Talk:
-    """Commit points of one thread whose turns are accepted and carried out one after another."""
+    """Commit points of one thread whose turns run one after another."""
 
     def __init__(self) -> None:
         self.points: list[CommitPoint] = []
@@ -117,7 +117,7 @@ async def test_of_a_thread_that_is_not_there_nothing_comes(database: Recorded) -
     assert await database.ledger.measured_calls("thread-1") == ()
 
 
-async def test_the_turn_that_runs_comes_whole_although_others_wait_and_spoke_behind_it(database: Recorded) -> None:
+async def test_the_running_turn_comes_whole_although_queued_turns_have_later_items(database: Recorded) -> None:
     talk = Talk()
     talk.turn("q1", answer("a1"))
     for number in (2, 3, 4, 5):
@@ -181,7 +181,7 @@ async def test_a_view_of_the_end_is_the_view_of_the_whole(database: Recorded, se
 
 
 def instructions(database: Recorded, sql: str, turn: int) -> int:
-    """How much the database works for it."""
+    """The number of instructions that the database executes for it."""
     values = {"thread": "thread-1", "turn": f"turn-{turn}", "messages": 10, "weight": 2**62, "opaque": 0}
     counted = 0
 
@@ -209,7 +209,7 @@ async def test_the_work_does_not_grow_with_the_thread(database: Recorded) -> Non
     assert short == long
 
 
-async def test_the_latest_calls_tell_what_they_carried_and_used(database: Recorded) -> None:
+async def test_the_latest_calls_have_their_weight_and_usage(database: Recorded) -> None:
     talk = Talk()
     for number in range(1, 11):
         talk.accept("q")
@@ -219,7 +219,7 @@ async def test_the_latest_calls_tell_what_they_carried_and_used(database: Record
     assert await database.ledger.measured_calls("thread-1") == tuple(expected)
 
 
-async def test_a_call_without_figures_says_so(database: Recorded) -> None:
+async def test_a_call_without_usage_has_none(database: Recorded) -> None:
     talk = Talk()
     talk.turn("q")
     await database.ledger.commit(*talk.points)

@@ -1,4 +1,4 @@
-"""Migrations lead to the tables, once, and never back."""
+"""Migrations make the tables, once, and never go back."""
 
 import sqlite3
 import subprocess
@@ -86,7 +86,7 @@ def test_while_a_migration_keeps_everybody_waiting_nothing_is_loaded(tmp_path: P
     assert done.stdout.split() == []
 
 
-def test_alembic_sees_nothing_left_to_migrate(tmp_path: Path) -> None:
+def test_alembic_finds_nothing_to_migrate(tmp_path: Path) -> None:
     migrated(tmp_path / "ledger.db")
     with engine(tmp_path / "ledger.db").connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Row.metadata) == []
@@ -103,7 +103,7 @@ def test_of_several_that_start_at_once_one_migrates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("oldest", [0, 2, 9999])
-def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, oldest: int) -> None:
+def test_a_newer_schema_is_refused_and_not_changed(tmp_path: Path, oldest: int) -> None:
     path = tmp_path / "ledger.db"
     migrated(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -115,7 +115,7 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, oldest: int
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
 
 
-def test_a_newer_schema_that_only_adds_to_ours_is_worked_on_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_newer_schema_that_only_adds_is_used_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     migrated(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

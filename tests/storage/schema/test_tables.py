@@ -1,4 +1,4 @@
-"""The constraints hold for whoever writes, not only for the commit points."""
+"""The constraints hold for every writer, not only for the commit points."""
 
 import sqlite3
 from collections.abc import AsyncIterator

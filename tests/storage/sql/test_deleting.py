@@ -1,4 +1,4 @@
-"""C7: what is left of a context that is deleted."""
+"""C7: the rows that remain of a deleted context."""
 
 import pytest
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ ELSEWHERE = replace(
 PURGED = ("task", "turn", "input", "service_call", "tool_call", "history_item", "event")
 
 
-async def test_nothing_that_was_said_is_left_and_another_context_stays(database: Recorded) -> None:
+async def test_the_whole_conversation_is_purged_and_another_context_stays(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
     await database.ledger.commit(HIDDEN, SECOND_CALL)
     mine = rows(database.path)
@@ -93,7 +93,7 @@ async def test_a_tombstone_stays_and_the_threads_generation_moves_on(database: R
     }
 
 
-async def test_every_handle_that_the_backend_named_is_left_for_deletion_once(database: Recorded) -> None:
+async def test_every_handle_that_the_backend_named_is_queued_for_deletion_once(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
     await database.ledger.commit(HIDDEN, SECOND_CALL, SetPendingHandle("call-2", "resp-2"))
 
@@ -106,7 +106,7 @@ async def test_every_handle_that_the_backend_named_is_left_for_deletion_once(dat
     ]
 
 
-async def test_where_the_gateway_keeps_the_history_there_is_nothing_to_delete_elsewhere(database: Recorded) -> None:
+async def test_a_history_of_the_gateway_has_nothing_to_delete_at_a_backend(database: Recorded) -> None:
     own = replace(THREAD, owner=StorageOwner.GATEWAY, handle_kind=HandleKind.NONE)
     await database.ledger.commit(replace(ACCEPT, thread=own), PREPARE, replace(COMPLETE, handle_out=None))
     await database.ledger.commit(DELETE)
@@ -138,7 +138,7 @@ async def test_a_long_conversation_cannot_be_read_at_once_and_goes_piece_by_piec
     assert {table: left[table] for table in PURGED} == {table: {} for table in PURGED}
 
 
-async def test_the_handles_of_an_epoch_that_the_backend_kept_are_left_for_deletion_too(database: Recorded) -> None:
+async def test_the_handles_of_an_epoch_at_the_backend_are_queued_for_deletion_too(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
     await database.ledger.commit(
         BeginEpoch("thread-1", 2, "thread-closed", StorageOwner.GATEWAY, HandleKind.NONE, None), DELETE

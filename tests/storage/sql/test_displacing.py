@@ -1,4 +1,4 @@
-"""Turns whose place a later message takes: the mark, what becomes of it at the end, and the way back of a chain."""
+"""Displaced turns: the mark, its effect at the end of the turn, and the return of the chain of handles."""
 
 import sqlite3
 from contextlib import closing
@@ -71,7 +71,7 @@ def ends(number: int, status: str = "cancelled") -> Finish:
 
 
 def marks(database: Recorded) -> dict[object, tuple[object, object]]:
-    """By turn: whether it is to be cancelled, and whether it is displaced."""
+    """By turn: whether a cancel is requested, and whether it is displaced."""
     return {row["id"]: (row["cancel_asked"], row["displaced"]) for row in rows(database.path)["turn"].values()}
 
 
@@ -129,7 +129,7 @@ async def test_a_chain_goes_back_to_where_a_displaced_turn_began(database: Recor
     assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {}
 
 
-async def test_of_a_turn_that_nobody_displaced_nothing_is_taken_back(database: Recorded) -> None:
+async def test_nothing_of_a_turn_that_is_not_displaced_is_reverted(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 4))
     await database.ledger.commit(RequestCancel(("turn-2",)), ends(2))
     assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-2", 2300)) == {}
@@ -142,7 +142,7 @@ async def test_a_displaced_turn_without_a_completed_call_moved_nothing(database:
 
 
 @pytest.mark.parametrize("kind", ["static", "none"])
-async def test_another_kind_of_conversation_is_left_where_it_is(database: Recorded, kind: str) -> None:
+async def test_another_kind_of_handle_is_not_reverted(database: Recorded, kind: str) -> None:
     owner = StorageOwner.BACKEND if kind == "static" else StorageOwner.GATEWAY
     thread = replace(THREAD, owner=owner, handle_kind=HandleKind(kind))
     out = "conv" if kind == "static" else None
@@ -152,7 +152,7 @@ async def test_another_kind_of_conversation_is_left_where_it_is(database: Record
     assert await database.changed_by(RevertIfDisplaced("thread-1", "turn-1", 2300)) == {}
 
 
-async def test_a_buried_thread_is_left_alone(database: Recorded) -> None:
+async def test_a_thread_of_a_tombstone_does_not_change(database: Recorded) -> None:
     await database.ledger.commit(
         *FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 4)
     )
@@ -165,7 +165,7 @@ async def test_a_buried_thread_is_left_alone(database: Recorded) -> None:
 
 @pytest.mark.parametrize("way", ["displaced", "per_turn"])
 async def test_what_the_turn_carried_of_earlier_ones_is_due_again(database: Recorded, way: str) -> None:
-    """Turn 3 failed before it was sent, so that turn 4 carried its message."""
+    """Turn 3 failed before its request was sent, so that turn 4 carried its message."""
     await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), accept(4), accept(5))
     await database.ledger.commit(prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 5), ends(2, "completed"))
     await database.ledger.commit(prepare(3, 4, "resp-2"), ends(3, "failed"))
@@ -195,15 +195,15 @@ async def test_outputs_of_an_earlier_turn_are_due_again_that_a_displaced_one_car
     ]
 
 
-def test_no_more_is_looked_at_than_was_said_since_the_chain_was_last_whole(database: Recorded) -> None:
-    """And nothing at all of a turn that nobody displaced."""
+def test_only_items_since_the_chain_was_last_whole_are_examined(database: Recorded) -> None:
+    """And none of a turn that is not displaced."""
     with closing(sqlite3.connect(database.path)) as connection:
         values = {"thread": "t", "turn": "u"}
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql(threads.MARK_UNSENT_DISPLACED)}", values).fetchall()
     assert any("history_item" in step and "thread=? AND position>?" in step for *_, step in plan)
 
 
-async def test_a_call_that_nobody_heard_the_end_of_says_whether_its_turn_was_displaced(database: Recorded) -> None:
+async def test_an_unknown_call_shows_whether_its_turn_was_displaced(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"))
     await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), MarkUnsynced("thread-1", "turn-2"))
     unheard = await database.ledger.unknown_call("thread-1")

@@ -1,4 +1,4 @@
-"""A context leaves one database and is the same in another."""
+"""A context that is exported is the same after its import into another database."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -94,7 +94,7 @@ async def exported(database: Recorded) -> ContextDocument:
 
 
 def said(database: Recorded) -> dict[str, Any]:
-    """All rows, without whose they are and what is of a process."""
+    """All rows, without their owner and the columns of a process."""
     own = {"last_used_at", "expires_at"}
     found = {
         table: {
@@ -159,7 +159,7 @@ async def test_only_the_callers_own_context_is_exported(database: Recorded, call
     assert await database.ledger.export(caller, public_id) is None
 
 
-async def test_a_failed_turn_travels_with_what_it_left(database: Recorded, other: Recorded) -> None:
+async def test_a_failed_turn_is_exported_with_its_output(database: Recorded, other: Recorded) -> None:
     failed = replace(HISTORY[-1], state=TaskState.FAILED, status="failed", failure_class="timed-out")
     await database.ledger.commit(*HISTORY[:3], FAIL, HISTORY[4], failed)
     document = await database.ledger.export(ADA, "public-1")
@@ -168,8 +168,8 @@ async def test_a_failed_turn_travels_with_what_it_left(database: Recorded, other
     assert said(other) == said(database)
 
 
-def test_every_column_travels_or_is_left_behind_on_purpose() -> None:
-    """A new column belongs into `gateway.ledger.documents`, or here."""
+def test_every_column_is_exported_or_excluded_on_purpose() -> None:
+    """A new column belongs into `gateway.ledger.documents`, or into this list."""
     known = {
         "context": "id public_id state created_at last_used_at",
         "thread": "id context agent epoch storage_owner handle_kind handle clean_handle generation state state_version "

@@ -1,4 +1,4 @@
-"""How something ends: what expires goes piece by piece, what a backend has to forget is left for it; nothing is scanned."""
+"""Expiry: contexts are purged piece by piece, handles are queued for deletion at their backend; no table is scanned."""
 
 import re
 import sqlite3
@@ -92,7 +92,7 @@ async def test_what_it_held_goes_in_pieces_and_each_of_its_handles_becomes_a_job
     assert [job["handle"] for job in left["delete_job"].values()] == ["resp-1"]
 
 
-async def test_contexts_are_told_with_what_is_to_be_done_to_them(database: Recorded) -> None:
+async def test_aged_contexts_are_listed_with_their_pending_work(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
 
     async def aged(idle_before: int) -> list[tuple[bool, bool]]:
@@ -127,7 +127,7 @@ async def test_a_task_that_has_not_ended_keeps_its_events_and_its_record(
     assert rows(database.path) == before
 
 
-async def test_a_task_over_its_time_is_not_told_and_its_conversation_stays(database: Recorded) -> None:
+async def test_an_expired_task_is_not_returned_and_its_conversation_stays(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
     before = rows(database.path)
     history = await database.ledger.history("thread-1", unsent_only=False)

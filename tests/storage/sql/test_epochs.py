@@ -1,4 +1,4 @@
-"""A thread that cannot simply go on: what a lost handle, a new epoch, a way back and an orphan leave in the tables."""
+"""A thread that cannot simply continue: the rows after a lost handle, a new epoch, a rewind and an orphan."""
 
 import pytest
 from msgspec.structs import replace
@@ -78,13 +78,15 @@ async def test_an_epoch_can_begin_from_a_handle(database: Recorded) -> None:
     assert (thread.owner, thread.handle, thread.epoch) == ("backend", "resp-9", 2)
 
 
-async def test_the_handles_of_every_epoch_are_left_for_deletion_with_the_context(database: Recorded) -> None:
+async def test_the_handles_of_every_epoch_are_queued_for_deletion_with_the_context(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN, EPOCH)
     await database.ledger.commit(DeleteContext(ADA, "context-1", 5000))
     assert {job["handle"] for job in rows(database.path)["delete_job"].values()} == {"resp-1"}
 
 
-async def test_a_thread_goes_back_to_where_a_turn_began_and_its_branch_is_left_for_deletion(database: Recorded) -> None:
+async def test_a_rewound_thread_returns_to_the_base_of_the_turn_and_queues_its_handles_for_deletion(
+    database: Recorded,
+) -> None:
     await database.ledger.commit(*FIRST_TURN, NEXT_TASK)
     moved = replace(
         COMPLETE,
@@ -118,7 +120,7 @@ async def test_a_thread_that_did_not_move_need_not_go_back(database: Recorded) -
     assert await database.changed_by(Rewind("thread-1", "turn-2", "resp-1", 2300)) == {}
 
 
-async def test_an_orphan_is_left_for_deletion_once(database: Recorded) -> None:
+async def test_an_orphan_is_queued_for_deletion_once(database: Recorded) -> None:
     orphan = DeleteOrphan("thread-1", "echo", "resp-9", 2300)
     assert await database.changed_by(orphan, orphan) == {
         "delete_job": {
@@ -135,7 +137,7 @@ async def test_an_orphan_is_left_for_deletion_once(database: Recorded) -> None:
 
 
 @pytest.mark.parametrize("point", [replace(LOSE, generation=1), replace(EPOCH, generation=1)])
-async def test_whoever_comes_too_late_changes_no_epoch(database: Recorded, point: CommitPoint) -> None:
+async def test_a_late_commit_changes_no_epoch(database: Recorded, point: CommitPoint) -> None:
     await database.ledger.commit(*FIRST_TURN)
     with pytest.raises(Conflict):
         await database.ledger.commit(point)

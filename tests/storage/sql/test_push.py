@@ -1,4 +1,4 @@
-"""Push configurations as rows: the cursor, who may move it, and the mark that comes with an event."""
+"""Push configurations as rows: the cursor, the claim that allows to move it, and the due time that an event sets."""
 
 import re
 import sqlite3
@@ -76,7 +76,7 @@ async def test_a_configuration_is_read_as_it_was_put(database: Recorded) -> None
     assert await database.ledger.push_statuses(ADA.tenant, "eve") == ()
 
 
-async def test_an_event_makes_it_due_in_its_own_unit_and_whoever_appends_it(database: Recorded) -> None:
+async def test_every_appended_event_makes_the_delivery_due_in_its_own_unit(database: Recorded) -> None:
     assert (await due(database), await database.ledger.next_push()) == ([], (True, None))
     number = await first_event(database)
     await database.ledger.commit(event(number))
@@ -91,12 +91,12 @@ async def test_an_event_that_is_not_stored_makes_nothing_due(database: Recorded)
     assert await due(database) == []
 
 
-async def test_hosts_that_are_busy_are_left_out(database: Recorded) -> None:
+async def test_busy_hosts_are_skipped(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
     assert (await due(database, but=("hook.example",)), await due(database, but=("other.example",))) == ([], [0])
 
 
-async def test_one_that_was_taken_is_nobody_elses_until_its_time_is_over(database: Recorded) -> None:
+async def test_a_claimed_delivery_belongs_to_its_process_until_the_claim_expires(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
     await database.ledger.commit(ClaimPush(*KEY, 0, 5000))
     with pytest.raises(Conflict):
@@ -104,7 +104,7 @@ async def test_one_that_was_taken_is_nobody_elses_until_its_time_is_over(databas
     assert (await due(database, 4999), await due(database, 5000)) == ([], [5000])
 
 
-async def test_the_cursor_moves_for_who_has_taken_it_alone(database: Recorded) -> None:
+async def test_the_cursor_moves_only_for_the_process_with_the_claim(database: Recorded) -> None:
     number = await first_event(database)
     await database.ledger.commit(event(number))
     with pytest.raises(Conflict):
@@ -114,7 +114,7 @@ async def test_the_cursor_moves_for_who_has_taken_it_alone(database: Recorded) -
     assert (await first_event(database), await due(database, 6000)) == (number + 1, [6000])
 
 
-async def test_it_is_left_when_nothing_is_there_and_due_when_something_came_meanwhile(database: Recorded) -> None:
+async def test_a_complete_delivery_is_idle_or_due_when_events_came_meanwhile(database: Recorded) -> None:
     number = await first_event(database)
     await database.ledger.commit(event(number))
     await database.ledger.commit(ClaimPush(*KEY, 0, 5000))
@@ -137,7 +137,7 @@ async def test_it_is_done_when_its_task_has_ended_and_all_is_delivered(database:
         assert connection.execute("SELECT state FROM push_config").fetchall() == [("done",)]
 
 
-async def test_a_failure_says_when_and_why(database: Recorded) -> None:
+async def test_a_failure_stores_its_time_and_reason(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
     await database.ledger.commit(FailPush(*KEY, 0, 9000, PushState.ACTIVE, 1, "HTTP 500"))
     [status] = await database.ledger.push_statuses(ADA.tenant, ADA.principal)

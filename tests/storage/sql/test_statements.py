@@ -42,7 +42,7 @@ def test_a_statement_reads_no_table_from_end_to_end(empty: sqlite3.Connection, n
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_has_no_value_left_to_bind_but_its_own_parameters(name: str) -> None:
+def test_a_statement_binds_only_its_own_parameters(name: str) -> None:
     assert not re.search(r":\w+_\d|\?|RETURNING|POSTCOMPILE", STATEMENTS[name])
 
 

@@ -1,4 +1,4 @@
-"""Answers to a turn that waits: stored for what was asked, by whom it was asked of, once; and found without a search."""
+"""Answers to a waiting turn: stored once, for the question and its caller only; and found through an index."""
 
 import re
 import sqlite3
@@ -66,7 +66,7 @@ async def waits(database: Recorded) -> Recorded:
     return database
 
 
-async def test_a_decision_is_stored_with_its_message_and_what_it_says_besides(waits: Recorded) -> None:
+async def test_a_decision_is_stored_with_its_message_and_further_items(waits: Recorded) -> None:
     changed = await waits.changed_by(DECIDE)
     assert changed["tool_call"] == {
         "tool-1": {"status": "approved", "approval_decision": "approved", "approval_by": "ada", "approval_at": 2000}
@@ -135,7 +135,7 @@ async def test_a_waiting_turn_is_read_with_what_it_asked(waits: Recorded) -> Non
     assert await waits.ledger.asked_calls("task-1") == ()
 
 
-async def test_what_was_said_meanwhile_is_read_with_its_turn(waits: Recorded) -> None:
+async def test_messages_during_the_wait_are_read_with_their_turn(waits: Recorded) -> None:
     await waits.ledger.commit(DECIDE)
     [turn] = (await waits.ledger.turns(("task-1",), artifacts=True))["task-1"]
     assert (turn.ended, turn.answers) == (False, ((3, says("yes")),))

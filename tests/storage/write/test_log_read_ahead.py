@@ -1,4 +1,4 @@
-"""What the system has dropped of the write-ahead log is asked for again."""
+"""Pages of the write-ahead log that the system has dropped are loaded again."""
 
 import ctypes
 import mmap
@@ -16,7 +16,7 @@ _PAGES = 1024
 
 
 def _pages_in_memory(log: Path) -> int:
-    """How many of its pages are there. Looking at a file in another way brings it back."""
+    """How many pages of the file are in memory. Any other way to look would load them."""
     known = (ctypes.c_ubyte * _PAGES)()
     fd = os.open(log, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""A shortened unit leaves the same rows as the whole one."""
+"""A merged unit stores the same rows as the whole one."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def test_a_call_of_another_turn_does_not_settle_this_one() -> None:
     assert compiled.ABANDON_CALLS in [statement for statement, _ in merged(steps)]
 
 
-def test_several_turns_in_one_unit_are_left_as_they_are() -> None:
+def test_several_turns_in_one_unit_are_not_merged() -> None:
     one = (*BEGIN, STARTED, *ENDS)
     other = tuple(replace(point, turn="turn-2") if hasattr(point, "turn") else point for point in one)
     assert merged(whole([*one, *other])) == whole([*one, *other])

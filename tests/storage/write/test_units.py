@@ -1,4 +1,4 @@
-"""What each commit point writes, as whole rows, and that one which does not find its rows leaves nothing behind."""
+"""The rows that each commit point writes; a point that does not find its rows stores nothing."""
 
 import pytest
 from msgspec.structs import replace
@@ -393,7 +393,7 @@ async def test_an_item_that_the_call_did_not_carry_waits_for_the_next_one(databa
     assert "sent_in" not in changed["history_item"]["thread-1", 3]
 
 
-async def test_a_failed_call_keeps_what_was_said_and_does_not_move_the_handle(database: Recorded) -> None:
+async def test_a_failed_call_keeps_its_output_and_does_not_move_the_handle(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"))
     assert await database.changed_by(FAIL) == {
         "service_call": {"call-1": {"status": "failed", "error_class": "timed-out", "ended_at": 1200}},
@@ -624,7 +624,7 @@ async def test_what_a_message_asks_for_is_stored_with_it_and_nothing_where_it_as
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-async def test_a_commit_point_that_does_not_find_its_rows_leaves_nothing_behind(database: Recorded, name: str) -> None:
+async def test_a_commit_point_that_does_not_find_its_rows_stores_nothing(database: Recorded, name: str) -> None:
     before, point = CONFLICTS[name]
     for earlier in before:
         await database.ledger.commit(earlier)

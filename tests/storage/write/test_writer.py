@@ -1,4 +1,4 @@
-"""Groups: what is told, when, in which order, and what one unit's failure means for its neighbours."""
+"""Groups: when and in which order units are confirmed, and what the failure of one means for the others."""
 
 import asyncio
 import math
@@ -39,7 +39,7 @@ async def writing(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Wri
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Somebody else writes for as long as this lasts."""
+    """Another connection holds the write lock."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -47,7 +47,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class Told:
-    """What the callbacks of submitted units were told, in the order in which they were."""
+    """The outcomes of submitted units, in the order of their callbacks."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -110,7 +110,7 @@ async def test_a_unit_that_conflicts_takes_no_neighbour_of_its_group_along(tmp_p
     assert stored(path) == [1, 2, 3, 5, 6]
 
 
-async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
+async def test_a_conflict_names_the_statement_that_failed(tmp_path: Path) -> None:
     elsewhere = [(compiled.USE_CONTEXT, ACCEPTED[0][1] | {"context": "nowhere"})]
     async with writing(tmp_path / "ledger.db") as writer:
         outcomes = await Told(writer).of(elsewhere, events(1, 1), ACCEPTED)
@@ -122,7 +122,7 @@ async def test_a_conflict_says_what_could_not_be_done(tmp_path: Path) -> None:
 
 
 class Faulty:
-    """A value that fails when SQLite's module asks what it is."""
+    """A value that fails when the module of SQLite inspects it."""
 
     def __conform__(self, _protocol: object) -> str:
         raise RecursionError
@@ -164,7 +164,7 @@ async def test_a_locked_database_is_unavailable_after_the_timeout_for_all_that_w
     assert stored(path) == [1, 2]
 
 
-async def test_what_may_wait_outlives_a_long_lock_in_its_order_while_others_are_told(tmp_path: Path) -> None:
+async def test_patient_units_wait_for_a_long_lock_in_order_while_others_fail(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with writing(path, busy_timeout_ms=10) as writer:
         patient = Told(writer)
@@ -236,7 +236,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-async def test_a_ledger_that_finds_no_memory_says_so_and_goes_on(tmp_path: Path) -> None:
+async def test_a_ledger_without_memory_fails_its_units_and_continues(tmp_path: Path) -> None:
     # In a process of its own: SQLite takes the limit for all of it, and never a higher one again.
     command = [sys.executable, "-c", _WITHOUT_MEMORY, str(tmp_path / "ledger.db")]
     ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
@@ -252,7 +252,7 @@ async def test_a_ledger_that_finds_no_memory_says_so_and_goes_on(tmp_path: Path)
         (["COMMIT", "ROLLBACK"], [LedgerUnavailable, LedgerUnavailable, type(None)]),
     ],
 )
-async def test_a_group_that_python_has_no_memory_for_is_told_and_not_kept(
+async def test_a_group_without_memory_fails_and_is_not_retried(
     tmp_path: Path, short_of_memory_for: list[str], short: list[str], told: list[type[object]]
 ) -> None:
     path = tmp_path / "ledger.db"
@@ -274,7 +274,7 @@ async def test_without_memory_to_open_the_file_it_is_unavailable(
     await writer.close()
 
 
-async def test_closing_commits_what_was_submitted_and_tells_of_it_first(tmp_path: Path) -> None:
+async def test_closing_commits_and_confirms_all_submitted_units_first(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with writing(path) as writer:
         told = Told(writer)
@@ -315,7 +315,7 @@ async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> No
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that groups would have waited for company: here no time passes."""
+    """The seconds that groups would have lingered: no time passes in the test."""
     slept: list[float] = []
     monkeypatch.setattr("storage.write.writer.time.sleep", slept.append)
     return slept
@@ -323,7 +323,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger to which a single unit is much, however long ago."""
+    """A ledger that a single unit makes busy, however long ago."""
     monkeypatch.setattr("storage.write.writer._UNITS", 1)
     monkeypatch.setattr("storage.write.writer._PERIOD", math.inf)
 

@@ -14,7 +14,7 @@ from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup, examples
 from gateway.cli.console.imports import hidden
-from gateway.cli.console.options import SendOptions, ServeOptions
+from gateway.cli.console.options import GatewayOptions, SendOptions, ServeOptions
 from gateway.cli.console.terminal import PROGRAM
 from gateway.cli.group_commands import GROUPS
 
@@ -136,10 +136,9 @@ def schema() -> int:
 
 @commands.command("card", "a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")
 def card(
+    *,
     agent: parameters.AgentOrUrl = None,
-    url: parameters.Url = DEFAULT_URL,
-    headers: parameters.Headers = None,
-    key: parameters.ApiKey = None,
+    where: GatewayOptions,
     output: Annotated[
         CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
     ] = CardOutput.text,
@@ -147,7 +146,7 @@ def card(
     """Print the card of an agent."""
     from gateway.cli.manage.card import print_card
 
-    return print_card(read_address(agent, url, None, headers, key), as_json=output is CardOutput.json)
+    return print_card(where.address(agent), as_json=output is CardOutput.json)
 
 
 @commands.command(

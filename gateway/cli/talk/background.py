@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 T = TypeVar("T")
 
 
-class Background:
+class BackgroundLoop:
     """The loop runs while the block does, and the context of `opening` is open in it meanwhile."""
 
     def __init__(self, opening: Callable[[], AbstractAsyncContextManager[object]]) -> None:

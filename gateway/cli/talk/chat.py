@@ -14,7 +14,7 @@ from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output
 from gateway.cli.talk.answers import Responder
-from gateway.cli.talk.background import Background
+from gateway.cli.talk.background import BackgroundLoop
 from gateway.cli.talk.conversation import ChatSession
 from gateway.cli.talk.line_input import LineInput
 from gateway.cli.talk.local_tools import Tools
@@ -44,7 +44,7 @@ def run_chat(address: AgentAddress, context: str | None, output: Output, tools: 
     with (
         client_errors_stop(),
         LineInput(sys.stdin, sys.stdout, sys.stderr) as lines,
-        Background(session.open) as background,
+        BackgroundLoop(session.open) as background,
     ):
         try:
             _Prompter(session, lines, background).run()
@@ -59,7 +59,7 @@ def run_chat(address: AgentAddress, context: str | None, output: Output, tools: 
 
 
 class _Prompter:
-    def __init__(self, session: ChatSession, lines: LineInput, background: Background) -> None:
+    def __init__(self, session: ChatSession, lines: LineInput, background: BackgroundLoop) -> None:
         self._session = session
         self._lines = lines
         self._background = background

@@ -30,8 +30,8 @@ class LineInput:
         self._ahead: deque[str] = deque()
         self._part = b""
         self._ended = False
-        self._woken, self._wakes = os.pipe()
-        os.set_blocking(self._wakes, False)  # signal.set_wakeup_fd requires it
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)  # signal.set_wakeup_fd requires it
 
     def __enter__(self) -> Self:
         return self
@@ -39,9 +39,9 @@ class LineInput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _stop_waking(self._wakes)
-        os.close(self._wakes)
-        os.close(self._woken)
+        _stop_waking(self._wake_writer)
+        os.close(self._wake_writer)
+        os.close(self._wake_reader)
 
     def read(self, prompt: str) -> str | None:
         """The next line without its end, None after the last one. Raises: KeyboardInterrupt."""
@@ -93,13 +93,13 @@ class LineInput:
         """
         while self._ahead and urgent(self._ahead[0]):
             self._ahead.popleft()
-        done.add_done_callback(lambda _: os.write(self._wakes, b"."))
-        with _signals_wake(self._wakes):
+        done.add_done_callback(lambda _: os.write(self._wake_writer, b"."))
+        with _signals_wake(self._wake_writer):
             while not done.done():
                 full = self._ended or len(self._ahead) >= _AHEAD
-                ready, _, _ = select.select([self._woken] if full else [self._woken, self._fd], [], [])
-                if self._woken in ready:
-                    os.read(self._woken, _CHUNK)
+                ready, _, _ = select.select([self._wake_reader] if full else [self._wake_reader, self._fd], [], [])
+                if self._wake_reader in ready:
+                    os.read(self._wake_reader, _CHUNK)
                 if self._fd in ready:
                     for line in self._read():
                         if (self._ahead and not self.typed) or not urgent(line):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.cli.talk.background import Background
+from gateway.cli.talk.background import BackgroundLoop
 
 
 async def thread() -> int:
@@ -25,7 +25,7 @@ async def test_work_runs_in_another_thread_which_opens_and_closes_the_context() 
         finally:
             threads.append(await thread())
 
-    with Background(opening) as background:
+    with BackgroundLoop(opening) as background:
         threads.append(await asyncio.wrap_future(background.start(thread())))
     assert len(threads) == 3
     assert len({*threads}) == 1
@@ -39,7 +39,7 @@ def test_an_error_of_opening_is_raised_and_the_thread_ends() -> None:
         yield
 
     known = threading.active_count()
-    with pytest.raises(ZeroDivisionError), Background(opening):
+    with pytest.raises(ZeroDivisionError), BackgroundLoop(opening):
         raise AssertionError("it was opened")
     assert threading.active_count() == known
 
@@ -60,7 +60,7 @@ def test_running_work_is_cancelled_at_the_end() -> None:
             ended.append("cancelled")
             raise
 
-    with Background(opening) as background:
+    with BackgroundLoop(opening) as background:
         work = background.start(forever())
         begun.wait()
     assert ended == ["cancelled"]

@@ -2,28 +2,22 @@
 
 import re
 from dataclasses import dataclass
-from functools import singledispatch
 
 import msgspec
 
 from gateway.a2a.errors import echo, invalid
 from gateway.a2a.model import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
     Json,
-    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
-    SubscribeToTaskRequest,
     TaskPushNotificationConfig,
     Wire,
 )
 
+_IDS = (("tenant", "tenant"), ("taskId", "task_id"), ("id", "id"), ("contextId", "context_id"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAGE_SIZES = range(1, 101)
 _OUTPUT_MODES = 100
@@ -48,10 +42,23 @@ class Limits:
 
 def check(request: Wire, limits: Limits) -> None:
     """Raises: InvalidParams naming the field."""
-    tenant = getattr(request, "tenant", None)
-    if tenant is not None:
-        check_id("tenant", tenant, limits)
-    _check(request, limits)
+    for field, attribute in _IDS:
+        value = getattr(request, attribute, None)
+        if value is not None:
+            check_id(field, value, limits)
+    match request:
+        case SendMessageRequest():
+            _check_message(request.message, limits)
+            if request.configuration is not None:
+                _check_configuration(request.configuration, limits)
+        case ListTasksRequest(page_size=size) if size is not None and size not in _PAGE_SIZES:
+            raise invalid("pageSize", f"must be from 1 to 100, not {size}")
+        case TaskPushNotificationConfig():
+            _check_push_config("", request, limits)
+        case _:
+            pass
+    _check_history_length("historyLength", getattr(request, "history_length", None))
+    _check_metadata("metadata", getattr(request, "metadata", None), limits)
 
 
 def check_id(field: str, value: str, limits: Limits) -> None:
@@ -60,50 +67,6 @@ def check_id(field: str, value: str, limits: Limits) -> None:
         raise invalid(field, f"must not be longer than {limits.id_length} characters, it has {len(value)}")
     if _CONTROL.search(value):
         raise invalid(field, f"must not contain control characters or lone surrogates: {echo(value)}")
-
-
-@singledispatch
-def _check(_request: Wire, _limits: Limits) -> None:
-    """Requests without a rule of their own."""
-
-
-@_check.register
-def _send(request: SendMessageRequest, limits: Limits) -> None:
-    _check_message(request.message, limits)
-    if request.configuration is not None:
-        _check_configuration(request.configuration, limits)
-    _check_metadata("metadata", request.metadata, limits)
-
-
-@_check.register
-def _get(request: GetTaskRequest, limits: Limits) -> None:
-    check_id("id", request.id, limits)
-    _check_history_length("historyLength", request.history_length)
-
-
-@_check.register
-def _list(request: ListTasksRequest, limits: Limits) -> None:
-    if request.context_id is not None:
-        check_id("contextId", request.context_id, limits)
-    if request.page_size is not None and request.page_size not in _PAGE_SIZES:
-        raise invalid("pageSize", f"must be from 1 to 100, not {request.page_size}")
-    _check_history_length("historyLength", request.history_length)
-
-
-@_check.register
-def _cancel(request: CancelTaskRequest, limits: Limits) -> None:
-    check_id("id", request.id, limits)
-    _check_metadata("metadata", request.metadata, limits)
-
-
-@_check.register
-def _subscribe(request: SubscribeToTaskRequest, limits: Limits) -> None:
-    check_id("id", request.id, limits)
-
-
-@_check.register
-def _push_config(request: TaskPushNotificationConfig, limits: Limits) -> None:
-    _check_push_config("", request, limits)
 
 
 def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: Limits) -> None:
@@ -121,24 +84,6 @@ def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: L
         # The value goes into a header, and is not repeated in the error.
         if value and (len(value) > _SECRET or _HEADER.fullmatch(value) is None):
             raise invalid(f"{place}{field}", f"must be one line of up to {_SECRET} visible ASCII characters")
-
-
-@_check.register
-def _one_push_config(
-    request: GetTaskPushNotificationConfigRequest | DeleteTaskPushNotificationConfigRequest, limits: Limits
-) -> None:
-    _check_ids(limits, taskId=request.task_id, id=request.id)
-
-
-@_check.register
-def _push_configs(request: ListTaskPushNotificationConfigsRequest, limits: Limits) -> None:
-    _check_ids(limits, taskId=request.task_id)
-
-
-def _check_ids(limits: Limits, **ids: str | None) -> None:
-    for field, value in ids.items():
-        if value is not None:
-            check_id(field, value, limits)
 
 
 def _check_message(message: Message, limits: Limits) -> None:

@@ -87,25 +87,17 @@ class Agents:
             raise ValueError(f"an agent cannot be called {_RESERVED!r}: /a2a/{_RESERVED} is the list of tasks")
         if default is not None and default not in by_name:
             raise ValueError(f"no agent is called {default!r}")
-        self._by_name: Mapping[str, Agent] = MappingProxyType(by_name)
-        self._by_tenant: Mapping[str, Agent] = MappingProxyType(by_tenant)
+        self.by_name: Mapping[str, Agent] = MappingProxyType(by_name)
+        self._by_tenant = by_tenant
         only = agents[0] if len(agents) == 1 else None
-        self._default = by_name[default] if default is not None else only
-
-    @property
-    def by_name(self) -> Mapping[str, Agent]:
-        return self._by_name
-
-    @property
-    def default(self) -> Agent | None:
+        self.default = by_name[default] if default is not None else only
         """The agent of a request without a name; None: such a request is an error."""
-        return self._default
 
     def __iter__(self) -> Iterator[Agent]:
-        return iter(self._by_name.values())
+        return iter(self.by_name.values())
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def resolve(self, path_name: str | None, tenant: str | None) -> Agent:
         """A tenant may stand in a path for the agent's name; an empty tenant counts as none.
@@ -119,9 +111,9 @@ class Agents:
             if agent is None:
                 raise invalid("tenant", f"no agent is called {echo(tenant)}; there are {self._listing()}")
             return agent
-        if self._default is None:
+        if self.default is None:
             raise invalid("tenant", f"this address needs the name of an agent; there are {self._listing()}")
-        return self._default
+        return self.default
 
     def _at_path(self, path_name: str, tenant: str | None) -> Agent:
         agent = self._by_tenant.get(path_name)
@@ -132,4 +124,4 @@ class Agents:
         return agent
 
     def _listing(self) -> str:
-        return ", ".join(sorted(self._by_name)) or "none"
+        return ", ".join(sorted(self.by_name)) or "none"

@@ -42,13 +42,10 @@ class ArtifactBuilder:
             if text is not None and part.metadata is None and part.filename is None and part.media_type is None:
                 self.texts.append(text)
             else:
-                self._close_text()
+                if self.texts:
+                    self.parts.append(Part(text="".join(self.texts)))
+                    self.texts.clear()
                 self.parts.append(part)
-
-    def _close_text(self) -> None:
-        if self.texts:
-            self.parts.append(Part(text="".join(self.texts)))
-            self.texts.clear()
 
     def whole(self) -> Artifact:
         text = (Part(text="".join(self.texts)),) if self.texts else ()
@@ -90,10 +87,6 @@ class TurnOutput:
             builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
         builder.extend(artifact.parts)
         builder.finished = update.last_chunk
-
-    def unfinished(self) -> tuple[Artifact, ...]:
-        """The artifacts that this turn began and no update has closed. Continuations of an earlier turn's are left out."""
-        return tuple(g.whole() for g in self.artifacts.values() if not g.finished and not g.append)
 
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])
@@ -195,5 +188,8 @@ def repeats_answers(setting: Repeat, named: frozenset[str]) -> bool:
 
 
 def whole_artifacts(output: TurnOutput, task_id: str, context_id: str) -> Iterator[TaskArtifactUpdateEvent]:
-    for artifact in output.unfinished():
-        yield TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True)
+    """The artifacts that this turn began and no update has closed. Continuations of an earlier turn's are left out."""
+    for builder in output.artifacts.values():
+        if not (builder.finished or builder.append):
+            artifact = builder.whole()
+            yield TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True)

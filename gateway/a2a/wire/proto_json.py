@@ -44,20 +44,11 @@ class Misfit(Exception):
         return invalid((prefix + self.path).lstrip("."), self.description)
 
 
+_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array"}
+
+
 def _kind(value: JsonValue) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    return _KINDS.get(type(value), "an object")
 
 
 # --- readers of one value ---------------------------------------------------------------------------------------------
@@ -76,23 +67,14 @@ def _boolean(value: JsonValue) -> bool:
 
 
 def _integer(value: JsonValue) -> int:
-    number: int | None = None
-    match value:
-        case bool():
-            pass
-        case int():
-            number = value
-        case float() if value.is_integer():
-            number = int(value)
-        case str() if _DIGITS.fullmatch(value):
-            number = int(value)
-        case _:
-            pass
-    if number is None:
-        raise Misfit(f"must be an integer, not {echo(value) if isinstance(value, float | str) else _kind(value)}")
-    if number not in _INT32:
+    if isinstance(value, bool) or not isinstance(value, int):
+        textual = isinstance(value, str) and _DIGITS.fullmatch(value)
+        if not (textual or (isinstance(value, float) and value.is_integer())):
+            raise Misfit(f"must be an integer, not {echo(value) if isinstance(value, float | str) else _kind(value)}")
+        value = int(value)
+    if value not in _INT32:
         raise Misfit("must be an integer of 32 bits")
-    return number
+    return int(value)
 
 
 def _json(value: JsonValue) -> JsonValue:

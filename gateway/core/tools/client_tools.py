@@ -133,19 +133,7 @@ _VALUES: dict[str, tuple[Callable[[Json], bool], str]] = {
     "uniqueItems": ((lambda value: isinstance(value, bool)), "true or false"),
     "multipleOf": ((lambda value: _NUMBER[0](value) and value > 0), "a number above 0"),
     **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"), _NUMBER),
-    **dict.fromkeys(
-        (
-            "maxContains",
-            "maxItems",
-            "maxLength",
-            "maxProperties",
-            "minContains",
-            "minItems",
-            "minLength",
-            "minProperties",
-        ),
-        _LENGTH,
-    ),
+    **{f"{bound}{what}": _LENGTH for bound in ("max", "min") for what in ("Contains", "Items", "Length", "Properties")},
     **dict.fromkeys(("$anchor", "$id", "$schema", "description", "format", "pattern", "title", *_REFERENCES), _WORDS),
 }
 """The values of keywords that hold no schemas: the check and its description."""

@@ -178,11 +178,18 @@ def _arguments(text: str, rendering: Rendering) -> dict[str, Json]:
     """Arguments that are no JSON are masked as a whole where any path is to be masked."""
     if rendering.exposure == "names" or not text.strip():
         return {}
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    value = _decoded(text)
+    if value is msgspec.UNSET:
         return {"raw": MASK if rendering.redact else text}
     return value if isinstance(value, dict) else {"value": value}
+
+
+def _decoded(text: str) -> Json:
+    """UNSET for a text that is no JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.UNSET
 
 
 def _outcome(output: Json, phase: Phase, rendering: Rendering) -> dict[str, Json]:
@@ -196,13 +203,8 @@ def _error(phase: Phase, message: str) -> dict[str, Json]:
 
 
 def _response(output: Json) -> dict[str, Json]:
-    if isinstance(output, str):
-        try:
-            value = msgspec.json.decode(output)
-        except (msgspec.DecodeError, RecursionError):
-            return {"result": output}
-        return value if isinstance(value, dict) else {"result": output}
-    return output if isinstance(output, dict) else {"result": output}
+    value = _decoded(output) if isinstance(output, str) else output
+    return value if isinstance(value, dict) else {"result": output}
 
 
 def _text(output: Json) -> str:

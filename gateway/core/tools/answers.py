@@ -101,13 +101,19 @@ def answers(message: Message) -> Answers:
     return Answers(tuple(decisions), tuple(results), tuple(rest))
 
 
-def _listed(field: str, entries: Json) -> Iterator[Decision]:
+def _entries(field: str, entries: Json, member: str, rest: str = "") -> Iterator[tuple[str, dict[str, Json]]]:
+    """The entries of a list with their places. `member`: the one that an entry needs beside `id`."""
     if not isinstance(entries, list) or not entries:
-        raise invalid(field, "must be a list with an entry for each call that is decided")
+        raise invalid(field, f"must be a list with an entry for each call{rest}")
     for index, entry in enumerate(entries):
         at = f"{field}[{index}]"
         if not isinstance(entry, dict):
-            raise invalid(at, f"must be an object with id and approved, not {echo(entry)}")
+            raise invalid(at, f"must be an object with id and {member}, not {echo(entry)}")
+        yield at, entry
+
+
+def _listed(field: str, entries: Json) -> Iterator[Decision]:
+    for at, entry in _entries(field, entries, "approved", " that is decided"):
         yield Decision(
             f"{at}.id",
             _text(f"{at}.id", entry.get("id")),
@@ -172,13 +178,7 @@ def _outcome(response: Json) -> tuple[Json, bool]:
 
 
 def _ag2(field: str, data: dict[str, Json]) -> Iterator[ClientResult]:
-    entries = data.get("results")
-    if not isinstance(entries, list) or not entries:
-        raise invalid(f"{field}.results", "must be a list with an entry for each call")
-    for index, entry in enumerate(entries):
-        at = f"{field}.results[{index}]"
-        if not isinstance(entry, dict):
-            raise invalid(at, f"must be an object with id and content, not {echo(entry)}")
+    for at, entry in _entries(f"{field}.results", data.get("results"), "content"):
         call, error = _text(f"{at}.id", entry.get("id")), entry.get("error")
         yield ClientResult(f"{at}.id", call, error or entry.get("content"), bool(error))
 

@@ -20,7 +20,7 @@ from gateway.client.transport import (
 _A2A_PATH = re.compile(r"/(a2a|\.well-known)(/.*)?$")
 _DOMAIN = "a2a-protocol.org"
 _ANY_SERVER = frozenset({401, 403, 429})
-"""Statuses that a proxy may give as well, so that they do not tell whose API it is."""
+"""Statuses that a proxy may give as well, so that they do not identify the server."""
 _TRANSFER = 120.0
 """Seconds for a whole context to be read or stored."""
 
@@ -99,8 +99,8 @@ def _expect(response: httpx2.Response, status: int, base: str, what: str) -> Jso
     body = read_json(response)
     if response.status_code == status:
         return body
-    ours = any(detail.get("domain") == _DOMAIN for detail in objects(json_at(body, "error"), "details"))
-    if not ours and response.status_code not in _ANY_SERVER and response.status_code < 500:
+    is_gateway = any(detail.get("domain") == _DOMAIN for detail in objects(json_at(body, "error"), "details"))
+    if not is_gateway and response.status_code not in _ANY_SERVER and response.status_code < 500:
         raise NoAdminApi(
             f"{base} is not this gateway (it answered HTTP {response.status_code}), and {what} is no "
             "operation of A2A: only whoever runs that agent can do it"

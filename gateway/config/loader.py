@@ -158,9 +158,9 @@ class _Builder:
             self._add_problem(path, f"is required, but missing; known types: {', '.join(sorted(known))}")
             self._document.unknown[path] = ()
         elif model is None and isinstance(kind, str) and kind:
-            meant = did_you_mean(kind, known)
-            hint = f"did you mean {meant!r}? " if meant else ""
-            self._add_problem(path, f"unknown type {display(kind)}; {hint}Known types: {', '.join(sorted(known))}")
+            self._add_problem(
+                path, f"unknown type {display(kind)}; {_hint(kind, known)}Known types: {', '.join(sorted(known))}"
+            )
 
     def _fit(self, model: type[M], data: dict[str, object], path: KeyPath, name: str = "") -> M | None:
         """Validates as JSON and strictly: lists may become tuples and texts paths, but nothing else is converted.
@@ -228,9 +228,12 @@ def _unused(kind: str) -> str:
 
 def _unknown_source(name: str, tools: object) -> str:
     known = [str(each) for each in tools] if isinstance(tools, dict) else []
-    meant = did_you_mean(name, known)
-    hint = f"did you mean {meant!r}? " if meant else ""
-    return f"there is no {display(name)} under `tools`; {hint}There: {', '.join(known) or 'nothing'}"
+    return f"there is no {display(name)} under `tools`; {_hint(name, known)}There: {', '.join(known) or 'nothing'}"
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    meant = did_you_mean(word, known)
+    return f"did you mean {meant!r}? " if meant else ""
 
 
 def _is_consequence(misfit: Misfit) -> bool:

@@ -190,9 +190,9 @@ def _refuse(source: str, mark: tuple[int, int] | None, message: str, cause: Exce
 
 
 def _plain_words(error: yaml.MarkedYAMLError) -> str:
-    said = f"{error.problem or ''} {error.context or ''}"
+    text = f"{error.problem or ''} {error.context or ''}"
     for fragment, words in _SYNTAX:
-        if fragment in said:
+        if fragment in text:
             return f"not valid YAML: {words}"
     return f"not valid YAML: {error.problem or error.context}"
 

@@ -1,13 +1,10 @@
-"""Which IP addresses may be contacted when somebody else names the host. Law: pure, and a table of our own: what
-Python's `is_global` says changes with its version, and lets some through.
+"""The IP addresses that may be contacted when another party names the host. Law: pure, with a table of its own, because
+Python's `is_global` changes with the version and permits some internal addresses.
 
-Use it on every answer of one look-up, and connect to an address of that look-up: a second one may answer otherwise.
+Check every answer of one look-up, and connect to an address of that look-up: a second one may answer differently.
 Source: IANA special-purpose address registries; the addresses of clouds that serve only their own machines.
-
-Which hosts are this machine alone. Law: a name that is no address is foreign, but for `localhost`.
 """
 
-import ipaddress
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
@@ -30,7 +27,7 @@ _V4 = {
     "240.0.0.0/4": "reserved",
 }
 
-# The first that fits tells why. Only 2000::/3 is global unicast, so what is not in it needs no row to be refused.
+# The first match gives the reason. Only 2000::/3 is global unicast, so addresses outside it are refused without a row.
 _V6 = {
     "::/128": "this machine",
     "::1/128": "this machine",
@@ -54,11 +51,11 @@ _WRAPPED_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("::ffff:0:0:0/96"))
 
 
 class AddressRefused(Exception):
-    """A host that must not be contacted; the text says why and names no more than host and address."""
+    """A host that must not be contacted; the text has the reason, the host and the address, and nothing else."""
 
 
 def refused(address: str) -> str | None:
-    """Why this IP address may not be contacted, None when it is a public one."""
+    """The reason why this IP address may not be contacted, None for a public one."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -98,7 +95,8 @@ def _refused_v6(address: IPv6Address) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
+    """Whether the host is this machine alone. A name is foreign, except `localhost`."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"

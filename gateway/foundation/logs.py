@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, on stderr. Law: what a caller or backend sent is a value, never a format string."""
+"""Log lines: one JSON object each, on stderr. Law: data of a caller or backend is a value, never a format string."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ from structlog.typing import Processor
 
 
 class _Stderr:
-    """The standard error of the moment. A log that nobody reads any more must not end the work that it tells of."""
+    """The present standard error. A closed log must not end the work that it reports."""
 
     def write(self, text: str) -> None:
         with suppress(OSError, ValueError):
@@ -24,30 +24,30 @@ class _Stderr:
 
 def configure_logging(level: int = logging.INFO) -> None:
     """JSON escapes control characters, so no line can be forged."""
-    said: list[Processor] = [
+    common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     stderr = cast("TextIO", _Stderr())
-    written: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    output: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
-        processors=[*said, *written],
+        processors=[*common, *output],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(stderr),
         cache_logger_on_first_use=True,
     )
-    logging.lastResort = _last_resort(stderr, said, written)
+    logging.lastResort = _last_resort(stderr, common, output)
 
 
-def _last_resort(stderr: TextIO, said: list[Processor], written: list[Processor]) -> logging.Handler:
-    """For what adapters and libraries say by `logging`, unless a function of the operator's has set that up."""
+def _last_resort(stderr: TextIO, common: list[Processor], output: list[Processor]) -> logging.Handler:
+    """For lines of adapters and libraries by `logging`, unless code of the operator has configured it."""
     handler = logging.StreamHandler(stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(
         ProcessorFormatter(
-            foreign_pre_chain=[*said, structlog.stdlib.add_logger_name],
-            processors=[ProcessorFormatter.remove_processors_meta, *written],
+            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],
+            processors=[ProcessorFormatter.remove_processors_meta, *output],
         )
     )
     return handler

@@ -111,12 +111,12 @@ class PausedTurns:
         besides = () if push is None else (push.on(task.id, self._clock.now()),)
         journal = Journal(self._ledger, self._fanout.hold(task.id), task.id, paused.number)
         run = _turn_run(agent, paused, journal, modes)
-        goes_on = False
+        continues = False
 
         def stored(following: TaskStatus) -> None:
-            nonlocal goes_on
-            goes_on = not paused.machine.waiting
-            if goes_on:
+            nonlocal continues
+            continues = not paused.machine.waiting
+            if continues:
                 run.live.status = following
                 if on_stored is not None:
                     on_stored(run)
@@ -125,9 +125,9 @@ class PausedTurns:
         try:
             await paused.store(journal, said, stored, besides)
         finally:
-            if not goes_on:
+            if not continues:
                 self._fanout.release(task.id)
-        return run if goes_on else None
+        return run if continues else None
 
     async def _asked(self, given: Answers, paused: PausedTurn) -> tuple[AskedCall, ...]:
         """The calls of the round, and where the message names others, those of the task that were answered before."""

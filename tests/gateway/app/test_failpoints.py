@@ -66,10 +66,10 @@ async def test_every_commit_and_every_phase_of_a_call_is_a_point(core: Core) -> 
     assert points.names == ["call.prepared", "call.first", "call.completed"]
     points.names.clear()
     await guarded.commit(core.runner.heartbeat())
-    told: list[Exception | None] = []
-    guarded.submit((core.runner.heartbeat(), core.runner.heartbeat()), told.append)
+    errors: list[Exception | None] = []
+    guarded.submit((core.runner.heartbeat(), core.runner.heartbeat()), errors.append)
     await guarded.commit()
     assert points.names[:4] == ["heartbeat.before", "heartbeat.stored", "heartbeat+heartbeat.before", ".before"]
     assert sorted(points.names[4:]) == [".stored", "heartbeat+heartbeat.shown", "heartbeat+heartbeat.stored"]
-    assert told == [None]
+    assert errors == [None]
     assert await guarded.open_turns("nowhere") == ()

@@ -59,7 +59,7 @@ async def frames_at(core: Core, task: str, last: int) -> list[tuple[int | None, 
 
 
 class _LateLedger:
-    """Wraps a ledger: the end of a turn is stored, but this process learns of it only from `tell`."""
+    """Wraps a ledger: the end of a turn is stored, but this process learns of it only from `report_end`."""
 
     _ledger: Ledger
 
@@ -84,7 +84,7 @@ class _LateLedger:
 
         self._ledger.submit(points, stored)
 
-    def tell(self) -> None:
+    def report_end(self) -> None:
         for done in self._held:
             done()
 
@@ -99,7 +99,7 @@ async def test_an_end_that_a_stream_has_shown_is_not_taken_back(core: Core) -> N
     resumed = await frames(await core.subscribe(task.id, core.call(last=0)))
     assert states(resumed)[-1:] == ["COMPLETED"]
     shown = await core.get(task.id)
-    late.tell()
+    late.report_end()
     await soon(core.runner.idle())
     assert (shown.status.state, answer(shown)) == (TaskState.COMPLETED, "a")
     assert shown == await core.get(task.id)

@@ -18,7 +18,7 @@ from gateway.http.cards import build_card
 from gateway.http.pipeline import BindingSettings
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.quotas import QuotaLimits
-from gateway.ports.capabilities import BackendNaming
+from gateway.ports.capabilities import HasBackend
 from gateway.ports.tools import ToolDeclaration
 
 _STREAMS_PER_PRINCIPAL = 100
@@ -87,7 +87,7 @@ def build_agent(
         output_modes=card.default_output_modes,
         policies=policies,
         toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
-        backend=adapter.backend if isinstance(adapter, BackendNaming) else None,
+        backend=adapter.backend if isinstance(adapter, HasBackend) else None,
     )
 
 

@@ -22,7 +22,7 @@ from gateway.ledger.threads import (
     ThreadRecord,
 )
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
-from gateway.ports.capabilities import StateReading
+from gateway.ports.capabilities import CanReadState
 from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 
 
@@ -188,7 +188,7 @@ def adapter_state(adapter: Adapter, thread: ThreadRecord) -> Json:
         return state
     if state_is_newer(adapter, thread):
         raise _unreadable(f"is of version {version}, newer than the adapter's {adapter.ownership.state_version}")
-    if not isinstance(adapter, StateReading):
+    if not isinstance(adapter, CanReadState):
         return state
     try:
         return adapter.read_state(state, version)

@@ -18,7 +18,7 @@ from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
-from gateway.ports.capabilities import Resuming
+from gateway.ports.capabilities import CanResume
 from gateway.ports.conversation import StorageOwner
 
 
@@ -192,7 +192,7 @@ def resume_plan(
     """How a turn continues that had begun; None: it cannot. `updates`: its log. `open_tools`: tool calls have no outcome."""
     if call is None or thread.lost:
         return None
-    if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, Resuming):
+    if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, CanResume):
         return ResumeCall(call, call.pending)
     if open_tools or call.restarts >= RESTARTS:
         return None

@@ -45,7 +45,7 @@ from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, R
 from gateway.ledger.tool_calls import ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
 from gateway.ports.adapter import HANDLE_LOST
-from gateway.ports.capabilities import Resuming
+from gateway.ports.capabilities import CanResume
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.engine.executor")
@@ -260,7 +260,7 @@ class CommandExecutor:
             await self._run.live.journal.commit(unit, final, stored)
         except Conflict:
             agent, thread, now = self._run.agent, self._context.thread, self._context.runtime.clock.now()
-            taken = self._context.pending if isinstance(agent.adapter, Resuming) else None
+            taken = self._context.pending if isinstance(agent.adapter, CanResume) else None
             handles = [handle for handle in ownership.abandoned_handles(thread, points) if handle != taken]
             if handles:
                 with suppress(Conflict, LedgerUnavailable):

@@ -31,7 +31,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ServiceRequest
-from gateway.ports.capabilities import Fetching, Tail, TailListing
+from gateway.ports.capabilities import CanFetch, CanListTail, Tail
 from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
 
 log = structlog.get_logger("gateway.engine.preparation")
@@ -176,7 +176,7 @@ class CallPreparation:
 
     async def _by_fetch(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
         adapter, pending, clock = earlier.agent.adapter, earlier.call.pending, self.context.runtime.clock
-        if pending is None or not isinstance(adapter, Fetching):
+        if pending is None or not isinstance(adapter, CanFetch):
             return reconcile.unresolved(earlier, clock)
         found = await self._look_up(lambda: adapter.fetch(pending), earlier)
         return reconcile.unresolved(earlier, clock) if found is None else reconcile.from_fetch(earlier, found, clock)
@@ -184,9 +184,9 @@ class CallPreparation:
     async def _by_tail(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
         adapter, thread = earlier.agent.adapter, earlier.thread
         request = self._request(thread.handle or earlier.call.pending, earlier.view.items)
-        if request.handle is None or not isinstance(adapter, TailListing):
+        if request.handle is None or not isinstance(adapter, CanListTail):
             return (MarkSynced(thread.id, thread.generation),)
-        listing: TailListing = adapter
+        listing: CanListTail = adapter
         tail: Tail | None = await self._look_up(lambda: listing.tail(request), earlier)
         if tail is None and thread.handle is None:
             # A conversation of which nothing is known does not go on.

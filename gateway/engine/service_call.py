@@ -36,7 +36,7 @@ from gateway.ports.adapter import (
     ServiceRequest,
     StartedOver,
 )
-from gateway.ports.capabilities import Cancelling, Resuming
+from gateway.ports.capabilities import CanCancel, CanResume
 from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
@@ -49,17 +49,17 @@ _CANCEL_TIMEOUT = 5.0
 """Seconds that a backend has to confirm a cancellation."""
 
 
-def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[Resuming]:
+def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[CanResume]:
     """The call with this pending handle can be listened to again after this error."""
     meaning = error.kind.meaning
     may_run = meaning.transient and meaning.processed is not Processed.YES
-    return isinstance(adapter, Resuming) and pending is not None and may_run
+    return isinstance(adapter, CanResume) and pending is not None and may_run
 
 
 async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> bool | None:
     """Whether the backend confirmed that the call does not go on; None where the call ends by itself."""
     adapter = agent.adapter
-    if pending is None or not isinstance(adapter, Cancelling):
+    if pending is None or not isinstance(adapter, CanCancel):
         return None
     try:
         async with asyncio.timeout(_CANCEL_TIMEOUT):
@@ -93,7 +93,7 @@ class ServiceCallLoop:
                 if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
                 with context.runtime.breakers.request(run.agent) as sent:
-                    if again and isinstance(adapter, Resuming):
+                    if again and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(request, context.pending or ""), sent)
                     return await self._listen(context.runtime.call(adapter, request), sent)
             except FAULTS as error:

@@ -15,7 +15,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
 from gateway.ports.adapter import AdapterError
-from gateway.ports.capabilities import Forgetting
+from gateway.ports.capabilities import CanForget
 
 log = structlog.get_logger("gateway.maintenance.backend_deletions")
 
@@ -103,7 +103,7 @@ class Deletions:
 
     async def _attempt(self, job: Deletion) -> None:
         agent = self._agents().by_name.get(job.agent)
-        able = agent.adapter if agent is not None and isinstance(agent.adapter, Forgetting) else None
+        able = agent.adapter if agent is not None and isinstance(agent.adapter, CanForget) else None
         if agent is not None and able is None:
             await self._ledger.commit(EndDeletion(job.job, job.due_at))
             log.info("deletion.not-possible", agent=job.agent, handle=job.handle)
@@ -122,7 +122,7 @@ class Deletions:
             log.warning("deletion.failed", agent=job.agent, handle=job.handle, attempts=attempts, detail=failure)
 
 
-async def _forget(adapter: Forgetting, handle: str) -> str | None:
+async def _forget(adapter: CanForget, handle: str) -> str | None:
     """Why the backend may still have the conversation; None: it is deleted there."""
     try:
         async with asyncio.timeout(_TIMEOUT):

@@ -26,7 +26,7 @@ from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, 
 from gateway.ledger.threads import Caller
 from gateway.operations.answer import PausedTurns
 from gateway.operations.target import new_thread
-from gateway.ports.capabilities import HandleChecking
+from gateway.ports.capabilities import CanCheckHandle
 from gateway.ports.conversation import StorageOwner
 from gateway.scheduling.runner import Runner
 
@@ -184,7 +184,7 @@ class ContextTransfer:
 
 def _check_kind(agent: Agent, handle: str) -> None:
     """Raises: InvalidParams for a handle that the agent's backend cannot continue."""
-    if not isinstance(agent.adapter, HandleChecking):
+    if not isinstance(agent.adapter, CanCheckHandle):
         return
     try:
         agent.adapter.check_handle(handle)

@@ -12,7 +12,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import ContextRecord, ThreadRecord
 from gateway.operations.call import OperationCall
-from gateway.ports.capabilities import HandleNaming
+from gateway.ports.capabilities import CanNameHandle
 from gateway.ports.conversation import HandleKind
 
 _MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.STATIC: "stays"}
@@ -160,7 +160,7 @@ def check_named_handle(agent: Agent, message: Message, thread: ThreadRecord) -> 
     Source: docs/state-model.md, scenario 26. Raises: InvalidParams for a conversation of the backend that is not the
     thread's.
     """
-    if message.metadata is None or not isinstance(agent.adapter, HandleNaming):
+    if message.metadata is None or not isinstance(agent.adapter, CanNameHandle):
         return
     named = agent.adapter.named_handle(message)
     if named is not None and named != thread.handle:

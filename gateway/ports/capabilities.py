@@ -24,7 +24,7 @@ class ProbeReport:
 
 
 @runtime_checkable
-class Probe(Protocol):
+class CanProbe(Protocol):
     """Examines the backend before its first use. The requests leave no trace in a conversation."""
 
     async def probe(self) -> ProbeReport:
@@ -41,7 +41,7 @@ class Backend:
 
 
 @runtime_checkable
-class BackendNaming(Protocol):
+class HasBackend(Protocol):
     """Names its backend, so that agents with the same backend share one breaker."""
 
     @property
@@ -49,7 +49,7 @@ class BackendNaming(Protocol):
 
 
 @runtime_checkable
-class Forgetting(Protocol):
+class CanForget(Protocol):
     """Deletes a handle's conversation or response at the backend."""
 
     async def forget(self, handle: str) -> None:
@@ -58,7 +58,7 @@ class Forgetting(Protocol):
 
 
 @runtime_checkable
-class StateReading(Protocol):
+class CanReadState(Protocol):
     """Reads the state of an older version of the adapter."""
 
     def read_state(self, state: Json, version: int) -> Json:
@@ -67,14 +67,14 @@ class StateReading(Protocol):
 
 
 @runtime_checkable
-class HandleNaming(Protocol):
+class CanNameHandle(Protocol):
     """Finds the handle of an existing conversation in a caller's message, where the message names one."""
 
     def named_handle(self, message: Message) -> str | None: ...
 
 
 @runtime_checkable
-class HandleChecking(Protocol):
+class CanCheckHandle(Protocol):
     """Tells from its form that a text cannot be a handle of these settings."""
 
     def check_handle(self, handle: str) -> None:
@@ -100,7 +100,7 @@ class Fetched:
 
 
 @runtime_checkable
-class Fetching(Protocol):
+class CanFetch(Protocol):
     """For a rotating handle: looks up the fate of a call by its pending handle."""
 
     async def fetch(self, pending: str) -> Fetched:
@@ -109,7 +109,7 @@ class Fetching(Protocol):
 
 
 @runtime_checkable
-class Resuming(Protocol):
+class CanResume(Protocol):
     """For a rotating handle: calls continue at the backend without a listener, and their events can be read again."""
 
     def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
@@ -122,7 +122,7 @@ class Resuming(Protocol):
 
 
 @runtime_checkable
-class Cancelling(Protocol):
+class CanCancel(Protocol):
     """Ends a call that continues at the backend without a listener."""
 
     async def cancel(self, pending: str) -> bool:
@@ -143,7 +143,7 @@ class Tail:
 
 
 @runtime_checkable
-class TailListing(Protocol):
+class CanListTail(Protocol):
     """For a static handle: finds the part of a call of unknown outcome that is in the conversation."""
 
     async def tail(self, request: ServiceRequest) -> Tail | None:

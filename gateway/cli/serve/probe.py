@@ -11,7 +11,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.adapter import AdapterError, ErrorClass
-from gateway.ports.capabilities import Probe, ProbeReport
+from gateway.ports.capabilities import CanProbe, ProbeReport
 from gateway.ports.tools import ProgramNotStarted, ToolError
 
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
@@ -91,7 +91,7 @@ async def _probe_source(path: str, attached: AttachedSource) -> Finding:
 async def _probe_agent(name: str, agent: AgentConfig) -> Finding:
     adapter = Registry().factory(agent.type).build(agent.settings)
     try:
-        if not isinstance(adapter, Probe):
+        if not isinstance(adapter, CanProbe):
             return Finding(name, ExitCode.OK, f"an agent of type {agent.type} cannot be asked without a message")
         report = await adapter.probe()
     except AdapterError as error:

@@ -22,7 +22,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import OPEN, ServiceCallStatus
 from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
 from gateway.ports.adapter import MEANINGS, NOT_PROCESSED, Adapter, AdapterError, AdapterEvent, Processed
-from gateway.ports.capabilities import Fate, Fetched, Fetching, Tail, TailListing
+from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.core.turn.reconcile")
@@ -40,11 +40,11 @@ def must_reconcile(
         return False
     if thread.handle_kind is HandleKind.STATIC:
         known = thread.handle is not None or pending is not None
-        return known and isinstance(adapter, TailListing) and error_class not in NOT_PROCESSED
+        return known and isinstance(adapter, CanListTail) and error_class not in NOT_PROCESSED
     if pending is None or policies.persistence == "per_turn":
         return False
     meaning = MEANINGS.get(error_class)
-    return isinstance(adapter, Fetching) and meaning is not None and meaning.processed is Processed.MAYBE
+    return isinstance(adapter, CanFetch) and meaning is not None and meaning.processed is Processed.MAYBE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from adapters.openai.responses import adapter as openai_responses
 from adapters.openai.service import PROMPT
 from adapters.python import function
 from gateway.ports.adapter import Adapter, AdapterError, ErrorClass
-from gateway.ports.capabilities import Probe, ProbeReport
+from gateway.ports.capabilities import CanProbe, ProbeReport
 from tests.adapters.openai.openai_support import KEY, Build, Start, judge
 from tests.adapters.raw_server import Answer, Exchange, StartRaw, plain
 from tests.emulators.chat import ChatServer
@@ -20,7 +20,7 @@ from tests.emulators.scripts import NoTerminal, Pause, Say
 
 
 async def probe(adapter: Adapter) -> ProbeReport:
-    assert isinstance(adapter, Probe)
+    assert isinstance(adapter, CanProbe)
     return await adapter.probe()
 
 

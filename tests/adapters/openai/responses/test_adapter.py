@@ -25,7 +25,7 @@ from gateway.ports.adapter import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.ports.capabilities import HandleNaming
+from gateway.ports.capabilities import CanNameHandle
 from gateway.ports.conversation import ReasoningItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, request, text
@@ -325,6 +325,6 @@ def test_a_conversation_that_a_caller_names_in_the_words_of_the_service_is_seen(
     build: Build, metadata: dict[str, Any] | None, named: str | None
 ) -> None:
     adapter = build(factory, "http://127.0.0.1:1")
-    assert isinstance(adapter, HandleNaming)
+    assert isinstance(adapter, CanNameHandle)
     message = Message(message_id="m", role=Role.USER, parts=(Part(text="hi"),), metadata=metadata)
     assert adapter.named_handle(message) == named

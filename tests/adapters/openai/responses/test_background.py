@@ -17,7 +17,7 @@ from gateway.ports.adapter import (
     StartedOver,
     TextDelta,
 )
-from gateway.ports.capabilities import Cancelling, Resuming
+from gateway.ports.capabilities import CanCancel, CanResume
 from gateway.testing.adapter_scripts import collect, first_text, request
 from tests.adapters.openai.openai_support import KEY, Build, Start, judge, plays, settings
 from tests.emulators.responses_server import ResponsesServer
@@ -158,7 +158,7 @@ async def test_an_error_of_a_proxy_is_not_about_the_response(start: Start, build
             return Response(status_code=502)
 
     adapter = build(factory, await start(Down()), background=True)
-    assert isinstance(adapter, Resuming)
+    assert isinstance(adapter, CanResume)
     assert await fault(adapter.resume(request("hi"), "resp_1")) is ErrorClass.INTERRUPTED
 
 
@@ -178,8 +178,8 @@ async def test_only_the_background_adapter_has_the_abilities(
     server: ResponsesServer, start: Start, build: Build
 ) -> None:
     plain: Adapter = build(factory, await start(server))
-    assert not isinstance(plain, Resuming)
-    assert not isinstance(plain, Cancelling)
+    assert not isinstance(plain, CanResume)
+    assert not isinstance(plain, CanCancel)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gateway.ports.adapter import (
     ServiceRequest,
     TextDelta,
 )
-from gateway.ports.capabilities import Fate, Fetched, Fetching, Forgetting, Probe, ProbeReport, Tail, TailListing
+from gateway.ports.capabilities import CanFetch, CanForget, CanListTail, CanProbe, Fate, Fetched, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import collect, first_text, request
 from tests.adapters.openai.openai_support import (
@@ -66,17 +66,17 @@ async def fault(adapter: Adapter, asked: ServiceRequest) -> ErrorClass:
 
 
 async def fetch(adapter: Adapter, pending: str) -> Fetched:
-    assert isinstance(adapter, Fetching)
+    assert isinstance(adapter, CanFetch)
     return await adapter.fetch(pending)
 
 
 async def tail(adapter: Adapter, asked: ServiceRequest) -> Tail | None:
-    assert isinstance(adapter, TailListing)
+    assert isinstance(adapter, CanListTail)
     return await adapter.tail(asked)
 
 
 async def forget(adapter: Adapter, handle: str) -> None:
-    assert isinstance(adapter, Forgetting)
+    assert isinstance(adapter, CanForget)
     await adapter.forget(handle)
 
 
@@ -230,9 +230,9 @@ def test_20_a_conversation_beside_another_continuation_is_refused(values: dict[s
 
 def test_the_setting_decides_the_kind_of_handle_and_the_abilities(chained: Adapter, conversing: Adapter) -> None:
     assert conversing.ownership == Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
-    assert [isinstance(adapter, Fetching) for adapter in (chained, conversing)] == [True, False]
-    assert [isinstance(adapter, TailListing) for adapter in (chained, conversing)] == [False, True]
-    assert [isinstance(adapter, Forgetting) for adapter in (chained, conversing)] == [True, True]
+    assert [isinstance(adapter, CanFetch) for adapter in (chained, conversing)] == [True, False]
+    assert [isinstance(adapter, CanListTail) for adapter in (chained, conversing)] == [False, True]
+    assert [isinstance(adapter, CanForget) for adapter in (chained, conversing)] == [True, True]
 
 
 # --- the fate of a response -------------------------------------------------------------------------------------------
@@ -514,6 +514,6 @@ async def test_a_probe_makes_a_conversation_and_leaves_none(
 ) -> None:
     server = ResponsesServer(plays(Say("Hello")), dialect=RESPONSES_DIALECTS[dialect])
     adapter = build(factory, await start(server), conversation=True)
-    assert isinstance(adapter, Probe)
+    assert isinstance(adapter, CanProbe)
     assert await adapter.probe() == ProbeReport(streams=True, notes=("it keeps conversations", note))
     assert (server.stored, server.conversations) == ({}, {})

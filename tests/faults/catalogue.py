@@ -108,8 +108,8 @@ CATALOGUE: dict[str, Fault] = {
     "B13": Fault(
         "incomplete, filtered, refused, failed",
         (
-            "test_an_incomplete_answer_can_be_continued_and_says_why_it_ended",
-            "test_an_answer_that_is_not_whole_says_so",
+            "test_an_incomplete_answer_can_be_continued_and_has_the_reason",
+            "test_an_incomplete_answer_has_the_reason",
             "test_an_answer_that_is_not_whole_says_why",
         ),
     ),
@@ -125,7 +125,7 @@ CATALOGUE: dict[str, Fault] = {
     ),
     "B15": Fault(
         "done at the backend, and answered with 500",
-        ("test_51_a_call_whose_end_nobody_heard_is_found_in_the_conversation",),
+        ("test_51_a_call_of_unknown_outcome_is_found_in_the_conversation",),
     ),
     # --- the database fails ---
     "D1": Fault(

@@ -60,7 +60,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Told:
+class ClientLog:
     """Counts of a night, and what was acknowledged: the task of every message, by its text."""
 
     acked: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Stitched:
+class JoinedStream:
     """All that the streams of one task have shown, as if there had been one."""
 
     agent: str
@@ -157,7 +157,7 @@ class Client:
     """One caller of one context, who says one thing after another."""
 
     line: Line
-    told: Told
+    told: ClientLog
     group: asyncio.TaskGroup
     over: asyncio.Event
     agent: str
@@ -165,7 +165,7 @@ class Client:
     chance: random.Random
     said: list[str] = field(default_factory=list)
     """The texts that are part of the conversation, in order."""
-    tasks: list[Stitched] = field(default_factory=list)
+    tasks: list[JoinedStream] = field(default_factory=list)
     _numbers: Any = field(default_factory=lambda: count(1))
 
     @property
@@ -187,7 +187,7 @@ class Client:
             for task in tasks:
                 await self.see_through(task)
 
-    async def wait_for_the_morning(self) -> Stitched:
+    async def wait_for_the_morning(self) -> JoinedStream:
         """Asks for something that has to be allowed, and is away until the night is over."""
         while (task := await self._asks()) is None:
             pass
@@ -195,7 +195,7 @@ class Client:
         await self.see_through(task, "all")
         return task
 
-    async def _asks(self) -> Stitched | None:
+    async def _asks(self) -> JoinedStream | None:
         """A task that waits for an answer, if it does not end before."""
         task = await self.say_at_once(self._text("gated"))
         if task is not None:
@@ -207,9 +207,9 @@ class Client:
 
     # --- messages: each is known to be accepted, or known not to be, when one of these returns
 
-    async def say_streaming(self, text: str) -> Stitched | None:
+    async def say_streaming(self, text: str) -> JoinedStream | None:
         """One who has seen the Task listens on beside everything else."""
-        opened: asyncio.Future[Stitched | None] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[JoinedStream | None] = asyncio.get_running_loop().create_future()
 
         async def listen() -> None:
             caller, task = A2A(await self.line.http(), self.agent), None
@@ -230,13 +230,13 @@ class Client:
         self.group.create_task(listen())
         return await opened or await self._unheard(text)
 
-    async def say_blocking(self, text: str) -> Stitched | None:
+    async def say_blocking(self, text: str) -> JoinedStream | None:
         return await self._say(text, {})
 
-    async def say_at_once(self, text: str) -> Stitched | None:
+    async def say_at_once(self, text: str) -> JoinedStream | None:
         return await self._say(text, {"returnImmediately": True})
 
-    async def _say(self, text: str, configuration: Json) -> Stitched | None:
+    async def _say(self, text: str, configuration: Json) -> JoinedStream | None:
         message = user_message(text, self.context, messageId=text)
         caller = A2A(await self.line.http(), self.agent)
         try:
@@ -248,7 +248,7 @@ class Client:
             return None
         return self._follow_from_the_start(text, result["task"]["id"])
 
-    async def _unheard(self, text: str) -> Stitched | None:
+    async def _unheard(self, text: str) -> JoinedStream | None:
         """It broke off before anything was said of it: the message is sent again, or looked for."""
         self.told.cuts += 1
         if self.chance.random() < 0.5:
@@ -274,21 +274,21 @@ class Client:
         assert waiting in {task.id for task in self.tasks if not task.ended}
         self.told.never.add(text)
 
-    def _follow_from_the_start(self, text: str, task_id: str) -> Stitched:
+    def _follow_from_the_start(self, text: str, task_id: str) -> JoinedStream:
         task = self._accepted(text, task_id)
         task.first = 0
         self.group.create_task(self._follow(task))
         return task
 
-    def _accepted(self, text: str, task_id: str) -> Stitched:
+    def _accepted(self, text: str, task_id: str) -> JoinedStream:
         assert task_id not in {task.id for task in self.tasks}
         self.told.acked[text] = task_id
         self.said.append(text)
-        task = Stitched(self.agent, task_id)
+        task = JoinedStream(self.agent, task_id)
         self.tasks.append(task)
         return task
 
-    async def _follow(self, task: Stitched) -> None:
+    async def _follow(self, task: JoinedStream) -> None:
         """To its end, over every death, and with a caller who goes away now and then."""
         while not task.ended:
             caller = A2A(await self.line.http(), self.agent)
@@ -305,7 +305,7 @@ class Client:
 
     # --- what becomes of a task
 
-    async def see_through(self, task: Stitched, way: str = "") -> None:
+    async def see_through(self, task: JoinedStream, way: str = "") -> None:
         """To its end, answering whatever is asked."""
         answered = -1
         while True:
@@ -316,7 +316,7 @@ class Client:
             answered = task.asked_at
             await self._answer(task, way or self.chance.choice(_WAYS))
 
-    async def _answer(self, task: Stitched, way: str) -> None:
+    async def _answer(self, task: JoinedStream, way: str) -> None:
         calls = list(_asked(task))
         match way:
             case "all":
@@ -336,7 +336,7 @@ class Client:
                 await self._stay_away()
                 await self._answer(task, "all")
 
-    async def cancel(self, task: Stitched) -> None:
+    async def cancel(self, task: JoinedStream) -> None:
         try:
             canceled = await self._sure("CancelTask", id=task.id)
         except Refused:
@@ -346,7 +346,7 @@ class Client:
         await task.done.wait()
         assert task.status["state"] == "TASK_STATE_CANCELED"
 
-    async def _say_something_else(self, task: Stitched) -> None:
+    async def _say_something_else(self, task: JoinedStream) -> None:
         """Nothing is decided: the calls are cancelled, and the task goes on with the next turn."""
         text = self._text("plain")
         message = user_message(text, None, messageId=text, taskId=task.id)
@@ -364,7 +364,7 @@ class Client:
             for each in tasks:
                 each.cancel()
 
-    async def _decide(self, task: Stitched, decisions: dict[str, bool], kind: str) -> None:
+    async def _decide(self, task: JoinedStream, decisions: dict[str, bool], kind: str) -> None:
         approvals = [{"id": call, "approved": yes} for call, yes in decisions.items()]
         things = _asked(task)
         message = {
@@ -388,7 +388,7 @@ class Client:
                 self.told.cuts += 1
 
 
-def _asked(task: Stitched) -> dict[str, str]:
+def _asked(task: JoinedStream) -> dict[str, str]:
     """What is to be allowed, by the id of the call."""
     approval = task.status["message"]["metadata"][URI]["approval"]
     return {tool["id"]: tool["args"]["what"] for tool in approval["tools"]}

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import httpx2
 
 from tests.a2a_client import a2a_http
-from tests.faults.leftovers import time_passes
+from tests.faults.unfinished import expire_leases
 from tests.support.fork_server import ForkServer
 
 
@@ -98,5 +98,5 @@ class Sweep(Generic[S]):
             await child.dead()
         run = Run(self, file, story, child.point())
         assert bool(run.point) is not story.whole
-        time_passes(run.database)
+        expire_leases(run.database)
         return run

@@ -150,7 +150,7 @@ def tool_calls(world: World) -> list[ToolCall]:
     return [ToolCall(json.loads(arguments)["what"], status, decision) for arguments, status, decision in rows]
 
 
-def misdeeds(world: World) -> list[str]:
+def effect_errors(world: World) -> list[str]:
     """What was done twice, for nobody or against a no, and what is not as the ledger tells."""
     done, calls = runs(world), tool_calls(world)
     made = Counter(call.what for call in calls)
@@ -167,7 +167,7 @@ def misdeeds(world: World) -> list[str]:
     return found
 
 
-def orphans(world: World) -> list[str]:
+def unpaired_calls(world: World) -> list[str]:
     """Requests with a call without its output, or an output without its call, as the services would see them."""
     sent = [(f"response {name}", (*kept.earlier, *kept.input)) for name, kept in world.responses.stored.items()]
     sent += [(f"conversation {name}", tuple(kept.items)) for name, kept in world.responses.conversations.items()]

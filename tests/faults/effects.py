@@ -54,7 +54,7 @@ def effects(folder: Path) -> list[str]:
     return [line.partition(" ")[0] for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def misdeeds(folder: Path, database: Path) -> list[str]:
+def effect_errors(folder: Path, database: Path) -> list[str]:
     """What was done twice, or for nobody, and what is not as the ledger tells."""
     done = Counter(effects(folder))
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:

@@ -82,7 +82,7 @@ async def live(folder: Path) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         for address in (PUBLIC, *PRIVATE):
             await world.listen(stack, address)
-        agents = "held: {type: python, ref: 'tests.interop.like_minded:reply'}"
+        agents = "held: {type: python, ref: 'tests.interop.echo_agent:reply'}"
         settings = "push: {allow_http: true, max_attempts: 1, timeout: 5s}"
         gateway = await stack.enter_async_context(local_gateway(agents, folder, settings=settings))
         agent = A2A(await stack.enter_async_context(a2a_http(gateway.url)), "held")

@@ -19,7 +19,7 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Say, Step
-from tests.faults.held_agents import AGENTS, Held, held_agents
+from tests.faults.paused_agents import AGENTS, PausedAgents, paused_agents
 from tests.invariants import violations
 from tests.running import StartLocal
 from tests.support.fork_server import Forked, fork_server
@@ -89,7 +89,7 @@ async def _is_back(child: Forked, sockets: int) -> None:
 async def test_callers_that_leave_or_take_nothing_cancel_nothing_and_leave_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with held_agents(tmp_path) as held, fork_server() as parent:
+    async with paused_agents(tmp_path) as held, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
         storage = "storage: {url: 'sqlite:///gateway.db'}"
@@ -129,7 +129,7 @@ async def test_callers_that_leave_or_take_nothing_cancel_nothing_and_leave_nothi
     assert violations(tmp_path / "gateway.db") == []
 
 
-async def _silent(held: Held, url: str) -> tuple[list[RawCaller], list[tuple[str, str]]]:
+async def _silent(held: PausedAgents, url: str) -> tuple[list[RawCaller], list[tuple[str, str]]]:
     """Callers of turns that say nothing yet, with agents and ids of their tasks."""
     callers, tasks = [], []
     for agent in AGENTS:
@@ -151,7 +151,7 @@ async def _ended(caller: A2A, task: str) -> Json:
 async def test_no_task_and_no_channel_is_left_of_streams_that_were_left(
     start_local: StartLocal, tmp_path: Path
 ) -> None:
-    async with held_agents(tmp_path) as held:
+    async with paused_agents(tmp_path) as held:
         gateway = await start_local(held.agents)
         async with a2a_http(gateway.url) as http:
             assert why(await A2A(http, "function").send("hello")) == COMPLETED
@@ -233,7 +233,7 @@ async def test_a_second_message_waits_is_refused_ends_the_first_or_takes_it_back
     start_local: StartLocal, tmp_path: Path, policy: str, owner: str
 ) -> None:
     numbers = count()
-    async with held_agents(tmp_path) as held:
+    async with paused_agents(tmp_path) as held:
 
         def script(conversation: Conversation) -> list[Step]:
             next(numbers)

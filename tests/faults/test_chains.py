@@ -21,7 +21,7 @@ from tests.emulators.scripts import (
     Step,
     rate_limited,
 )
-from tests.faults.kinds import KINDS, services
+from tests.faults.agent_kinds import KINDS, services
 from tests.invariants import violations
 from tests.running import AT_ONCE, StartLocal
 

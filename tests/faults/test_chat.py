@@ -7,7 +7,7 @@ import pytest
 
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, a2a_http, failed, text_of, why
-from tests.faults.held_agents import held_agents
+from tests.faults.paused_agents import paused_agents
 from tests.gateway.cli.pseudo_terminal import Terminal, free_port, terminal
 from tests.running import child_gateways
 
@@ -28,7 +28,7 @@ async def test_an_answer_that_a_kill_cuts_short_is_shown_once_and_the_conversati
 ) -> None:
     port, agent = free_port(), question.split()[1]
     settings = f"server: {{port: {port}}}"
-    async with held_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
+    async with paused_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
         child = await start()
         async with terminal("chat", agent, "-u", child.url) as screen:
             await screen.until("> ")
@@ -55,7 +55,7 @@ async def test_an_answer_that_a_kill_cuts_short_is_shown_once_and_the_conversati
 
 async def test_not_a_word_of_a_flood_is_lost_or_said_twice(tmp_path: Path) -> None:
     settings = f"server: {{port: {free_port()}}}"
-    async with held_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
+    async with paused_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
         child = await start()
         async with terminal("chat", "function", "-u", child.url) as screen:
             await screen.until("> ")
@@ -77,7 +77,7 @@ async def test_an_answer_that_ends_while_the_gateway_stops_is_shown_whole_by_the
     tmp_path: Path,
 ) -> None:
     settings = f"server: {{port: {free_port()}, shutdown_grace: 30s}}"
-    async with held_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
+    async with paused_agents(tmp_path) as held, child_gateways(held.agents, tmp_path, settings=settings) as start:
         child = await start()
         async with terminal("chat", "function", "-u", child.url) as screen:
             await screen.until("> ")

@@ -10,10 +10,10 @@ import pytest
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, failed, streamed_text, text_of, why
-from tests.interop.like_minded import knows
+from tests.interop.echo_agent import knows
 from tests.running import local_gateway
 
-_AGENT = "function: {type: python, ref: 'tests.interop.like_minded:reply'}"
+_AGENT = "function: {type: python, ref: 'tests.interop.echo_agent:reply'}"
 _WORDS = "canary of the database"
 
 

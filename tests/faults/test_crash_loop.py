@@ -20,19 +20,19 @@ import pytest
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
-from tests.faults.crash_clients import FINAL, Client, Line, Stitched, Told
+from tests.faults.crash_clients import FINAL, Client, ClientLog, JoinedStream, Line
 from tests.faults.crash_world import (
     AGENTS,
     LEASE_SECONDS,
     SAID,
     World,
     crash_world,
-    misdeeds,
-    orphans,
+    effect_errors,
     runs,
     tool_calls,
+    unpaired_calls,
 )
-from tests.faults.leftovers import all_ended
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import ForkServer, fork_server
 
@@ -50,7 +50,7 @@ class Night:
     parent: ForkServer
     world: World
     line: Line
-    told: Told
+    told: ClientLog
     chance: random.Random
     stack: AsyncExitStack
     unborn: int = 0
@@ -85,7 +85,7 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
         fork_server() as parent,
         AsyncExitStack() as stack,
     ):
-        line, told, over = Line(), Told(), asyncio.Event()
+        line, told, over = Line(), ClientLog(), asyncio.Event()
         night = Night(parent, world, line, told, random.Random(SEED), stack)
         await night.start()
         async with asyncio.TaskGroup() as group:
@@ -113,8 +113,8 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
             for each in clients:
                 group.create_task(_the_conversation_goes_on(each, line, told))
         assert violations(world.database) == []
-        assert misdeeds(world) == []
-        assert orphans(world) == []
+        assert effect_errors(world) == []
+        assert unpaired_calls(world) == []
         tasks = [task for each in clients for task in each.tasks]
         with capsys.disabled():
             _tell(night, tasks)
@@ -140,7 +140,7 @@ async def _nothing_has_changed(client: Client, line: Line) -> None:
         assert log[task.first or 0 :] == task.frames
 
 
-async def _the_conversation_goes_on(client: Client, line: Line, told: Told) -> None:
+async def _the_conversation_goes_on(client: Client, line: Line, told: ClientLog) -> None:
     """The service's answer is all that it was ever told: every message that was accepted, once, in order."""
     caller, text = A2A(await line.http(), client.agent), f"{client.name}.last plain"
     last = await caller.send(text, client.context, messageId=text)
@@ -151,14 +151,14 @@ async def _the_conversation_goes_on(client: Client, line: Line, told: Told) -> N
     assert told.never.isdisjoint(client.said)
 
 
-def _every_decision_was_heeded(world: World, told: Told) -> None:
+def _every_decision_was_heeded(world: World, told: ClientLog) -> None:
     calls = {call.what: call for call in tool_calls(world)}
     for what, yes in told.allowed.items():
         assert calls[what].decision == ("approved" if yes else "rejected")
         assert yes or calls[what].status == "rejected"
 
 
-def _failures(tasks: Iterable[Stitched]) -> Counter[str]:
+def _failures(tasks: Iterable[JoinedStream]) -> Counter[str]:
     statuses = [task.task["status"] for task in tasks]
     return Counter(
         status["message"]["metadata"]["errorClass"] for status in statuses if status["state"] == "TASK_STATE_FAILED"
@@ -172,7 +172,7 @@ def _troubles(folder: Path) -> list[str]:
     return [str(each) for each in told if each["level"] in ("error", "critical")]
 
 
-def _tell(night: Night, tasks: list[Stitched]) -> None:
+def _tell(night: Night, tasks: list[JoinedStream]) -> None:
     told, line, world = night.told, night.line, night.world
     over_deaths = [task for task in tasks if task.resumes > 1]
     ended = Counter(task.task["status"]["state"].removeprefix("TASK_STATE_") for task in tasks)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, user_message, why
-from tests.faults.held_agents import AGENTS, Held, held_agents
+from tests.faults.paused_agents import AGENTS, PausedAgents, paused_agents
 from tests.running import StartChild, child_gateways
 
 pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    held: Held
+    held: PausedAgents
     start: StartChild
 
 
@@ -29,7 +29,7 @@ async def process(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenera
     grace = getattr(request, "param", "30s")
     settings = f"server: {{port: 0, shutdown_grace: {grace}}}"
     async with AsyncExitStack() as stack:
-        held = await stack.enter_async_context(held_agents(tmp_path))
+        held = await stack.enter_async_context(paused_agents(tmp_path))
         yield Process(held, await stack.enter_async_context(child_gateways(held.agents, tmp_path, settings=settings)))
 
 

@@ -19,7 +19,7 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Say, Step
-from tests.faults.held_agents import Held, held_agents
+from tests.faults.paused_agents import PausedAgents, paused_agents
 from tests.invariants import violations
 from tests.receiver import LOOPBACK, Letter, Receiver, receiving
 from tests.running import Child, StartChild, child_gateways
@@ -66,7 +66,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    held: Held
+    held: PausedAgents
     start: StartChild
     receiver: Receiver
     database: Path
@@ -82,7 +82,7 @@ async def _place(folder: Path, grace: str) -> AsyncIterator[Place]:
     )
     async with (
         asyncio.timeout(_BOUND_SECONDS),
-        held_agents(folder) as held,
+        paused_agents(folder) as held,
         serve(ResponsesServer(_script).app) as backend,
         receiving() as receiver,
     ):

@@ -21,13 +21,13 @@ from gateway.ledger.calls import RESTARTED
 from gateway.ledger.port import LedgerFactory
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why
-from tests.faults.held_agents import Held, held_agents
-from tests.interop.like_minded import gate, knows
+from tests.faults.paused_agents import PausedAgents, paused_agents
+from tests.interop.echo_agent import gate, knows
 from tests.invariants import violations
 from tests.running import local_gateway
 from tests.support.fork_server import fork_server
 
-_AGENT = "function: {type: python, ref: 'tests.interop.like_minded:reply'}"
+_AGENT = "function: {type: python, ref: 'tests.interop.echo_agent:reply'}"
 _SHIM = Path(__file__).with_name("failing_disk.c")
 
 
@@ -78,14 +78,14 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Told:
+class ClientLog:
     """What a gateway on such a disk has acknowledged: tasks that ended, and one for each fault that it cut short."""
 
     ended: list[Json] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
 
 
-async def _work_through(http: httpx2.AsyncClient, held: Held, fault: Fault, told: Told, name: str) -> None:
+async def _work_through(http: httpx2.AsyncClient, held: PausedAgents, fault: Fault, told: ClientLog, name: str) -> None:
     """A message before the fault, some in it while a turn runs, and one after it."""
     caller, text = A2A(http, "function"), f"talking {name}"
     first = await caller.send("one", name)
@@ -121,8 +121,8 @@ _FAULTS = {"sync EIO": ("sync", errno.EIO), "write EIO": ("write", errno.EIO), "
 
 @pytest.mark.fault("D3")
 async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path: Path, disk: FailingDisk) -> None:
-    told = Told()
-    async with held_agents(tmp_path) as held, fork_server(**disk.environment) as parent:
+    told = ClientLog()
+    async with paused_agents(tmp_path) as held, fork_server(**disk.environment) as parent:
         file = tmp_path / "gateway.yaml"
         file.write_text(
             "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\n"

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, failed, why
+from tests.faults.agent_kinds import services
 from tests.faults.crash_sweep import Run, Sweep
 from tests.faults.effects import effects
-from tests.faults.kinds import services
 from tests.faults.test_tool_sweep import Story, calls, live_through, script
 from tests.invariants import violations
 from tests.support.fork_server import fork_server

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, a2a_http, failed, streamed_text, text_of, user_message, why
-from tests.faults.held_agents import AGENTS, POINTS, Held, held_agents
+from tests.faults.paused_agents import AGENTS, POINTS, PausedAgents, paused_agents
 from tests.interop.responses_bodies import user
 from tests.running import Child, child_gateways
 
@@ -79,7 +79,7 @@ async def _live_through(directory: Path) -> Night:
     stories = {row: Story(row) for row in _ROWS}
     async with (
         asyncio.timeout(_BOUND_SECONDS),
-        held_agents(directory) as held,
+        paused_agents(directory) as held,
         child_gateways(held.agents, directory, settings=_NEVER_TOO_SLOW) as start,
     ):
         child = await start()
@@ -110,7 +110,7 @@ async def _end_a_task(caller: A2A) -> Ended:
     return Ended(seen, task, [], {})
 
 
-async def _listen(story: Story, held: Held, caller: A2A, everyone: asyncio.Barrier) -> None:
+async def _listen(story: Story, held: PausedAgents, caller: A2A, everyone: asyncio.Barrier) -> None:
     """Until the stream breaks, having met all others once the agent was where the row wants it."""
     context = None
     if story.has_earlier_turn:
@@ -256,7 +256,7 @@ def test_no_acknowledged_message_is_lost(night: Night) -> None:
 
 @pytest.mark.fault("K12")
 async def test_a_process_that_dies_again_before_it_has_cleaned_up_changes_nothing(tmp_path: Path) -> None:
-    async with held_agents(tmp_path) as held, child_gateways(held.agents, tmp_path) as start:
+    async with paused_agents(tmp_path) as held, child_gateways(held.agents, tmp_path) as start:
         child = await start()
         async with a2a_http(child.url) as http, A2A(http, "function").stream("talking function") as stream:
             await stream.read_until(lambda frames: streamed_text(frames) == "one two ")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.a2a_client import A2A, COMPLETED, a2a_http, user_message, why
-from tests.faults.held_agents import Held, held_agents
+from tests.faults.paused_agents import PausedAgents, paused_agents
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
 
@@ -110,7 +110,7 @@ async def _exchange(url: str, over: Over) -> tuple[int, bytes]:
 
 
 async def test_what_is_over_a_limit_is_refused_in_short_words_and_nothing_of_it_is_done(tmp_path: Path) -> None:
-    async with held_agents(tmp_path) as held, fork_server() as parent:
+    async with paused_agents(tmp_path) as held, fork_server() as parent:
         child = await parent.serving(_configured(tmp_path, held))
         url = child.url.result()
         told = {name: await _exchange(url, over) for name, over in LIMITS.items()}
@@ -128,7 +128,7 @@ async def test_what_is_over_a_limit_is_refused_in_short_words_and_nothing_of_it_
     assert violations(tmp_path / "gateway.db") == []
 
 
-def _configured(folder: Path, held: Held, limits: str = "") -> Path:
+def _configured(folder: Path, held: PausedAgents, limits: str = "") -> Path:
     file = folder / "gateway.yaml"
     agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
     storage = "storage: {url: 'sqlite:///gateway.db'}"

@@ -15,8 +15,8 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, text_of, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Delay, Say, Step
-from tests.faults.leftovers import all_ended
-from tests.faults.list_append import Turn, anomalies, lost
+from tests.faults.consistency import Turn, anomalies, lost
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
 

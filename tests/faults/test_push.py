@@ -145,7 +145,7 @@ def _verified(letter: Letter, keys: KeySet) -> None:
 async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     """Source: reliability, K10 and K11."""
     settings = f"push: {{signing: true, timeout: 500ms, {LOOPBACK}}}"
-    agents = "long: {type: python, ref: 'tests.interop.like_minded:reply'}"
+    agents = "long: {type: python, ref: 'tests.interop.echo_agent:reply'}"
     text = " ".join(f"w{number}" for number in range(300))
     async with receiving() as receiver, child_gateways(agents, tmp_path, settings=settings) as start:
         child = await start()

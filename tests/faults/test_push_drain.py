@@ -15,7 +15,7 @@ from tests.support.core import query
 pytestmark = pytest.mark.xdist_group("drain")
 
 _BOUND_SECONDS = 60
-_AGENT = "long: {type: python, ref: 'tests.interop.like_minded:reply'}"
+_AGENT = "long: {type: python, ref: 'tests.interop.echo_agent:reply'}"
 _WORDS = 400
 # Who posts keeps the others away for longer than this test lasts, unless it gives the delivery back.
 _SETTINGS = f"push: {{timeout: 5m, {LOOPBACK}}}"

@@ -11,8 +11,8 @@ from textwrap import indent
 import pytest
 
 from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, user_message, why
-from tests.faults.held_agents import held_agents
-from tests.faults.leftovers import time_passes
+from tests.faults.paused_agents import paused_agents
+from tests.faults.unfinished import expire_leases
 from tests.invariants import violations
 from tests.support.fork_server import Forked, fork_server
 
@@ -37,7 +37,7 @@ def _tries(database: Path) -> list[int]:
 async def test_a_task_that_kills_every_process_that_ends_it_is_put_aside_and_the_gateway_starts(
     tmp_path: Path, way_out: str
 ) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, fork_server() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), paused_agents(tmp_path) as held, fork_server() as parent:
         file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
         file.write_text(
             "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\n"
@@ -52,10 +52,10 @@ async def test_a_task_that_kills_every_process_that_ends_it_is_put_aside_and_the
                 await stream.read(3)
                 await child.kill()
         for number in range(1, _TRIES + 1):
-            time_passes(database)
+            expire_leases(database)
             child = await parent.fork(file, "*finish*:1")
             assert (await child.dead(), _tries(database)) == (-9, [number])
-        time_passes(database)
+        expire_leases(database)
         child = await parent.serving(file, "*fence*:1")
         async with a2a_http(child.url.result()) as http:
             caller = A2A(http, "function")
@@ -65,7 +65,7 @@ async def test_a_task_that_kills_every_process_that_ends_it_is_put_aside_and_the
                 await caller.call("SendMessage", message=user_message("more", "c"))
             assert _told(child, "turn.put-aside") == [bad]
             await child.kill()
-        time_passes(database)
+        expire_leases(database)
         child = await parent.serving(file)
         async with a2a_http(child.url.result()) as http:
             caller = A2A(http, "function")

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, user_message, why
-from tests.faults.held_agents import AGENTS, held_agents
-from tests.faults.leftovers import all_ended, time_passes
+from tests.faults.paused_agents import AGENTS, paused_agents
+from tests.faults.unfinished import all_ended, expire_leases
 from tests.invariants import violations
 from tests.support.core import running_core
 from tests.support.fork_server import fork_server
@@ -38,7 +38,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
     """Where it dies differs: before and behind the commit that ends a turn, the first of them or a later one."""
     file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
     texts = {f"silent {agent} {number}": agent for number in range(_OPEN // 2) for agent in AGENTS}
-    async with asyncio.timeout(_BOUND_SECONDS), held_agents(tmp_path) as held, fork_server() as parent:
+    async with asyncio.timeout(_BOUND_SECONDS), paused_agents(tmp_path) as held, fork_server() as parent:
         agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
         file.write_text(f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n{agents}")
         child = await parent.serving(file)
@@ -54,7 +54,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
             await child.kill()
         deaths = 0
         for number in range(_KILLS):
-            time_passes(database)
+            expire_leases(database)
             where = "stored" if number % 5 == 4 else "before"
             child = await parent.fork(file, f"*finish*.{where}:{1 + number % 4}")
             await child.ready()
@@ -63,7 +63,7 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
             assert child.ended.result() == -9
             assert violations(database, settled=False) == []
         assert deaths > _KILLS // 2
-        time_passes(database)
+        expire_leases(database)
         child = await parent.serving(file)
         await _settled(database)
         assert violations(database) == []

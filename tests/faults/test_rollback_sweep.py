@@ -19,8 +19,8 @@ from tests.a2a_client import A2A, Json, text_of, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Pause, Say, Step
 from tests.faults.crash_sweep import Sweep
-from tests.faults.effects import misdeeds
-from tests.faults.leftovers import all_ended
+from tests.faults.effects import effect_errors
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
 
@@ -92,7 +92,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story) -> None:
     caller, database = A2A(http, "agent"), folder / "gateway.db"
     await all_ended(database)
     assert violations(database) == []
-    assert misdeeds(folder, database) == []
+    assert effect_errors(folder, database) == []
     for seen in story.tasks.values():
         now = await caller.get(seen["id"])
         assert now["status"]["state"] in _FINAL
@@ -113,7 +113,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story) -> None:
     assert not told or "book" in counting
     if "instead" in story.tasks:
         assert json.loads(text_of(story.tasks["instead"])) == [["one", "instead"], []]
-    assert misdeeds(folder, database) == []
+    assert effect_errors(folder, database) == []
     assert violations(database) == []
 
 

@@ -16,9 +16,9 @@ import httpx2
 import pytest
 
 from tests.a2a_client import A2A, COMPLETED, Frame, Json, Refused, Stream, text_of, why
-from tests.faults.crash_world import AGENTS, SAID, World, crash_world, misdeeds, orphans
-from tests.faults.leftovers import all_ended
+from tests.faults.crash_world import AGENTS, SAID, World, crash_world, effect_errors, unpaired_calls
 from tests.faults.next_version import NEXT, PROJECT, next_version, start
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.running import Child
 
@@ -234,8 +234,8 @@ async def test_a_new_version_takes_over_under_traffic_and_is_taken_back(tmp_path
         for agent, context in talks:
             await _all_is_there(gateways, agent, context)
         assert violations(world.database) == []
-        assert misdeeds(world) == []
-        assert orphans(world) == []
+        assert effect_errors(world) == []
+        assert unpaired_calls(world) == []
         _every_turn_has_its_label(world.database)
         await gateways.add(new)
         await gateways.retire(one)

@@ -16,9 +16,9 @@ import pytest
 from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.scripts import Conversation, Pause, Say, Step
+from tests.faults.agent_kinds import OF_THE_GATEWAY, services
 from tests.faults.crash_sweep import Sweep, configure
-from tests.faults.kinds import OF_THE_GATEWAY, services
-from tests.faults.leftovers import all_ended, time_passes, to_be_finished
+from tests.faults.unfinished import all_ended, expire_leases, tasks_to_complete
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
 
@@ -182,7 +182,7 @@ async def _sweep(folder: Path, kind: str, pattern: str) -> list[str]:
                 assert story.deleted
             else:
                 points.append(run.point)
-            due = to_be_finished(run.database)
+            due = tasks_to_complete(run.database)
             async with run.next_process() as http:
                 await _check(http, run.database, story, due)
     return points
@@ -246,8 +246,8 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
             await child.kill()
             await living
         backend.stop_at = ""
-        time_passes(file.parent / "gateway.db")
-        due = to_be_finished(file.parent / "gateway.db")
+        expire_leases(file.parent / "gateway.db")
+        due = tasks_to_complete(file.parent / "gateway.db")
         assert (story.tasks["two"]["id"] in due) is (owner in OF_THE_GATEWAY)
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
@@ -269,7 +269,7 @@ async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp
         backend.stop_at = ""
         tried = 0
         for number in count(1):
-            time_passes(database)
+            expire_leases(database)
             child = await parent.fork(file, f"*finish*:{number}")
             if await child.ready():
                 break
@@ -304,8 +304,8 @@ async def test_a_process_that_dies_at_any_point_while_it_goes_on_with_what_was_l
             await child.kill()
         backend.stop_at = ""
         backend.go.set()
-        time_passes(database)
-        due = [task for task in to_be_finished(database) if task != story.tasks["first"]["id"]]
+        expire_leases(database)
+        due = [task for task in tasks_to_complete(database) if task != story.tasks["first"]["id"]]
         assert len(due) == 3
         tried = 0
         for number in count(1):
@@ -315,7 +315,7 @@ async def test_a_process_that_dies_at_any_point_while_it_goes_on_with_what_was_l
             tried += 1
             assert await child.dead() == -9
             assert violations(database, settled=False) == []
-            time_passes(database)
+            expire_leases(database)
         assert tried >= 3
         await child.kill()
         again = await parent.serving(file)

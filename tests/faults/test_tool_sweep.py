@@ -18,10 +18,10 @@ from gateway.app.failpoints import VARIABLE
 from gateway.core.tools.tool_call import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, text_of, why
 from tests.emulators.scripts import Call, Conversation, Say, Step
+from tests.faults.agent_kinds import OF_THE_GATEWAY, services
 from tests.faults.crash_sweep import Sweep
-from tests.faults.effects import effects, misdeeds
-from tests.faults.kinds import OF_THE_GATEWAY, services
-from tests.faults.leftovers import all_ended
+from tests.faults.effects import effect_errors, effects
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
 
@@ -95,14 +95,14 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
         assert now["status"]["state"] in _FINAL
         if story.booked["status"]["state"] in _FINAL:
             assert now == story.booked
-    assert misdeeds(folder, database) == []
+    assert effect_errors(folder, database) == []
 
     http.headers["Idempotency-Key"] = "k"
     repeated = await caller.send("book", "c")
     del http.headers["Idempotency-Key"]
     if story.booked:
         assert repeated["id"] == story.booked["id"]
-    assert misdeeds(folder, database) == []
+    assert effect_errors(folder, database) == []
     before = calls(database)
     assert set(before.values()) <= {"completed", "interrupted", "cancelled"}
 
@@ -117,7 +117,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story, owner: st
     # Calls that the backend had made and the dead process had not stored are known now, and never ran.
     assert {call: status for call, status in after.items() if call in before} == before
     assert {status for call, status in after.items() if call not in before} <= {"cancelled"}
-    assert misdeeds(folder, database) == []
+    assert effect_errors(folder, database) == []
     assert violations(database) == []
 
 

@@ -24,8 +24,8 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_message, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
-from tests.faults.effects import effects, misdeeds
-from tests.faults.leftovers import all_ended
+from tests.faults.effects import effect_errors, effects
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
 
@@ -197,7 +197,7 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
         await _all_is_there(night)
         await _every_context_goes_on(night)
         assert violations(database) == []
-        assert misdeeds(tmp_path, database) == []
+        assert effect_errors(tmp_path, database) == []
         for client in night.opened:
             await client.aclose()
     with capsys.disabled():

@@ -16,7 +16,7 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say
 from tests.running import local_gateway
 from tests.support.core import query, until
-from tests.support.forgetful import DAY, Forgetful
+from tests.support.deletions import DAY, DeletingAdapter
 from tests.support.scripted import BR, says
 
 ALL = "/admin/api/v1/contexts"
@@ -29,7 +29,7 @@ class _Settings(Settings):
 
 
 class _Plugins(Registry):
-    def __init__(self, adapter: Forgetful) -> None:
+    def __init__(self, adapter: DeletingAdapter) -> None:
         self._adapter = adapter
 
     def known_types(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def clock(later_by: int = 0) -> Clock:
 
 
 async def test_a_deleted_context_is_soon_deleted_at_its_backend(tmp_path: Path) -> None:
-    adapter = Forgetful(BR, says("one", "r1"), says("two", "r2"))
+    adapter = DeletingAdapter(BR, says("one", "r1"), says("two", "r2"))
     async with (
         local_gateway("echo: {type: forgetful}", tmp_path, registry=_Plugins(adapter)) as gateway,
         a2a_http(gateway.url) as http,
@@ -62,13 +62,13 @@ async def test_a_deleted_context_is_soon_deleted_at_its_backend(tmp_path: Path) 
 
 async def test_pending_deletions_continue_at_the_next_start(tmp_path: Path) -> None:
     agents, database = "echo: {type: forgetful}", tmp_path / "gateway.db"
-    down = Forgetful(BR, says("one", "r1"), answers=(RuntimeError("down"),))
+    down = DeletingAdapter(BR, says("one", "r1"), answers=(RuntimeError("down"),))
     async with local_gateway(agents, tmp_path, registry=_Plugins(down)) as gateway, a2a_http(gateway.url) as http:
         await A2A(http, "echo").send("1", "c")
         await http.delete(f"{ALL}/c")
         await until(lambda: down.asked == ["r1"])
     assert len(query(database, "SELECT * FROM delete_job")) == 1
-    up = Forgetful(BR)
+    up = DeletingAdapter(BR)
     async with local_gateway(agents, tmp_path, registry=_Plugins(up), clock=clock(DAY)):
         await until(lambda: up.asked == ["r1"])
         await until(lambda: query(database, "SELECT * FROM delete_job") == [])
@@ -76,7 +76,7 @@ async def test_pending_deletions_continue_at_the_next_start(tmp_path: Path) -> N
 
 async def test_expired_data_is_removed_at_the_next_start(tmp_path: Path) -> None:
     agents, settings = "echo: {type: forgetful}", "retention: {events: 1h, tasks: 1d, contexts_idle: 2d}"
-    adapter = Forgetful(BR, says("one", "r1"))
+    adapter = DeletingAdapter(BR, says("one", "r1"))
     async with (
         local_gateway(agents, tmp_path, settings=settings, registry=_Plugins(adapter)) as gateway,
         a2a_http(gateway.url) as http,

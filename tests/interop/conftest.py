@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.interop import peers_running
-from tests.interop.peers_running import Aimock, Llmock, Peer
+from tests.interop import peer_processes
+from tests.interop.peer_processes import Aimock, Llmock, Peer
 from tests.interop.recording_proxy import RecordingProxy, recording_proxy
 from tests.running import start_local
 
@@ -17,35 +17,35 @@ _PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_pee
 @pytest.fixture(scope="session")
 def aimock_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
     """A scripted Chat Completions model; OGX's model is this one."""
-    with peers_running.aimock(tmp_path_factory.mktemp("aimock")) as peer:
+    with peer_processes.aimock(tmp_path_factory.mktemp("aimock")) as peer:
         yield peer
 
 
 @pytest.fixture(scope="session")
 def ogx_peer(tmp_path_factory: pytest.TempPathFactory, aimock_peer: Aimock) -> Iterator[Peer]:
     """A full Responses server that keeps conversations; ask it for model openai/gpt-4."""
-    with peers_running.ogx(tmp_path_factory.mktemp("ogx"), aimock_peer.url) as peer:
+    with peer_processes.ogx(tmp_path_factory.mktemp("ogx"), aimock_peer.url) as peer:
         yield peer
 
 
 @pytest.fixture(scope="session")
 def mcp_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     """A server of tools that OGX can call."""
-    with peers_running.mcp_server(tmp_path_factory.mktemp("mcp")) as peer:
+    with peer_processes.mcp_server(tmp_path_factory.mktemp("mcp")) as peer:
         yield peer
 
 
 @pytest.fixture(scope="session")
 def agentserver_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     """A Foundry hosted agent in its plain mode."""
-    with peers_running.agentserver(tmp_path_factory.mktemp("agentserver")) as peer:
+    with peer_processes.agentserver(tmp_path_factory.mktemp("agentserver")) as peer:
         yield peer
 
 
 @pytest.fixture(scope="session")
 def llmock_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llmock]:
     """A server of faults; call `play` first, for it remembers the test before."""
-    with peers_running.llmock(tmp_path_factory.mktemp("llmock")) as peer:
+    with peer_processes.llmock(tmp_path_factory.mktemp("llmock")) as peer:
         yield peer
 
 
@@ -79,6 +79,6 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         wanted = getattr(item, "fixturenames", ())
-        used = [peer for peer in peers_running.RUNNING if f"{peer.name}_peer" in wanted]
+        used = [peer for peer in peer_processes.RUNNING if f"{peer.name}_peer" in wanted]
         report.sections += [(f"log of {peer.name}", peer.log_tail()) for peer in used]
     return report

@@ -28,13 +28,13 @@ from gateway.testing.serving import serve
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.server import Emulator
-from tests.interop.like_minded import script
+from tests.interop.echo_agent import script
 from tests.receiver import LOOPBACK
 from tests.running import local_gateway
 
 _BINDINGS = ("JSONRPC", "HTTP+JSON")
 _AGENTS: dict[str, tuple[type[Emulator] | None, str]] = {
-    "function": (None, "{type: python, ref: 'tests.interop.like_minded:reply'}"),
+    "function": (None, "{type: python, ref: 'tests.interop.echo_agent:reply'}"),
     "chained": (ResponsesServer, "{type: openai-responses, model: m, base_url: 'URL/v1'}"),
     "unstored": (ResponsesServer, "{type: openai-responses, model: m, base_url: 'URL/v1', history: {owner: gateway}}"),
     "chat": (ChatServer, "{type: openai-chat, model: m, base_url: 'URL/v1'}"),

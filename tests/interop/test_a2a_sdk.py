@@ -31,7 +31,7 @@ from a2a.utils.errors import (
 )
 from google.protobuf.json_format import MessageToDict, Parse  # type: ignore[import-untyped]
 
-from tests.interop.like_minded import gate, knows
+from tests.interop.echo_agent import gate, knows
 from tests.interop.sdk import (
     TOOL_CALLS,
     UNFINISHED,

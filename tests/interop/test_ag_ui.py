@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.interop.peers_running import ag_ui
-from tests.interop.tool_users import ANSWER, CALLS, RESULTS
+from tests.interop.peer_processes import ag_ui
+from tests.interop.tool_agents import ANSWER, CALLS, RESULTS
 from tests.running import local_gateway
 
 
 async def talk(settings: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The AG-UI events, and the messages that the run led to."""
-    agent = f"a: {{type: python, ref: 'tests.interop.tool_users:reply'{settings}}}"
+    agent = f"a: {{type: python, ref: 'tests.interop.tool_agents:reply'{settings}}}"
     async with local_gateway(agent, folder) as gateway:
         *lines, last = await ag_ui(folder, f"{gateway.url}/a2a/a", "one")
     return [line["event"] for line in lines], last["newMessages"]

@@ -15,7 +15,7 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say
-from tests.interop.peers_running import Peer
+from tests.interop.peer_processes import Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, response_id, response_ids, steps, user
 from tests.running import AT_ONCE, StartLocal

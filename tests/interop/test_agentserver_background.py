@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, streamed_text, text_of, why
-from tests.interop import peers_running
-from tests.interop.peers_running import Peer
+from tests.interop import peer_processes
+from tests.interop.peer_processes import Peer
 from tests.invariants import violations
 from tests.running import child_gateways
 
@@ -29,7 +29,7 @@ class Hosted:
         self.peer: Peer
 
     def start(self, port: int | None = None) -> None:
-        self.peer = self._stack.enter_context(peers_running.agentserver(self._directory, "resilient", port))
+        self.peer = self._stack.enter_context(peer_processes.agentserver(self._directory, "resilient", port))
 
     def kill(self) -> None:
         self._stack.close()

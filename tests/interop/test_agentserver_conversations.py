@@ -13,7 +13,7 @@ from adapters.openai.responses.adapter import factory
 from adapters.openai.responses.conversation import ConversationAdapter
 from gateway.ports.adapter import AdapterError, CallCompleted, ErrorClass
 from gateway.testing.adapter_scripts import collect, completed, request, text
-from tests.interop.peers_running import Peer
+from tests.interop.peer_processes import Peer
 
 
 @pytest.fixture

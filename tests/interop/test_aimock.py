@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, a2a_http, failed, streamed_text, text_of, why
-from tests.interop.peers_running import Aimock
+from tests.interop.peer_processes import Aimock
 from tests.running import StartLocal
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, a2a_http, text_of, why
-from tests.interop.peers_running import Peer
+from tests.interop.peer_processes import Peer
 from tests.running import StartLocal
 
 _REPORT = "Oslo 3C, Rome 18C."

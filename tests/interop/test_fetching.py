@@ -8,7 +8,7 @@ from adapters.openai.responses.adapter import ResponsesAdapter, factory
 from gateway.ports.adapter import CallCompleted, CallStarted
 from gateway.ports.capabilities import Fate, Fetched
 from gateway.testing.adapter_scripts import collect, completed, first_text, request, text
-from tests.interop.peers_running import Peer
+from tests.interop.peer_processes import Peer
 
 
 async def _adapter(url: str) -> AsyncIterator[ResponsesAdapter]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.peers_running import google_adk
-from tests.interop.tool_users import ANSWER, CALLS, RESULTS
+from tests.interop.peer_processes import google_adk
+from tests.interop.tool_agents import ANSWER, CALLS, RESULTS
 from tests.running import local_gateway
 
 Lines = list[dict[str, Any]]
@@ -14,7 +14,7 @@ Lines = list[dict[str, Any]]
 
 async def talk(settings: str, folder: Path, *texts: str, streaming: bool = True) -> tuple[Lines, Lines]:
     """What the runner told, and what the session remembers."""
-    agent = f"a: {{type: python, ref: 'tests.interop.tool_users:reply'{settings}}}"
+    agent = f"a: {{type: python, ref: 'tests.interop.tool_agents:reply'{settings}}}"
     async with local_gateway(agent, folder) as gateway:
         card = f"{gateway.url}/a2a/a/.well-known/agent-card.json"
         lines = await google_adk(folder, card, *texts, streaming=streaming)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, why
-from tests.interop.peers_running import Llmock
+from tests.interop.peer_processes import Llmock
 from tests.running import StartLocal
 
 _WIRES = ["openai-responses", "openai-chat"]

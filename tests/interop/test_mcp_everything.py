@@ -15,7 +15,7 @@ from adapters.tools.mcp import McpServer, McpSettings
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.tools import ToolError, ToolOutput
 from tests.adapters.tools.served_mcp import BOUND, Served, run
-from tests.interop.peers_running import mcp_everything
+from tests.interop.peer_processes import mcp_everything
 
 LONG = "trigger-long-running-operation"
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, why
-from tests.interop.peers_running import Aimock, Peer
+from tests.interop.peer_processes import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import assistant, response_id, response_ids, steps, user
 from tests.running import Local, StartLocal

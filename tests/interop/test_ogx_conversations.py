@@ -18,7 +18,7 @@ from gateway.ports.adapter import CallCompleted, ErrorClass
 from gateway.ports.capabilities import Tail
 from gateway.testing.adapter_scripts import collect, completed, first_text, request, text
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
-from tests.interop.peers_running import Aimock, Peer
+from tests.interop.peer_processes import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import user
 from tests.running import Local, StartLocal

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.interop.peers_running import Aimock, Llmock, Peer
+from tests.interop.peer_processes import Aimock, Llmock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."

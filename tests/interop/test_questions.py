@@ -11,7 +11,7 @@ from gateway.a2a.model import Part
 from gateway.ports.adapter import Adapter, AdapterEvent, ApprovalAsked, ToolCallReady, ToolResultReady
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
 from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, text
-from tests.interop.peers_running import Peer
+from tests.interop.peer_processes import Peer
 
 _REPORT = "Oslo 3C, Rome 18C."
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."

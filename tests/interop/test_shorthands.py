@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.gateway.cli.conftest import CommandLine, call, command_line
 from tests.gateway.cli.served import answer, serving
-from tests.interop.peers_running import Aimock, Peer
+from tests.interop.peer_processes import Aimock, Peer
 
 __all__ = ["call", "command_line"]
 

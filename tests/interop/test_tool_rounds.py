@@ -16,7 +16,7 @@ from gateway.ports.adapter import Adapter, AdapterEvent, AdapterFactory, ToolCal
 from gateway.ports.conversation import CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, request_with_outputs, text
-from tests.interop.peers_running import Aimock, Peer
+from tests.interop.peer_processes import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import output, steps, user
 from tests.support.core import CARD, running_core

@@ -14,7 +14,7 @@ import pytest
 from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, text_of, why
 from tests.adapters.tools.served_mcp import Served
-from tests.interop.peers_running import Aimock, Peer, mcp_everything
+from tests.interop.peer_processes import Aimock, Peer, mcp_everything
 from tests.running import StartLocal
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."

@@ -22,7 +22,7 @@ from gateway.push.secrets import SecretBox
 from storage.compiled import VERSION
 from storage.schema.migrate import configuration
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, streamed_text, text_of, why
-from tests.faults.leftovers import all_ended
+from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.ledgers.fixture import Recorded, Seen, lay, load, sql_file, versions
 from tests.ledgers.recording import DATABASE, decision, released, shot, version

@@ -23,7 +23,7 @@ from gateway.ports.adapter import (
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
-from tests.support.resuming import ResumingAdapter
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import Pause, Script, says
 
 LATER = START + 6000

@@ -28,7 +28,7 @@ from tests.support.core import (
     soon,
     until,
 )
-from tests.support.resuming import ResumingAdapter
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 from tests.support.unknown_calls import FetchingAdapter, TailAdapter

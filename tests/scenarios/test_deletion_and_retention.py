@@ -15,7 +15,7 @@ from gateway.operations.contexts import ContextTransfer
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
 from tests.support.core import Core, answer, events, frames, logged, numbers, query, said, soon, states, until
-from tests.support.forgetful import DAY, Forgetful, contexts, deletions, retention
+from tests.support.deletions import DAY, DeletingAdapter, contexts, deletions, retention
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 ADA = Caller("ada")
@@ -89,7 +89,7 @@ async def test_26_a_context_id_that_looks_like_one_of_the_backends_is_none(core:
 
 
 async def test_44_every_handle_that_was_ever_issued_is_kept_while_the_chain_moves(core: Core) -> None:
-    core.agent(Forgetful(BR, says("A1", "r1"), [CallStarted("r2"), TextDelta("hm"), CUT], says("A3", "r3")))
+    core.agent(DeletingAdapter(BR, says("A1", "r1"), [CallStarted("r2"), TextDelta("hm"), CUT], says("A3", "r3")))
     for text in "123":
         await core.send(text, context="c")
     issued = query(core.path, "SELECT pending_handle, handle_out FROM service_call ORDER BY id")
@@ -97,7 +97,7 @@ async def test_44_every_handle_that_was_ever_issued_is_kept_while_the_chain_move
 
 
 async def test_44_139_each_of_them_is_deleted_at_the_backend_with_its_context(core: Core) -> None:
-    adapter = Forgetful(BR, *(says("A", f"r{number}") for number in range(1, 6)))
+    adapter = DeletingAdapter(BR, *(says("A", f"r{number}") for number in range(1, 6)))
     core.agent(adapter)
     for text in "12345":
         await core.send(text, context="c")
@@ -112,7 +112,7 @@ async def test_44_139_each_of_them_is_deleted_at_the_backend_with_its_context(co
 
 @BOTH
 async def test_139_a_deleted_context_is_a_tombstone_and_nothing_of_it_is_left(core: Core, ownership: Ownership) -> None:
-    core.agent(Forgetful(ownership, says("A1", "r1")))
+    core.agent(DeletingAdapter(ownership, says("A1", "r1")))
     task = await core.send("1", context="c")
     await contexts(core).delete(ADA, "c")
     assert left(core) == []
@@ -127,7 +127,7 @@ async def test_139_a_deleted_context_is_a_tombstone_and_nothing_of_it_is_left(co
 async def test_139_the_backend_is_asked_again_until_it_has_forgotten(core: Core) -> None:
     down = AdapterError(ErrorClass.UNREACHABLE, "refused")
     gone = AdapterError(ErrorClass.HANDLE_NOT_FOUND, "HTTP 404")
-    adapter = Forgetful(BR, says("A1", "r1"), answers=(down, down, gone))
+    adapter = DeletingAdapter(BR, says("A1", "r1"), answers=(down, down, gone))
     core.agent(adapter)
     await core.send("1", context="c")
     await contexts(core).delete(ADA, "c")
@@ -142,7 +142,7 @@ async def test_140_what_runs_is_cancelled_first_and_what_comes_late_is_not_store
     core: Core, ownership: Ownership
 ) -> None:
     pause = Pause()
-    adapter = Forgetful(ownership, [CallStarted("r1"), TextDelta("so "), pause, *says("late", "r1")])
+    adapter = DeletingAdapter(ownership, [CallStarted("r1"), TextDelta("so "), pause, *says("late", "r1")])
     core.agent(adapter)
     running = await core.stream("1", context="c")
     await soon(pause.reached.wait())
@@ -153,7 +153,7 @@ async def test_140_what_runs_is_cancelled_first_and_what_comes_late_is_not_store
 
 
 async def test_140_an_answer_that_is_being_stored_is_stored_before_its_context_goes(core: Core) -> None:
-    core.agent(Forgetful(BR, says("A1", "r1")))
+    core.agent(DeletingAdapter(BR, says("A1", "r1")))
     gate = core.ledger.hold(Complete)
     stream = await core.stream("1", context="c")
     await soon(gate.reached.wait())
@@ -168,7 +168,7 @@ async def test_140_an_answer_that_is_being_stored_is_stored_before_its_context_g
 async def test_141_the_handle_that_a_broken_call_left_is_deleted_and_the_chain_stays(core: Core, ends: str) -> None:
     pause = Pause()
     second = [CallStarted("r2"), TextDelta("hm"), CUT if ends == "fails" else pause]
-    adapter = Forgetful(BR, says("A1", "r1"), second, says("A3", "r3"))
+    adapter = DeletingAdapter(BR, says("A1", "r1"), second, says("A3", "r3"))
     core.agent(adapter)
     await core.send("1", context="c")
     task = await core.send("2", context="c", at_once=True)
@@ -187,7 +187,7 @@ async def test_141_the_handle_that_a_broken_call_left_is_deleted_and_the_chain_s
 
 @BOTH
 async def test_142_a_context_over_its_time_answers_with_an_explicit_error(core: Core, ownership: Ownership) -> None:
-    core.agent(Forgetful(ownership, says("A1", "r1"), says("A2", "r2"), says("A3", "r3")))
+    core.agent(DeletingAdapter(ownership, says("A1", "r1"), says("A2", "r2"), says("A3", "r3")))
     old = await core.send("1", context="old")
     core.time.now += 60 * DAY
     await core.send("2", context="young")
@@ -243,7 +243,7 @@ async def test_142_who_waits_in_a_context_that_expires_sees_it_end(core: Core) -
 
 
 async def test_142_an_expiry_that_was_broken_off_is_finished_later(core: Core) -> None:
-    core.agent(Forgetful(BR, says("A1", "r1")))
+    core.agent(DeletingAdapter(BR, says("A1", "r1")))
     await core.send("1", context="c")
     core.time.now += 91 * DAY
     core.ledger.refuse(PurgeContext, error=RuntimeError("killed"))

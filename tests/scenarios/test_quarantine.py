@@ -27,8 +27,8 @@ from tests.scenarios.test_background import BEGUN, WHOLE
 from tests.scenarios.test_recovery_continues import LATER, left_behind
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
 from tests.support.core import Core, FragileLedger, answer, error_class, logged, query, running_core, soon
-from tests.support.forgetful import contexts
-from tests.support.resuming import ResumingAdapter
+from tests.support.deletions import contexts
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 

@@ -45,7 +45,7 @@ from tests.support.core import (
     streamed,
     until,
 )
-from tests.support.resuming import ResumingAdapter
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 

@@ -35,7 +35,7 @@ from gateway.ports.conversation import OpaqueItem, Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, frames, logged, query, running_core, said, soon, streamed, until
-from tests.support.resuming import ResumingAdapter
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 from tests.support.unknown_calls import FetchingAdapter

@@ -17,7 +17,7 @@ from gateway.ledger.threads import Caller
 from gateway.ports.adapter import CallCompleted, Ending, TextDelta
 from gateway.ports.conversation import Ownership
 from tests.support.core import Core, answer, query, running_core, soon
-from tests.support.forgetful import DAY, contexts, retention
+from tests.support.deletions import DAY, contexts, retention
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])

@@ -13,9 +13,9 @@ from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Accept
 from gateway.ports.adapter import Ending
 from gateway.ports.conversation import Ownership
-from tests.scenarios.checking import ENDED
-from tests.scenarios.steering import BUG, CUT, REFUSED, Operation, Watching
-from tests.scenarios.walking import Walk
+from tests.scenarios.controlled import BUG, CUT, REFUSED, Operation, Watching
+from tests.scenarios.ledger_checks import ENDED
+from tests.scenarios.random_walk import Walk
 from tests.scenarios.world import WAITING
 from tests.support.core import soon
 from tests.support.scripted import BR, G

@@ -26,7 +26,7 @@ from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_turns_that_fail import BS, failed
 from tests.support.core import BOUND, START, Core, query, running_core, soon, until
-from tests.support.forgetful import contexts
+from tests.support.deletions import contexts
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 

@@ -12,8 +12,8 @@ from gateway.core.tools.tool_call import FAILED
 from gateway.ports.adapter import Ending
 from gateway.ports.conversation import StorageOwner
 from gateway.ports.tools import ToolOutput
-from tests.scenarios.checking import ENDED, ContextRows, Snapshot, TaskRow, ToolRow, TurnRow, spoken, told
-from tests.scenarios.steering import QUEUED, Answer, Operation, Process, Run, SteeredBackend, SteeredCall, Watching
+from tests.scenarios.controlled import QUEUED, Answer, ControlledBackend, Operation, Process, Run, SteeredCall, Watching
+from tests.scenarios.ledger_checks import ENDED, ContextRows, Snapshot, TaskRow, ToolRow, TurnRow, spoken, told
 from tests.support.core import answer as shown
 from tests.support.core import events, numbers, streamed
 from tests.support.core import said as history_of
@@ -55,7 +55,7 @@ class Said:
 
 
 class World:
-    def __init__(self, backend: SteeredBackend) -> None:
+    def __init__(self, backend: ControlledBackend) -> None:
         self.backend = backend
         self.said: list[Said] = []
         self.answers: list[Answer] = []

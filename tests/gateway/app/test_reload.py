@@ -32,7 +32,7 @@ from tests.emulators.scripts import Pause as Rest
 from tests.emulators.scripts import Say
 from tests.running import local_gateway
 from tests.support.core import soon, until
-from tests.support.forgetful import Forgetful
+from tests.support.deletions import DeletingAdapter
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter
 
 # --- loaded configurations ---
@@ -262,14 +262,14 @@ class Adapters(Registry):
     """Builds an adapter for each load of an agent; `answers` are those of the first adapter's `forget`."""
 
     def __init__(self, *answers: Pause) -> None:
-        self.built: list[Forgetful] = []
+        self.built: list[DeletingAdapter] = []
         self._answers = answers
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
         return replace(super().factory(adapter_type), build=self._build)
 
-    def _build(self, _: BaseModel) -> Forgetful:
-        self.built.append(Forgetful(BR, answers=() if self.built else self._answers))
+    def _build(self, _: BaseModel) -> DeletingAdapter:
+        self.built.append(DeletingAdapter(BR, answers=() if self.built else self._answers))
         return self.built[-1]
 
 

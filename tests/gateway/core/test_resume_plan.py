@@ -27,7 +27,7 @@ from gateway.ports.adapter import Adapter
 from gateway.ports.conversation import Ownership
 from storage.compiled import LATEST_CALL
 from tests.support.core import CARD
-from tests.support.resuming import ResumingAdapter
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, ScriptedAdapter
 
 CALL = LatestCall("call", 0, 0, ServiceCallStatus.PREPARED, None, None, 0, False)

@@ -13,7 +13,7 @@ from gateway.ledger.threads import Caller
 from gateway.maintenance.backend_deletions import RETRIES
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.support.core import START, Core, query, running_core, soon, until
-from tests.support.forgetful import Forgetful, contexts, deletions
+from tests.support.deletions import DeletingAdapter, contexts, deletions
 from tests.support.scripted import BR, Pause, ScriptedAdapter, says
 
 FAILS = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 500")
@@ -30,7 +30,7 @@ def jobs(core: Core) -> list[tuple[str, int | None, int]]:
 
 
 async def test_all_due_jobs_are_done_and_then_no_wait_is_left(core: Core) -> None:
-    adapter = Forgetful(BR)
+    adapter = DeletingAdapter(BR)
     core.agent(adapter)
     handles = [f"r-{number:02}" for number in range(20)]
     given(core.path, *handles)
@@ -39,7 +39,7 @@ async def test_all_due_jobs_are_done_and_then_no_wait_is_left(core: Core) -> Non
 
 
 async def test_a_job_that_is_not_due_yet_determines_the_wait(core: Core) -> None:
-    adapter = Forgetful(BR)
+    adapter = DeletingAdapter(BR)
     core.agent(adapter)
     given(core.path, "r-1", due_at=START + 90_000)
     assert await soon(deletions(core).run_due()) == 90
@@ -48,7 +48,7 @@ async def test_a_job_that_is_not_due_yet_determines_the_wait(core: Core) -> None
 
 @pytest.mark.parametrize("kind", [ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED])
 async def test_a_conversation_that_the_backend_no_longer_knows_counts_as_deleted(core: Core, kind: ErrorClass) -> None:
-    core.agent(Forgetful(BR, answers=(AdapterError(kind, "HTTP 404"),)))
+    core.agent(DeletingAdapter(BR, answers=(AdapterError(kind, "HTTP 404"),)))
     given(core.path, "r-1")
     assert await soon(deletions(core).run_due()) is None
     assert jobs(core) == []
@@ -56,7 +56,7 @@ async def test_a_conversation_that_the_backend_no_longer_knows_counts_as_deleted
 
 @pytest.mark.parametrize("fault", [FAILS, RuntimeError("broken"), TimeoutError()])
 async def test_a_failure_is_tried_again_later_and_holds_up_no_other(core: Core, fault: Exception) -> None:
-    adapter = Forgetful(BR, answers=(fault,))
+    adapter = DeletingAdapter(BR, answers=(fault,))
     core.agent(adapter)
     given(core.path, "r-1", "r-2")
     assert await soon(deletions(core).run_due()) == RETRIES[0]
@@ -67,7 +67,7 @@ async def test_a_failure_is_tried_again_later_and_holds_up_no_other(core: Core, 
 
 
 async def test_after_the_last_attempt_a_job_is_given_up_and_stays(core: Core) -> None:
-    adapter = Forgetful(BR, answers=(FAILS,) * 20)
+    adapter = DeletingAdapter(BR, answers=(FAILS,) * 20)
     core.agent(adapter)
     given(core.path, "r-1")
     outbox = deletions(core)
@@ -87,7 +87,7 @@ async def test_an_agent_that_cannot_forget_has_its_jobs_dropped(core: Core) -> N
 
 
 async def test_the_jobs_of_an_agent_that_is_not_there_wait_for_it(core: Core) -> None:
-    core.agent(Forgetful(BR))
+    core.agent(DeletingAdapter(BR))
     given(core.path, "r-1", agent="removed")
     assert await soon(deletions(core).run_due()) == RETRIES[0]
     assert jobs(core) == [("r-1", START + RETRIES[0] * 1000, 1)]
@@ -97,7 +97,7 @@ async def test_two_processes_do_not_do_one_job(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
         slow = Pause()
-        adapter, other = Forgetful(BR, answers=(slow,)), Forgetful(BR)
+        adapter, other = DeletingAdapter(BR, answers=(slow,)), DeletingAdapter(BR)
         one.agent(adapter)
         two.agent(other)
         given(path, "r-1")
@@ -110,7 +110,7 @@ async def test_two_processes_do_not_do_one_job(tmp_path: Path) -> None:
 
 
 async def test_losing_the_race_for_a_job_is_no_failure(core: Core) -> None:
-    adapter = Forgetful(BR)
+    adapter = DeletingAdapter(BR)
     core.agent(adapter)
     given(core.path, "r-2")
     core.ledger.answer_read("deletions", (Deletion("t r-1", "echo", "r-1", START, 0),))
@@ -119,7 +119,7 @@ async def test_losing_the_race_for_a_job_is_no_failure(core: Core) -> None:
 
 
 async def test_a_process_that_dies_in_between_loses_nothing(core: Core) -> None:
-    core.agent(Forgetful(BR))
+    core.agent(DeletingAdapter(BR))
     given(core.path, "r-1")
     lost = core.ledger.refuse(EndDeletion)
     with pytest.raises(LedgerUnavailable):
@@ -129,7 +129,7 @@ async def test_a_process_that_dies_in_between_loses_nothing(core: Core) -> None:
 
 
 async def test_the_deletion_of_a_context_wakes_the_deletions(core: Core) -> None:
-    adapter = Forgetful(BR, says("hello", "r-1"))
+    adapter = DeletingAdapter(BR, says("hello", "r-1"))
     core.agent(adapter)
     outbox = deletions(core)
     await core.send("hi", context="c")
@@ -141,7 +141,7 @@ async def test_the_deletion_of_a_context_wakes_the_deletions(core: Core) -> None
 
 
 async def test_a_failing_database_does_not_end_the_deletions(core: Core) -> None:
-    core.agent(Forgetful(BR))
+    core.agent(DeletingAdapter(BR))
     outbox = deletions(core)
     core.ledger.fail_reads("deletions")
     async with asyncio.TaskGroup() as group:

@@ -9,7 +9,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.retention import ExpireContext, ExpireTasks, PurgeContext
 from gateway.maintenance.retention import Lifetimes
 from tests.support.core import Core, query, running_core, soon, until
-from tests.support.forgetful import DAY, retention
+from tests.support.deletions import DAY, retention
 from tests.support.push_harness import PushHarness
 from tests.support.scripted import G, ScriptedAdapter, says
 

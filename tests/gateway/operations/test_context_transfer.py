@@ -29,7 +29,7 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from tests.support.core import Core, answer, frames, query, running_core, said, soon
-from tests.support.forgetful import DAY, Forgetful, contexts, deletions, retention
+from tests.support.deletions import DAY, DeletingAdapter, contexts, deletions, retention
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 ADA = Caller("ada")
@@ -129,7 +129,7 @@ async def test_a_context_whose_events_are_over_their_time_can_travel(core: Core,
 
 async def test_an_imported_context_can_be_deleted_with_all_its_handles(core: Core, other: Core) -> None:
     core.agent(ScriptedAdapter(BR, says("A1", "r1"), says("A2", "r2")))
-    adapter = Forgetful(BR)
+    adapter = DeletingAdapter(BR)
     other.agent(adapter)
     for text in "12":
         await core.send(text, context="c")

@@ -13,7 +13,7 @@ _NOTHING_SHOWN = (
 )
 
 
-def to_be_finished(database: Path) -> list[str]:
+def tasks_to_complete(database: Path) -> list[str]:
     """The tasks that have to be COMPLETED: their turns had not begun, or nothing was shown of a history of the gateway's."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
@@ -32,7 +32,7 @@ async def all_ended(database: Path, gone: asyncio.Future[int] | None = None) -> 
     return True
 
 
-def time_passes(database: Path) -> None:
+def expire_leases(database: Path) -> None:
     """Every lease has run out."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")

@@ -156,7 +156,7 @@ REFUSED = AdapterError(ErrorClass.UNAUTHORISED, "no such key")
 BUG = RuntimeError("a bug of the adapter's")
 
 
-class SteeredBackend:
+class ControlledBackend:
     """`calls` are all that arrived, in order."""
 
     def __init__(self, ownership: Ownership) -> None:
@@ -244,7 +244,7 @@ class Process:
     core: Core
     ledger: WatchedLedger
 
-    def __init__(self, path: Path, name: str, backend: SteeredBackend, lease: LeaseTimes, now: int) -> None:
+    def __init__(self, path: Path, name: str, backend: ControlledBackend, lease: LeaseTimes, now: int) -> None:
         self.name = name
         self.alive = True
         self._down = asyncio.Event()
@@ -259,7 +259,7 @@ class Process:
             await self._host
         return self
 
-    async def _run(self, path: Path, backend: SteeredBackend, lease: LeaseTimes, now: int) -> None:
+    async def _run(self, path: Path, backend: ControlledBackend, lease: LeaseTimes, now: int) -> None:
         async with running_core(path, prefix=self.name, now=now, lease=lease, before=self._watch) as core:
             core.agent(backend, toolset=backend.tools, queued_turns=QUEUED, parallel_tools=PARALLEL)  # type: ignore[arg-type]
             self.core = core

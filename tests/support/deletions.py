@@ -10,7 +10,7 @@ from tests.support.core import Core
 from tests.support.scripted import Pause, ScriptedAdapter
 
 
-class Forgetful(ScriptedAdapter):
+class DeletingAdapter(ScriptedAdapter):
     """`answers` are those of `forget`, in order; later ones succeed. `asked` are the handles."""
 
     def __init__(self, *script: Any, answers: tuple[BaseException | Pause | None, ...] = (), **more: Any) -> None:

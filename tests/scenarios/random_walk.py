@@ -13,8 +13,8 @@ from gateway.ports.adapter import Ending
 from gateway.ports.conversation import HandleKind, Ownership
 from gateway.ports.tools import ToolError, ToolOutput
 from gateway.scheduling.leases import LeaseTimes
-from tests.scenarios.checking import LedgerFile, check, check_growth
-from tests.scenarios.steering import Answer, Operation, Process, Run, SteeredBackend, Watching, quiet
+from tests.scenarios.controlled import Answer, ControlledBackend, Operation, Process, Run, Watching, quiet
+from tests.scenarios.ledger_checks import LedgerFile, check, check_growth
 from tests.scenarios.world import WAITING, Said, World
 from tests.support.core import START, Core
 
@@ -36,7 +36,7 @@ class Walk(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.folder = TemporaryDirectory()
         self.path = Path(self.folder.name) / "ledger.db"
-        self.world = World(SteeredBackend(self.ownership))
+        self.world = World(ControlledBackend(self.ownership))
         self.now = START
         self.names = 0
         self.held = False

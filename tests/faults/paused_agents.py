@@ -63,7 +63,7 @@ AGENTS = ("function", "chained")
 
 
 @dataclass(slots=True)
-class Held:
+class PausedAgents:
     """`arrived` is set when the agent stops for a message of that text, `go_on` lets it continue."""
 
     backend: ResponsesServer = field(init=False)
@@ -113,9 +113,9 @@ class Held:
 
 
 @asynccontextmanager
-async def held_agents(directory: Path) -> AsyncIterator[Held]:
+async def paused_agents(directory: Path) -> AsyncIterator[PausedAgents]:
     """The agents `function` and `chained`, and what they need to run; `directory` is that of the configuration."""
-    held = Held()
+    held = PausedAgents()
     held.backend = ResponsesServer(held.script)
     stops = await asyncio.start_server(held.hold, "127.0.0.1", 0)
     port = stops.sockets[0].getsockname()[1]

@@ -123,12 +123,12 @@ async def test_a_delivery_that_a_stopping_process_was_storing_is_available_to_an
     async with notifying(core, sender):
         await soon(gate.reached.wait())
     core.ledger.let_go()
-    posted = len(sender.posted)
+    before = len(sender.posted)
     async with notifying(core, sender):
         await until(lambda: {row[1] for row in push.rows()} == {"done"})
     ids = [posted for _, posted in sender.posted]
     assert len(ids) == len(set(ids))
-    assert posted == (stored_last is AdvancePush)
+    assert before == (stored_last is AdvancePush)
 
 
 async def test_a_delivery_that_a_stopping_process_was_about_to_post_is_available_to_another_at_once(core: Core) -> None:

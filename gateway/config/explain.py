@@ -65,22 +65,13 @@ def _validator_text(misfit: Misfit, shape: Shape, message: str) -> str:
 
 
 _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
     "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     "string_type": "must be text",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "set_type": "must be a list",
-    "frozen_set_type": "must be a list",
-    "dict_type": "must be a mapping (lines of `key: value`)",
-    "model_type": "must be a mapping (lines of `key: value`)",
-    "model_attributes_type": "must be a mapping (lines of `key: value`)",
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping (lines of `key: value`)"),
     "greater_than": lambda limit: f"must be more than {limit['gt']}",
     "greater_than_equal": lambda limit: f"must be at least {limit['ge']}",
     "less_than": lambda limit: f"must be less than {limit['lt']}",
@@ -94,8 +85,7 @@ _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
     ),
     "string_too_long": lambda limit: f"must have at most {limit['max_length']} characters",
     "string_pattern_mismatch": lambda limit: f"must match the pattern {limit['pattern']}",
-    "literal_error": lambda limit: f"must be {_choices_text(limit)}",
-    "enum": lambda limit: f"must be {_choices_text(limit)}",
+    **dict.fromkeys(("literal_error", "enum"), lambda limit: "must be " + str(limit["expected"]).replace("'", "")),
 }
 
 
@@ -139,10 +129,6 @@ def _requirement(kind: str, context: dict[str, Any], message: str) -> str:
     if known is None:
         return message if kind == EXPECTED else _lower(message.replace("Input should be", "must be"))
     return known if isinstance(known, str) else known(context)
-
-
-def _choices_text(context: dict[str, Any]) -> str:
-    return str(context["expected"]).replace("'", "")
 
 
 def _found(misfit: Misfit, shape: Shape) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
+import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, Unauthenticated
@@ -33,8 +34,7 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 _DRAINING = b": draining\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """What a binding puts around a result or an event, its form of an error in a stream, and of no result (`empty`)."""
 
     head: bytes

@@ -182,7 +182,7 @@ class PausedTurn:
             answer=answer,
             verdicts=tuple(self._verdicts),
             question=asks.message if asks else None,
-            goes_on=goes_on,
+            resumes=goes_on,
             now=now,
             retries=tuple(self._retries),
             state=asks.state if asks else TaskState.INPUT_REQUIRED,

@@ -137,8 +137,8 @@ class PushReads(Protocol):
     async def push_configs(self, task: str) -> tuple[PushConfig, ...]:
         """The configurations of a task, in the order in which they were made."""
 
-    async def due_pushes(self, now: int, but: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
-        """The deliveries that are due, the longest due first; none to the hosts in `but`."""
+    async def due_pushes(self, now: int, excluded: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
+        """The deliveries that are due, the longest due first; none to the hosts in `excluded`."""
 
     async def next_push(self) -> tuple[bool, int | None]:
         """Whether any configuration is active, and when the next delivery is due."""

@@ -17,7 +17,7 @@ class TurnStatus(StrEnum):
 
 
 class ServiceCallStatus(StrEnum):
-    """STARTED: the backend named a pending handle. UNKNOWN: its end was not heard, and evidence may still come."""
+    """STARTED: the backend named a pending handle. UNKNOWN: its outcome is unknown, and may still become known."""
 
     PREPARED = "prepared"
     STARTED = "started"

@@ -79,7 +79,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message and its output, None while it has not ended.
 
     `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too.
-    `aside`: quarantined, because no attempt could end it.
+    `quarantined`: given up, because no attempt could end it.
     """
 
     message: Message
@@ -88,7 +88,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     artifacts: tuple[StoredArtifact, ...] | None
     ended: bool
     answers: tuple[tuple[int, Message], ...] = ()
-    aside: bool = False
+    quarantined: bool = False
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

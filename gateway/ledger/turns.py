@@ -114,7 +114,7 @@ class Decide(msgspec.Struct, frozen=True):
     """C1 of a message to a turn that waits, or the expiry of its time (without `answer`). `context` is the row's id.
 
     The ends of the calls that this settles are in the same unit. `retries`: calls that waited for a consent and are
-    repeated. `question`: what the task still asks, in `state`; `goes_on`: nothing is open any more. Conflict when the turn
+    repeated. `question`: what the task still asks, in `state`; `resumes`: nothing is open any more. Conflict when the turn
     does not wait, is another caller's, or a call is decided already or differs from the one that was shown.
     """
 
@@ -128,7 +128,7 @@ class Decide(msgspec.Struct, frozen=True):
     answer: GivenAnswer | None
     verdicts: tuple[Verdict, ...]
     question: Message | None
-    goes_on: bool
+    resumes: bool
     now: int
     retries: tuple[str, ...] = ()
     state: TaskState = TaskState.INPUT_REQUIRED

@@ -88,7 +88,7 @@ class TaskReader:
         record, turns = found
         outputs = [TurnOutput.stored(turn) for turn in turns]
         number, current = record.last_event, status_of(record)
-        if turns[-1].aside:
+        if turns[-1].quarantined:
             # The log of such a turn may be unreadable.
             task = assemble(record.id, record.context_id, current, outputs, history_length=history_length)
             return replace(task, metadata=_QUARANTINED), number

@@ -316,8 +316,8 @@ class Reads:
         rows = await self._readers.fetch(compiled.PUSH_CONFIGS, {"task": task})
         return tuple(PushConfig(*row) for row in rows)
 
-    async def due_pushes(self, now: int, but: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
-        values = {"now": now, "but": msgspec.json.encode(but).decode(), "limit": limit}
+    async def due_pushes(self, now: int, excluded: tuple[str, ...], limit: int) -> tuple[DuePush, ...]:
+        values = {"now": now, "excluded": msgspec.json.encode(excluded).decode(), "limit": limit}
         rows = await self._readers.scan(compiled.DUE_PUSHES, values)
         return tuple(
             DuePush(PushConfig(*row[:_CONFIG_COLUMNS]), next_event, due_at, attempts, bool(visible))

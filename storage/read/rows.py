@@ -86,7 +86,7 @@ def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ..
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, aside, messages, artifacts = row
+    payload, event, ended_at, quarantined, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=decoded(message_decoder.decode, payload, owner),
@@ -94,7 +94,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         messages=None if messages is None else decoded(_messages_decoder.decode, messages, owner),
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
-        aside=ended_at is None and bool(aside),
+        quarantined=ended_at is None and bool(quarantined),
     )
 
 

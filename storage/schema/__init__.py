@@ -1,4 +1,4 @@
 """Tables, migrations, and the opening of a database.
 
-Law: what a released version has written opens and goes on.
+Law: a database of any released version opens and continues.
 """

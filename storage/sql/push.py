@@ -122,7 +122,7 @@ PUSH_CONFIGS = (
 DUE_PUSHES = limited(
     select(*_COLUMNS, push_config.c.next_event, push_config.c.due_at, push_config.c.attempts, task.c.visible)
     .select_from(push_config.join(task, task.c.id == push_config.c.task))
-    .where(push_config.c.due_at <= bindparam("now"), push_config.c.host.not_in(json_values("but", "busy")))
+    .where(push_config.c.due_at <= bindparam("now"), push_config.c.host.not_in(json_values("excluded", "busy")))
     .order_by(push_config.c.due_at),
     bindparam("limit"),
 )

@@ -48,10 +48,10 @@ _WAITS = (
     .scalar_subquery()
 )
 
-_ASIDE = turn.c.tries >= literal_column(str(TRIES))
+_QUARANTINED = turn.c.tries >= literal_column(str(TRIES))
 
 _STUCK = limited(
-    select(turn.c.task).where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _ASIDE)
+    select(turn.c.task).where(turn.c.thread == thread.c.id, turn.c.ended_at.is_(None), _QUARANTINED)
 ).scalar_subquery()
 
 CONTEXT = (
@@ -85,7 +85,7 @@ REPLAY = (
     .where(matches(input_, tenant="tenant", principal="principal", agent="agent", key_kind="key_kind", key="key"))
 )
 
-_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _ASIDE, turn.c.messages)
+_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _QUARANTINED, turn.c.messages)
 
 _IN_ORDER = input_.c.event
 """Of the turns of one task: each is accepted after the end of the one before, which was an event."""
@@ -126,7 +126,7 @@ EVENTS = (
 
 
 def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> tuple[Select[Any], Select[Any]]:
-    """Parameters: tenant, principal, agent, limit, and those of the filters that are on."""
+    """Parameters: tenant, principal, agent, limit, and those of the active filters."""
 
     def matching(columns: Select[Any]) -> Select[Any]:
         query = columns.where(_OF_AGENT, text("visible = 1"))
@@ -144,7 +144,7 @@ def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> tu
     page = page.order_by(task.c.status_at.desc(), task.c.id.desc())
     page = limited(page, bindparam("limit"))
     if after:
-        behind = tuple_(bindparam("after_at"), bindparam("after_id"))
-        page = page.where(tuple_(task.c.status_at, task.c.id) < behind)
+        last = tuple_(bindparam("after_at"), bindparam("after_id"))
+        page = page.where(tuple_(task.c.status_at, task.c.id) < last)
     counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task)
     return page, matching(counted)

@@ -1,4 +1,4 @@
-"""Contexts from elsewhere as rows: adopted with a backend's handle, or imported from a document. Law: rows follow from the
+"""Contexts from outside as rows: adopted with a backend's handle, or imported from a document. Law: rows follow from the
 document alone, their owner is the caller; ids stay, so that an existing id makes the whole import fail."""
 
 from collections.abc import Mapping

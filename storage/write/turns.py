@@ -1,5 +1,5 @@
-"""The commit points of a turn, from its message to its end, as statements in order. Law: no I/O, nothing but what the point
-says."""
+"""The commit points of a turn, from its message to its end, as statements in order. Law: no I/O; a point becomes its
+statements and nothing else."""
 
 from msgspec.structs import asdict
 
@@ -143,7 +143,7 @@ def decide(point: Decide) -> list[Step]:
     answer = point.answer
     if answer is not None:
         message = answer.message
-        said: Values = {
+        stored: Values = {
             **values,
             **asdict(answer),
             "message_id": message.message_id,
@@ -151,7 +151,7 @@ def decide(point: Decide) -> list[Step]:
             "key_kind": answer.key.kind if answer.key else None,
             "key": answer.key.key if answer.key else None,
         }
-        steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, said)]
+        steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, stored)]
         steps += [_answer_item(new, point) for new in answer.items]
     for verdict in point.verdicts:
         decision = parameters(
@@ -161,7 +161,7 @@ def decide(point: Decide) -> list[Step]:
     steps += [(compiled.RETRY_TOOL, {"turn": point.turn, "tool_call": call}) for call in point.retries]
     if point.question is not None:
         steps.append((compiled.SET_QUESTION, {**values, "question": json(point.question)}))
-    if point.goes_on:
+    if point.resumes:
         steps.append((compiled.START_TASK, values))
     return steps
 

@@ -55,7 +55,7 @@ def steps_of(point: CommitPoint) -> list[Step]:
     return [(statement, values) for statement in _DIRECT[type(point)]]
 
 
-# --- points beside those of a turn ---
+# --- points outside of a turn ---
 
 
 def _take_over(point: leases.TakeOver) -> list[Step]:

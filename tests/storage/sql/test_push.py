@@ -52,8 +52,8 @@ async def first_event(database: Recorded) -> int:
     return status.next_event
 
 
-async def due(database: Recorded, now: int = 1000, but: tuple[str, ...] = ()) -> list[int]:
-    return [found.due_at for found in await database.ledger.due_pushes(now, but, 10)]
+async def due(database: Recorded, now: int = 1000, excluded: tuple[str, ...] = ()) -> list[int]:
+    return [found.due_at for found in await database.ledger.due_pushes(now, excluded, 10)]
 
 
 @pytest.mark.parametrize("name", SQL)
@@ -93,7 +93,10 @@ async def test_an_event_that_is_not_stored_makes_nothing_due(database: Recorded)
 
 async def test_busy_hosts_are_skipped(database: Recorded) -> None:
     await database.ledger.commit(event(await first_event(database)))
-    assert (await due(database, but=("hook.example",)), await due(database, but=("other.example",))) == ([], [0])
+    assert (await due(database, excluded=("hook.example",)), await due(database, excluded=("other.example",))) == (
+        [],
+        [0],
+    )
 
 
 async def test_a_claimed_delivery_belongs_to_its_process_until_the_claim_expires(database: Recorded) -> None:

@@ -52,7 +52,7 @@ DECIDE = Decide(
     answer=ANSWER,
     verdicts=(Verdict("tool-1", "d", "approved", "ada"),),
     question=None,
-    goes_on=True,
+    resumes=True,
     now=2000,
 )
 
@@ -80,7 +80,7 @@ async def test_a_decision_is_stored_with_its_message_and_further_items(waits: Re
 
 async def test_a_rejection_is_no_permission_to_run(waits: Recorded) -> None:
     verdict = Verdict("tool-1", "d", "rejected", "ada")
-    changed = await waits.changed_by(replace(DECIDE, answer=None, verdicts=(verdict,), goes_on=False))
+    changed = await waits.changed_by(replace(DECIDE, answer=None, verdicts=(verdict,), resumes=False))
     assert changed == {
         "tool_call": {"tool-1": {"approval_decision": "rejected", "approval_by": "ada", "approval_at": 2000}}
     }

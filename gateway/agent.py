@@ -263,7 +263,9 @@ def decode_part(value: str | dict[str, Any], where: str = "the part") -> Part:
             case "data":
                 fields["data"] = decode_json(entry, f"{where}.data")
             case "metadata":
-                fields["metadata"] = _object(entry, f"{where}.metadata")
+                if not isinstance(entry, dict):
+                    raise ValueError(f"{where}.metadata must be a dict, not {type(entry).__name__}")
+                fields["metadata"] = decode_json(entry, f"{where}.metadata")
             case "text" | "raw" | "url" | "filename" | "mediaType":
                 fields[_TEXT_KEYS.get(key, key)] = _string(entry, f"{where}.{key}")
             case _:
@@ -279,13 +281,6 @@ def _string(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{where} must be text, not {type(value).__name__}")
     return decode_text(value, where)
-
-
-def _object(value: object, where: str) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} must be a dict, not {type(value).__name__}")
-    copy: dict[str, Json] = decode_json(value, where)
-    return copy
 
 
 def _check_base64(raw: str | None, where: str) -> None:

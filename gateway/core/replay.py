@@ -61,14 +61,12 @@ class Replay:
         if update.status.message is not None and self._messages:
             self._messages -= 1
             return None
-        if update.status.message is None and (self._messages or self._repeating or self._is_of_shown_call(update)):
-            return None
-        return update
-
-    def _is_of_shown_call(self, update: TaskStatusUpdateEvent) -> bool:
-        """Progress of a tool call that was shown; its outcome comes in a message."""
+        if update.status.message is not None:
+            return update
+        # The progress of a tool call that was shown; its outcome comes in a message.
         fact = (update.metadata or {}).get(tool_calls.URI)
-        return isinstance(fact, dict) and fact.get("callId") in self.calls
+        shown = isinstance(fact, dict) and fact.get("callId") in self.calls
+        return None if self._messages or self._repeating or shown else update
 
     def finish(self) -> Artifact | None:
         """The call is complete. The whole answer, if it is shorter than what was shown."""

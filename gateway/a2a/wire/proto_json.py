@@ -77,10 +77,6 @@ def _integer(value: JsonValue) -> int:
     return int(value)
 
 
-def _json(value: JsonValue) -> JsonValue:
-    return value
-
-
 def _mapping(value: JsonValue) -> dict[str, JsonValue]:
     if isinstance(value, dict):
         return value
@@ -252,7 +248,7 @@ def _without_absence(kind: Any) -> Any:
 
 
 def _reader(kind: Any) -> Reader:
-    simple: dict[Any, Reader] = {str: _string, bool: _boolean, int: _integer, Any: _json}
+    simple: dict[Any, Reader] = {str: _string, bool: _boolean, int: _integer, Any: lambda value: value}
     if kind in simple:
         return simple[kind]
     if get_origin(kind) is tuple:

@@ -30,7 +30,9 @@ def prompt(
 
     `redact` masks arguments in the approvals; a client that runs a tool gets all of them.
     """
-    asked = [_masked(call, redact) for call in calls if call.status is ToolCallStatus.PENDING_APPROVAL]
+    asked = [call for call in calls if call.status is ToolCallStatus.PENDING_APPROVAL]
+    if redact:
+        asked = [replace(call, inputs=redacted_member("args", call.inputs, redact)[0]) for call in asked]
     theirs = [call for call in calls if call.status not in _OF_THE_USER]
     words = (Part(text=_words(asked, theirs)),) if asked or theirs else ()
     parts = (*words, *map(_confirmation, asked), *map(_request, theirs))
@@ -43,10 +45,6 @@ def prompt(
         pages, ours["consent"] = consent.consent_prompt(links, request_id, expires_at)
         parts = (*parts, *pages)
     return parts, {tool_calls.URI: ours}
-
-
-def _masked(call: ToolCall, redact: tuple[JsonPath, ...]) -> ToolCall:
-    return replace(call, inputs=redacted_member("args", call.inputs, redact)[0]) if redact else call
 
 
 def _words(asked: Sequence[ToolCall], theirs: Sequence[ToolCall]) -> str:

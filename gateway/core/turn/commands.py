@@ -44,7 +44,7 @@ class OwnershipConflict(msgspec.Struct, frozen=True):
 
 
 class StrayResult(msgspec.Struct, frozen=True):
-    """The backend gave the result of a call that nobody made, which the operator may want to know."""
+    """The backend sent the result of a call that it never made; the operator may want to know."""
 
     call_id: str
 

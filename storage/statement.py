@@ -36,13 +36,5 @@ def _picker(names: tuple[str, ...]) -> Callable[[Values], tuple[Value, ...]]:
             return itemgetter(*names)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The two queries of one combination of filters: a page, and how many match on all pages."""
-
-    page: str
-    total: str
-
-
 Step = tuple[Statement, Values]
 """A statement and its parameters."""

@@ -92,14 +92,10 @@ class Reads:
             "after_id": after_id,
             "limit": limit,
         }
-        sql = compiled.LISTINGS[
-            where.context_id is not None,
-            where.state is not None,
-            where.status_since is not None,
-            where.after is not None,
-        ]
-        page, total = await self._readers.fetch_all((sql.page, values), (sql.total, values))
-        return tuple(records.task(row) for row in page), total[0][0]
+        filters = (where.context_id, where.state, where.status_since, where.after)
+        queries = compiled.LISTINGS[tuple(value is not None for value in filters)]
+        page, [[total]] = await self._readers.fetch_all(*((sql, values) for sql in queries))
+        return tuple(map(records.task, page)), total
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:
         """Every task that was asked for, with its turns in order."""

@@ -65,7 +65,7 @@ _HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. The SQL that
 # ruff: noqa: E501, S105
 # fmt: off
 
-from storage.statement import Listing, Statement
+from storage.statement import Statement
 '''
 
 
@@ -107,12 +107,12 @@ def _queries(dialect: Dialect) -> Iterator[str]:
             yield f"{name} = {sql(source, dialect)!r}"
     yield f"DATA_VERSION = {database.DATA_VERSION!r}"
     yield f"TURNS = {{{', '.join(f'{a!r}: {sql(tasks.turns(artifacts=a), dialect)!r}' for a in (False, True))}}}"
-    yield "LISTINGS = {"
+    yield "LISTINGS: dict[tuple[bool, ...], tuple[str, str]] = {"
     for on in product((False, True), repeat=4):
         page, total = tasks.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
-        yield f"    {on!r}: Listing({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
+        yield f"    {on!r}: ({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"
-    yield '"""By (in_context, in_state, since, after)."""'
+    yield '"""A page, and how many match on all pages, by (in_context, in_state, since, after)."""'
     exported = {table.name: tuple(column.name for column in documents.columns(table)) for table in documents.TABLES}
     yield f"EXPORTED_COLUMNS = {exported!r}"
 

@@ -65,7 +65,7 @@ def test_a_page_is_read_in_the_order_of_an_index(
 ) -> None:
     listing = compiled.LISTINGS[in_context, in_state, since, after]
     index = "ix_task_listed_in_context" if in_context else "ix_task_listed"
-    for sql in (listing.page, listing.total):
+    for sql in listing:
         steps = plan(connection, sql)
         assert any(f"USING INDEX {index} " in step for step in steps)
         assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == []

@@ -131,7 +131,7 @@ CATALOGUE: dict[str, Fault] = {
     "D1": Fault(
         "locked for longer than anybody waits",
         (
-            "test_what_a_running_turn_says_outlives_a_lock_for_which_a_new_message_is_refused",
+            "test_events_of_a_running_turn_wait_for_a_lock_that_makes_a_new_message_fail",
             "test_a_locked_database_is_unavailable_after_the_timeout_for_all_that_wait",
         ),
     ),
@@ -146,7 +146,7 @@ CATALOGUE: dict[str, Fault] = {
     "D8": Fault(
         "a corrupt row, a schema of the future",
         (
-            "test_a_newer_schema_is_refused_and_left_as_it_is",
+            "test_a_newer_schema_is_refused_and_not_changed",
             "test_130_a_list_tells_of_a_task_that_cannot_be_read_and_of_all_the_others",
         ),
     ),

@@ -126,7 +126,8 @@ class _Refusal:
 
 
 class FragileLedger:
-    """The real ledger, with faults. `units` are those that were stored, `reads` the names of the reads, both in order."""
+    """The real ledger, with faults. `units` are those that were stored, `failed` those that the
+    real one refused, `reads` the names of the reads, each in order."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -136,6 +137,7 @@ class FragileLedger:
         self._slow_reads: dict[str, Pause] = {}
         self._answers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.units: list[tuple[CommitPoint, ...]] = []
+        self.failed: list[tuple[CommitPoint, ...]] = []
         self.reads: list[str] = []
 
     def wrap(self, around: Callable[[Ledger], Any]) -> None:
@@ -214,8 +216,7 @@ class FragileLedger:
                 return
 
         def stored(error: Exception | None) -> None:
-            if error is None:
-                self.units.append(points)
+            (self.units if error is None else self.failed).append(points)
             done(error)
 
         self._ledger.submit(points, stored)

@@ -80,10 +80,13 @@ async def test_an_answer_that_waits_for_another_task_of_its_context_does_not_beg
     assert (numbers(read), states(read)) == ([2, 3, 4], ["WORKING", "COMPLETED"])
 
 
+LOSS = object()
+"""The adapter goes on when the ledger has refused the unit before."""
+
 FAULTS: dict[str, list[Any]] = {
     "that cancels itself": [asyncio.CancelledError()],
     "whose text is none": [TextDelta("\ud800")],
-    "whose handle is none": [CallStarted("\ud800"), None, None, None, TextDelta("b")],
+    "whose handle is none": [CallStarted("\ud800"), LOSS, TextDelta("b")],
     "whose state is none": [CallCompleted("r1", state=object())],
     "whose usage is none": [CallCompleted("r1", usage={"\ud800": 1})],
 }
@@ -94,9 +97,17 @@ async def test_an_adapter_that_gives_what_cannot_be_stored_fails_its_turn_and_no
     tmp_path: Path, which: str
 ) -> None:
     async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
-        adapter = ScriptedAdapter(BR, [TextDelta("a"), None, *FAULTS[which], *says("!", "r1")], says("b", "r2"))
+        loss = Pause()
+        fault = [loss if step is LOSS else step for step in FAULTS[which]]
+        adapter = ScriptedAdapter(BR, [TextDelta("a"), None, *fault, *says("!", "r1")], says("b", "r2"))
         core.agent(adapter)
-        task = await core.send("1", context="c")
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(core.send("1", context="c"))
+            if loss in fault:
+                await soon(loss.reached.wait())
+                await until(lambda: core.ledger.failed)
+                loss.go.set()
+        task = sending.result()
         if task.status.state is TaskState.WORKING:  # not even its failure could be stored with it: it is found later
             await until(lambda: query(core.path, "SELECT count(*) FROM turn WHERE ended_at IS NULL") == [(0,)])
             task = await core.get(task.id)

@@ -12,8 +12,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.a2a_client import A2A, Refused, a2a_http, user_message
+from tests.a2a_client import A2A, Json, Refused, a2a_http, user_message
 from tests.running import local_gateway
+from tests.support.polling import until
 
 PUBLIC = "93.184.216.34"
 PRIVATE = ("10.0.0.1", "169.254.169.254", "100.100.100.200", "192.168.7.7", "fd00::1", "127.0.0.1")
@@ -98,10 +99,13 @@ async def live(folder: Path) -> dict[str, Any]:
                 told[url] = refused.error["message"]
         _hosts(folder, HOSTS.replace(" rebinding.example", "") + "169.254.169.254 rebinding.example\n")
         await _release(agent, told)
-        found = (await agent.http.get("/admin/api/v1/push")).json()["configs"]
-        while any(config["state"] == "active" for config in found):
-            await asyncio.sleep(0.05)
-            found = (await agent.http.get("/admin/api/v1/push")).json()["configs"]
+        found: list[Json] = []
+
+        async def all_tried() -> bool:
+            found[:] = (await agent.http.get("/admin/api/v1/push")).json()["configs"]
+            return all(config["state"] != "active" for config in found)
+
+        await until(all_tried)
     errors = {config["url"]: config["lastError"] for config in found}
     return {"told": told, "connected": world.connected, "paths": world.paths, "errors": errors}
 

@@ -23,6 +23,7 @@ from tests.faults.paused_agents import AGENTS, PausedAgents, paused_agents
 from tests.invariants import violations
 from tests.running import StartLocal
 from tests.support.fork_server import Forked, fork_server
+from tests.support.polling import until
 
 MIB = 1024 * 1024
 
@@ -80,9 +81,7 @@ def _memory(child: Forked) -> int:
 
 
 async def _is_back(child: Forked, sockets: int) -> None:
-    async with asyncio.timeout(60):
-        while _sockets(child) > sockets:  # noqa: ASYNC110  # nobody tells of it
-            await asyncio.sleep(0.05)
+    await until(lambda: _sockets(child) <= sockets)
 
 
 @pytest.mark.fault("C1")
@@ -166,9 +165,7 @@ async def test_no_task_and_no_channel_is_left_of_streams_that_were_left(
                 for number in range(EACH):
                     held.go_on[f"silent {round_}.{number}"].set()
                 assert [why(await _ended(A2A(http, "function"), task)) for task in tasks] == [COMPLETED] * EACH
-            async with asyncio.timeout(30):
-                while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  # that is what is waited for
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(asyncio.all_tasks()) <= before)
 
 
 @pytest.mark.fault("C1")

@@ -26,6 +26,7 @@ from tests.interop.echo_agent import gate, knows
 from tests.invariants import violations
 from tests.running import local_gateway
 from tests.support.fork_server import fork_server
+from tests.support.polling import until
 
 _AGENT = "function: {type: python, ref: 'tests.interop.echo_agent:reply'}"
 _SHIM = Path(__file__).with_name("failing_disk.c")
@@ -109,10 +110,12 @@ async def _work_through(http: httpx2.AsyncClient, held: PausedAgents, fault: Fau
 
 
 async def _ended(caller: A2A, task: str) -> Json:
-    """By whoever looks next."""
-    async with asyncio.timeout(30):
-        while (await caller.get(task))["status"]["state"] == "TASK_STATE_WORKING":  # noqa: ASYNC110  # nobody tells of it
-            await asyncio.sleep(0.02)
+    """The next look at the leases ends it."""
+
+    async def over() -> bool:
+        return bool((await caller.get(task))["status"]["state"] != "TASK_STATE_WORKING")
+
+    await until(over)
     return await caller.get(task)
 
 

@@ -16,15 +16,19 @@ from tests.faults.effects import effects
 from tests.faults.test_tool_sweep import Story, calls, live_through, script
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
+from tests.support.polling import until
 
 _BOUND_SECONDS = 300
 
 
 async def _ended(caller: A2A, task: str) -> Json:
-    async with asyncio.timeout(60):
-        while (found := await caller.get(task))["status"]["state"] == "TASK_STATE_WORKING":  # noqa: ASYNC110  # it may be over before a stream begins
-            await asyncio.sleep(0.02)
-    return found
+    """The task may have ended before a stream of it could begin."""
+
+    async def over() -> bool:
+        return bool((await caller.get(task))["status"]["state"] != "TASK_STATE_WORKING")
+
+    await until(over)
+    return await caller.get(task)
 
 
 async def _sweep(folder: Path, owner: str, pattern: str) -> list[bool]:

@@ -19,6 +19,7 @@ from tests.faults.consistency import Turn, anomalies, lost
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
+from tests.support.polling import interval, until
 
 pytestmark = [pytest.mark.fault("R1"), pytest.mark.xdist_group("torture")]
 
@@ -95,7 +96,7 @@ class World:
                     task = await caller.get(frames[0].event["task"]["id"])
                     read = tuple(text_of(task).split(" | ")) if why(task) == COMPLETED else None
             except (httpx2.TransportError, Refused):
-                await asyncio.sleep(0.1)
+                await interval()
         self.turns.append(Turn(f"context-{context}", text, invoked, time.monotonic(), read, acked))
 
 
@@ -124,8 +125,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
             for context in range(CONTEXTS):
                 for number in range(CLIENTS):
                     group.create_task(client(context, number))
-            while len(world.turns) < CONTEXTS * CLIENTS * MESSAGES // 3:  # noqa: ASYNC110  # a place in a crowd is no event
-                await asyncio.sleep(0.01)
+            await until(lambda: len(world.turns) >= CONTEXTS * CLIENTS * MESSAGES // 3)
             await world.gateways[0].kill()
             await world.start(0)
         await all_ended(tmp_path / "gateway.db")

@@ -28,6 +28,7 @@ from tests.a2a_client import A2A, a2a_http, user_message
 from tests.receiver import LOOPBACK, RESET, STALL, Answer, Letter, Receiver, receiving
 from tests.running import child_gateways
 from tests.support.core import Core, query, running_core
+from tests.support.polling import interval, until
 from tests.support.push_harness import BOX, PushHarness
 from tests.support.scripted import BR, ScriptedAdapter
 
@@ -65,11 +66,11 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
                 if not notifier.busy:
                     _pass_time(core)
                     notifier.wake()
-                await asyncio.sleep(0.005)
+                await interval()
                 if deaths < 3 and len(receiver.accepted) > 250 * (deaths + 1):
                     deaths += 1
                     await alive.aclose()
-                    await asyncio.sleep(0.02)
+                    await interval()
                     await alive.enter_async_context(receiving(receiver))
             delivering.cancel()
         lookup.close()
@@ -177,6 +178,7 @@ def _are(count: int, letters: list[Letter]) -> bool:
 
 
 async def _is_done(http: httpx2.AsyncClient, task: str) -> None:
-    async with asyncio.timeout(20):
-        while (await http.get("/admin/api/v1/push")).json()["configs"]:  # noqa: ASYNC110  # nobody tells of it
-            await asyncio.sleep(0.05)
+    async def done() -> bool:
+        return not (await http.get("/admin/api/v1/push")).json()["configs"]
+
+    await until(done)

@@ -15,6 +15,7 @@ from tests.adapters.raw_server import Exchange, plain
 from tests.faults.raw_backends import raw_backend
 from tests.receiver import LOOPBACK, receiving
 from tests.running import local_gateway
+from tests.support.polling import interval, until
 
 pytestmark = pytest.mark.fault("W1")
 
@@ -36,7 +37,7 @@ async def _drips(exchange: Exchange) -> None:
     try:
         while True:
             await exchange.send(b"x")
-            await asyncio.sleep(0.05)
+            await interval()
     except ConnectionError:
         return
 
@@ -119,9 +120,11 @@ async def test_no_task_waits_for_a_receiver_and_what_it_did_is_told(tmp_path: Pa
         assert await send("well", f"{well.url}/hook") == COMPLETED
         assert tasks == [COMPLETED] * len(urls)
         letters = await well.ended()
-        async with asyncio.timeout(30):
-            while not _all_tried(await _standing(http)):  # noqa: ASYNC110  # nobody tells of it
-                await asyncio.sleep(0.05)
+
+        async def all_tried() -> bool:
+            return _all_tried(await _standing(http))
+
+        await until(all_tried)
         standing = await _standing(http)
 
     assert {name: (config["state"], config["lastError"]) for name, config in standing.items()} == {

@@ -21,6 +21,7 @@ from tests.faults.next_version import NEXT, PROJECT, next_version, start
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.running import Child
+from tests.support.polling import interval
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("R2")]
 
@@ -164,7 +165,7 @@ async def _again(error: Exception) -> None:
     """Raises: the error, unless it says that another gateway is to be asked."""
     if isinstance(error, Refused) and error.error["code"] != _SHUTTING_DOWN:
         raise error
-    await asyncio.sleep(0.05)
+    await interval()
 
 
 def _ended(seen: dict[int, Json]) -> bool:

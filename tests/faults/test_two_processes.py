@@ -28,6 +28,7 @@ from tests.faults.effects import effect_errors, effects
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
+from tests.support.polling import interval
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K14", "R1")]
 
@@ -107,10 +108,10 @@ async def _talk(night: Night, number: int, over: asyncio.Event) -> None:
                 await _stream(night, caller, agent, context, text)
         except httpx2.TransportError:
             night.cut += 1
-            await asyncio.sleep(0.05)
+            await interval()
         except Refused:
             night.refused += 1
-            await asyncio.sleep(0.05)
+            await interval()
 
 
 async def _stream(night: Night, caller: A2A, agent: str, context: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a process that died left behind: which of it has to be finished by the next one, and when all of it has ended."""
+"""The tasks that a dead process did not finish: those that the next process has to complete, and the end of all of them."""
 
 import asyncio
 import sqlite3
@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.invariants import unsettled
+from tests.support.polling import until
 
 _NOTHING_SHOWN = (
     "NOT EXISTS (SELECT 1 FROM event WHERE event.task = turn.task"
@@ -14,7 +15,7 @@ _NOTHING_SHOWN = (
 
 
 def tasks_to_complete(database: Path) -> list[str]:
-    """The tasks that have to be COMPLETED: their turns had not begun, or nothing was shown of a history of the gateway's."""
+    """Tasks whose turn had not begun, or of which nothing was shown and whose history is the gateway's."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
             "SELECT turn.task FROM turn JOIN thread ON thread.id = turn.thread WHERE turn.status = 'accepted'"
@@ -24,12 +25,9 @@ def tasks_to_complete(database: Path) -> list[str]:
 
 
 async def all_ended(database: Path, gone: asyncio.Future[int] | None = None) -> bool:
-    """Within the time that the test has. False: the process that should end them is `gone`."""
-    while unsettled(database):
-        if gone is not None and gone.done():
-            return False
-        await asyncio.sleep(0.02)
-    return True
+    """False: the process that should end them is `gone`."""
+    await until(lambda: not unsettled(database) or (gone is not None and gone.done()), seconds=300)
+    return not unsettled(database)
 
 
 def expire_leases(database: Path) -> None:

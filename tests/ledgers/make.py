@@ -8,7 +8,6 @@ import asyncio
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.ledgers import process
 from tests.ledgers.fixture import Recorded, store
 from tests.ledgers.recording import DATABASE, START, Recording, decision, released, shot, version
 from tests.ledgers.world import AGENTS, FILES, FUNCTION, SETTINGS, placed, world
+from tests.support.polling import until
 
 _BOUND_SECONDS = 20
 
@@ -48,7 +48,7 @@ async def _die_with_a_tool(recording: Recording, agent: str) -> None:
 
 async def _live(recording: Recording) -> None:
     async with recording.gateway() as (_, http):
-        await _until(lambda: not unsettled(recording.database))
+        await until(lambda: not unsettled(recording.database))
         for agent in SERVICES:
             await _talk(recording, http, agent)
         for agent in ("conversed", "chat"):
@@ -217,7 +217,7 @@ async def _die(recording: Recording) -> None:
         await child.ended()
     recording.world.go.set()
     stored = recording.world.responses.stored.values()
-    await _until(lambda: all(kept.body["status"] != "in_progress" for kept in stored if kept.body["background"]))
+    await until(lambda: all(kept.body["status"] != "in_progress" for kept in stored if kept.body["background"]))
 
 
 async def _begin(
@@ -268,12 +268,6 @@ async def _keys(recording: Recording) -> None:
             await ledger.commit(IssueKey(key))
             recording.keys[name] = secret
         await ledger.commit(RevokeKey("revoked", START + 1))
-
-
-async def _until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_BOUND_SECONDS):
-        for _ in iter(reached, True):
-            await asyncio.sleep(0.02)
 
 
 async def record(folder: Path) -> Recorded:

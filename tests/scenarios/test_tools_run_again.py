@@ -20,6 +20,7 @@ from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, expiry, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
 from tests.support.core import START, Core, answer, error_class, query, running_core, soon
+from tests.support.polling import interval
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -56,7 +57,7 @@ async def dies_while_running(path: Path, adapter: ScriptedAdapter, box: Scripted
 
 async def settled_but_one(core: Core) -> None:
     while query(core.path, "SELECT count(*) FROM tool_call WHERE status = 'running'") != [(1,)]:
-        await pass_time()
+        await interval()
 
 
 @asynccontextmanager
@@ -76,7 +77,7 @@ async def until_due(core: Core, task: str) -> None:
         while (await core.get(task)).status.state is TaskState.WORKING:
             await expiry(core).sweep()
             await core.runner.idle()
-            await pass_time()
+            await interval()
 
 
 @ALL
@@ -129,7 +130,7 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
         pause = Pause()
         async with successor(path, adapter_of(G), Box({"one": pause}), number) as core:
             while not await core.ledger.overdue_turns(core.time.now, 0, 10):
-                await soon(pass_time())
+                await soon(interval())
             await expiry(core).sweep()
             await soon(pause.reached.wait())
             assert query(path, "SELECT runs_left FROM tool_call") == [(RUNS - number,)]
@@ -139,10 +140,6 @@ async def test_50_a_tool_that_ends_its_process_every_time_is_given_up(tmp_path: 
         left = await core.get(task)
         assert (left.status.state, error_class(left), box.runs) == (TaskState.FAILED, TOOL_OUTCOME_UNKNOWN, [])
     assert violations(path) == []
-
-
-async def pass_time() -> None:
-    await asyncio.sleep(0.01)
 
 
 async def test_50_a_yes_is_for_one_run_also_of_an_idempotent_tool(tmp_path: Path) -> None:
@@ -212,7 +209,7 @@ async def test_137_cancelling_a_task_whose_tool_is_to_run_again_tells_that_its_o
     box = Box({"one": "O"})
     async with successor(path, adapter_of(G, says("A")), box) as core:
         while not await core.ledger.overdue_turns(core.time.now, 0, 10):
-            await soon(pass_time())
+            await soon(interval())
         assert (await core.cancel(task)).status.state is TaskState.CANCELED
         await expiry(core).sweep()
     assert (box.runs, query(path, "SELECT status FROM tool_call")) == ([], [("interrupted",)])

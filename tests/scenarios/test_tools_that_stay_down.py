@@ -14,8 +14,9 @@ from gateway.ports.tools import ToolError
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, expiry, reply, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks
-from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, pass_time, successor
+from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, successor
 from tests.support.core import Core, answer, error_class, query, soon
+from tests.support.polling import interval
 from tests.support.scripted import G, Pause, says
 
 MINUTES_15 = 900_000
@@ -38,7 +39,7 @@ class Down(Box):
 
 async def due(core: Core) -> None:
     while not await core.ledger.overdue_turns(core.time.now, core.time.now, 10):
-        await pass_time()
+        await interval()
 
 
 async def tried(core: Core) -> None:

@@ -18,14 +18,14 @@ OFFERED: Any = {"type": "function", "name": "weather", "description": "", "param
 CHAT_OFFERED: Any = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 
 
-def tell(conversation: Conversation) -> Iterable[Step]:
+def report(conversation: Conversation) -> Iterable[Step]:
     return [Say(f"{conversation.round}: {', '.join(conversation.tool_outputs.values())}")]
 
 
 THREE_CALLS = in_rounds(
     [Call("weather", {"city": "Oslo"}, "c1"), Call("weather", {"city": "Rome"}, "c2")],
     [Say("One more."), Call("weather", {"city": "Bonn"}, "c3")],
-    tell,
+    report,
 )
 
 
@@ -55,18 +55,18 @@ async def test_rounds_on_chat_completions(connect: Connect) -> None:
     rounds = []
     while True:
         completion = await client.chat.completions.create(model="m", messages=messages, tools=[CHAT_OFFERED])
-        said = completion.choices[0].message
-        if not said.tool_calls:
+        reply = completion.choices[0].message
+        if not reply.tool_calls:
             break
-        rounds.append([call.id for call in said.tool_calls])
-        messages.append(said.model_dump(exclude_none=True, exclude={"annotations"}))
+        rounds.append([call.id for call in reply.tool_calls])
+        messages.append(reply.model_dump(exclude_none=True, exclude={"annotations"}))
         messages += [
             {"role": "tool", "tool_call_id": call.id, "content": city(call.function.arguments)}
-            for call in said.tool_calls
+            for call in reply.tool_calls
             if call.type == "function"
         ]
     assert rounds == [["c1", "c2"], ["c3"]]
-    assert said.content == "2: Oslo 3C, Rome 3C, Bonn 3C"
+    assert reply.content == "2: Oslo 3C, Rome 3C, Bonn 3C"
     again = await client.chat.completions.create(model="m", messages=[*messages, {"role": "user", "content": "again"}])
     assert [call.id for call in again.choices[0].message.tool_calls or ()] == ["c1", "c2"]
 

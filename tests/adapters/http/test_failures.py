@@ -10,7 +10,7 @@ from tests.adapters.http.conftest import KEY, Connect, fault
 from tests.adapters.raw_server import Exchange, StartRaw, chunk, plain
 
 
-def told(**error: Any) -> bytes:
+def error_body(**error: Any) -> bytes:
     return json.dumps({"error": error}).encode()
 
 
@@ -20,21 +20,33 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("status", "body", "kind"),
         [
-            ("400 Bad Request", told(message="bad", code="invalid_type", param="input"), ErrorClass.REJECTED),
-            ("400 Bad Request", told(message="gone", code="previous_response_not_found"), ErrorClass.HANDLE_NOT_FOUND),
+            ("400 Bad Request", error_body(message="bad", code="invalid_type", param="input"), ErrorClass.REJECTED),
+            (
+                "400 Bad Request",
+                error_body(message="gone", code="previous_response_not_found"),
+                ErrorClass.HANDLE_NOT_FOUND,
+            ),
             ("404 Not Found", b'{"detail":"Response \'resp_1\' not found."}', ErrorClass.HANDLE_NOT_FOUND),
-            ("404 Not Found", told(message="no resp_1 here"), ErrorClass.HANDLE_NOT_FOUND),
-            ("404 Not Found", told(message="The model does not exist", code="model_not_found"), ErrorClass.REJECTED),
+            ("404 Not Found", error_body(message="no resp_1 here"), ErrorClass.HANDLE_NOT_FOUND),
+            (
+                "404 Not Found",
+                error_body(message="The model does not exist", code="model_not_found"),
+                ErrorClass.REJECTED,
+            ),
             ("404 Not Found", b"", ErrorClass.REJECTED),
-            ("400 Bad Request", told(message="in use", code="conversation_locked"), ErrorClass.LOCKED),
-            ("409 Conflict", told(message="locked"), ErrorClass.LOCKED),
-            ("401 Unauthorized", told(message="who?"), ErrorClass.UNAUTHORISED),
+            ("400 Bad Request", error_body(message="in use", code="conversation_locked"), ErrorClass.LOCKED),
+            ("409 Conflict", error_body(message="locked"), ErrorClass.LOCKED),
+            ("401 Unauthorized", error_body(message="who?"), ErrorClass.UNAUTHORISED),
             ("403 Forbidden", b"<html>no</html>", ErrorClass.UNAUTHORISED),
-            ("429 Too Many Requests", told(message="slow down"), ErrorClass.RATE_LIMITED),
-            ("429 Too Many Requests", told(message="pay", code="insufficient_quota"), ErrorClass.REJECTED),
-            ("500 Oops", told(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
-            ("400 Bad Request", told(message="long", code="context_length_exceeded"), ErrorClass.OVERFLOW),
-            ("400 Bad Request", told(message="long", type="exceed_context_size_error", code=400), ErrorClass.OVERFLOW),
+            ("429 Too Many Requests", error_body(message="slow down"), ErrorClass.RATE_LIMITED),
+            ("429 Too Many Requests", error_body(message="pay", code="insufficient_quota"), ErrorClass.REJECTED),
+            ("500 Oops", error_body(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
+            ("400 Bad Request", error_body(message="long", code="context_length_exceeded"), ErrorClass.OVERFLOW),
+            (
+                "400 Bad Request",
+                error_body(message="long", type="exceed_context_size_error", code=400),
+                ErrorClass.OVERFLOW,
+            ),
             (
                 "400 Bad Request",
                 b'{"object":"error","message":"This model\'s maximum context length is 8 tokens.","code":400}',
@@ -43,15 +55,19 @@ class TestAnswers:
             ("413 Too Large", b"", ErrorClass.OVERFLOW),
             (
                 "400 Bad Request",
-                told(message="no", code="unsupported_parameter", param="previous_response_id"),
+                error_body(message="no", code="unsupported_parameter", param="previous_response_id"),
                 ErrorClass.STORAGE_DISABLED,
             ),
             (
                 "400 Bad Request",
-                told(message="Previous response cannot be used for this organization due to Zero Data Retention"),
+                error_body(message="Previous response cannot be used for this organization due to Zero Data Retention"),
                 ErrorClass.STORAGE_DISABLED,
             ),
-            ("400 Bad Request", told(message="no", code="unsupported_parameter", param="top_p"), ErrorClass.REJECTED),
+            (
+                "400 Bad Request",
+                error_body(message="no", code="unsupported_parameter", param="top_p"),
+                ErrorClass.REJECTED,
+            ),
             ("422 Unprocessable", b'{"detail":[{"loc":["body"],"msg":"field required"}]}', ErrorClass.REJECTED),
             ("500 Oops", b'{"detail":"Internal server error"}', ErrorClass.BACKEND_FAILED),
             ("502 Bad Gateway", b"<html><h1>502</h1></html>", ErrorClass.BACKEND_FAILED),
@@ -61,7 +77,7 @@ class TestAnswers:
             ("500 Oops", b'{"error":"a bare text"}', ErrorClass.BACKEND_FAILED),
             ("500 Oops", b"\xff\xfe[" + b"[" * 30_000, ErrorClass.BACKEND_FAILED),
             ("200 OK", b"<!DOCTYPE html><html></html>", ErrorClass.CONTRACT_BROKEN),
-            ("200 OK", told(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
+            ("200 OK", error_body(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
             ("204 No Content", b"", ErrorClass.CONTRACT_BROKEN),
             ("304 Not Modified", b"", ErrorClass.CONTRACT_BROKEN),
         ],
@@ -85,7 +101,7 @@ class TestAnswers:
             ("503 Unavailable", {}, b"", True),
             ("504 Gateway Timeout", {}, b"", True),
             ("503 Unavailable", {"Retry_After": "2"}, b"", False),
-            ("503 Unavailable", {}, told(message="no", code="slow_down"), False),
+            ("503 Unavailable", {}, error_body(message="no", code="slow_down"), False),
             ("500 Oops", {}, b"", False),
             ("529 Overloaded", {}, b"", False),
             ("429 Too Many Requests", {}, b"", False),
@@ -167,7 +183,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("quoted", [KEY, "sk-proj-************cdef", f"Bearer {KEY}, twice: {KEY}"])
     async def test_the_key_is_masked_however_it_is_quoted(self, raw: StartRaw, connect: Connect, quoted: str) -> None:
-        body = told(message=f"Incorrect API key provided: {quoted} .\nFind yours", code="invalid_api_key")
+        body = error_body(message=f"Incorrect API key provided: {quoted} .\nFind yours", code="invalid_api_key")
         server = await raw(lambda exchange: exchange.send(plain("401 Unauthorized", body)))
         detail = (await fault(connect(), server.url)).detail
         assert "sk-proj" not in detail

@@ -60,7 +60,7 @@ async def finished(adapter: Adapter, words: str = "Hi", **options: Any) -> CallC
     return completed(await collect(adapter, request(words, **options)))
 
 
-def said_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+def roles_and_texts(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     """Role and text of the messages of a request, in the form of the conformance suite."""
     speakers = {"user": "user", "assistant": "agent"}
     return [(speakers[item["role"]], _text(item["content"])) for item in items]

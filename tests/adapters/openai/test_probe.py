@@ -115,12 +115,12 @@ STARTED = (
 )
 
 
-def refusing(told: bytes) -> Answer:
+def refusing(body: bytes) -> Answer:
     """A Responses server that continues nothing, and echoes this predecessor."""
 
     async def answer(exchange: Exchange) -> None:
         if b"previous_response_id" in exchange.request.body:
-            await exchange.send(plain("400 Bad Request", told))
+            await exchange.send(plain("400 Bad Request", body))
         else:
             await exchange.stream(STARTED)
 

@@ -23,7 +23,7 @@ def agent_of(function: object, clock: Clock | None = None, **settings: Any) -> P
         sys.path[:] = path
 
 
-async def said(adapter: Adapter, **changes: Any) -> list[AdapterEvent]:
+async def events_of(adapter: Adapter, **changes: Any) -> list[AdapterEvent]:
     """The events between the start of a call and its completion."""
     events = await collect(adapter, request("Hi", **changes))
     assert events[0] == CallStarted()

@@ -29,7 +29,7 @@ from gateway.ports.adapter import (
 from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, ReasoningItem, UserItem
 from gateway.testing.adapter_scripts import collect, completed, message, request
 from gateway.testing.adapter_suite import AdapterSuite
-from tests.adapters.python.python_agents import agent_of, broken, said
+from tests.adapters.python.python_agents import agent_of, broken, events_of
 
 
 def plain(text: str) -> str:
@@ -200,7 +200,7 @@ async def test_a_state_that_is_no_json_fails_the_turn(state: Any, wrong: str) ->
     ],
 )
 async def test_what_a_function_returns_is_the_whole_answer(value: Any, events: list[Any]) -> None:
-    assert await said(agent_of(lambda turn: value)) == events
+    assert await events_of(agent_of(lambda turn: value)) == events
 
 
 async def test_everything_that_may_be_yielded_becomes_its_event() -> None:
@@ -217,7 +217,7 @@ async def test_everything_that_may_be_yielded_becomes_its_event() -> None:
         yield Artifact(parts=["three"])
 
     clock = Clock(new_id=lambda: "new-id")
-    assert await said(agent_of(agent, clock)) == [
+    assert await events_of(agent_of(agent, clock)) == [
         Progress("looking it up"),
         ToolCallAnnounced("call_1", "lookup"),
         ToolCallReady("call_1", "lookup", '{"q":"é"}', handled=True),

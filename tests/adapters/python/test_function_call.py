@@ -15,7 +15,7 @@ import pytest
 from gateway.agent import Turn
 from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, TextDelta
 from gateway.testing.adapter_scripts import BOUND, bounded, collect, failure, request, text
-from tests.adapters.python.python_agents import agent_of, said
+from tests.adapters.python.python_agents import agent_of, events_of
 
 
 def plain(text: str) -> str:
@@ -220,7 +220,9 @@ async def test_a_generator_that_blocks_keeps_its_thread_and_its_context_variable
         yield WHO.get()
 
     WHO.set("somebody")
-    assert await said(agent_of(steps)) == [TextDelta(who) for who in ("somebody", "somebody else", "somebody else")]
+    assert await events_of(agent_of(steps)) == [
+        TextDelta(who) for who in ("somebody", "somebody else", "somebody else")
+    ]
     assert len(set(threads)) == 1
     assert threading.get_ident() not in threads
     assert WHO.get() == "somebody"
@@ -382,7 +384,7 @@ async def test_nothing_that_a_function_raises_gets_past_its_call(error: BaseExce
         raise error
 
     with pytest.raises(AdapterError) as caught:
-        await said(agent_of(reply))
+        await events_of(agent_of(reply))
     assert caught.value.kind is ErrorClass.BACKEND_FAILED
 
 

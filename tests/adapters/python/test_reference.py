@@ -75,7 +75,7 @@ def test_two_agents_of_one_file_share_its_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "said"),
+    ("source", "name", "problem"),
     [
         ("x = 1", "reply", "'./mine.py' has no 'reply'; check the name behind the colon"),
         ("reply = 1", "reply", "'reply' is no function but of type int; name one"),
@@ -90,13 +90,13 @@ def test_two_agents_of_one_file_share_its_module(tmp_path: Path) -> None:
     ],
 )
 def test_a_function_that_cannot_be_used_is_refused_with_the_ref_and_the_remedy(
-    tmp_path: Path, source: str, name: str, said: str
+    tmp_path: Path, source: str, name: str, problem: str
 ) -> None:
     (tmp_path / "mine.py").write_text(source)
     with pytest.raises(ValueError, match="mine") as caught:
         build(f"./mine.py:{name}", tmp_path)
     assert f"'./mine.py:{name}': " in str(caught.value)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_place_where_it_was_sought(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_is_refused_with_the_place_where_it_was_sought(
 
 
 @pytest.mark.parametrize(
-    ("ref", "said"),
+    ("ref", "problem"),
     [
         ("no_such_module:reply", "there is no module 'no_such_module'; install it beside the gateway"),
         ("no_such.module:reply", "there is no module 'no_such'; install it"),
@@ -114,10 +114,10 @@ def test_a_file_that_is_not_there_is_refused_with_the_place_where_it_was_sought(
         (".relative:reply", "importing '.relative' failed with TypeError"),
     ],
 )
-def test_a_module_that_is_not_there_is_refused_with_the_remedy(tmp_path: Path, ref: str, said: str) -> None:
+def test_a_module_that_is_not_there_is_refused_with_the_remedy(tmp_path: Path, ref: str, problem: str) -> None:
     with pytest.raises(ValueError, match=ref) as caught:
         build(ref, tmp_path)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_the_error_of_a_module_names_the_missing_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gateway.a2a.model import Part
 from gateway.agent import Artifact, DirectMessage, InputRequired, Status, ToolCall, ToolResult, Turn
 from gateway.ports.adapter import CallStarted, DirectReply, TextDelta
 from gateway.testing.adapter_scripts import collect, request
-from tests.adapters.python.python_agents import agent_of, broken, said
+from tests.adapters.python.python_agents import agent_of, broken, events_of
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_a_direct_message_may_be_returned() -> None:
 
 
 async def test_an_agent_that_may_reply_directly_need_not() -> None:
-    assert await said(agent_of(lambda turn: "Hi", direct_replies=True)) == [TextDelta("Hi")]
+    assert await events_of(agent_of(lambda turn: "Hi", direct_replies=True)) == [TextDelta("Hi")]
 
 
 def speaks_before(turn: Turn) -> Iterator[Any]:

@@ -65,5 +65,5 @@ class Served:
         return True
 
 
-def run(tool: str, said: Callable[[str], None] = lambda _: None, **arguments: Json) -> ToolRun:
-    return ToolRun(tool, arguments, "call-1", "ctx", "me", said)
+def run(tool: str, progress: Callable[[str], None] = lambda _: None, **arguments: Json) -> ToolRun:
+    return ToolRun(tool, arguments, "call-1", "ctx", "me", progress)

@@ -56,7 +56,7 @@ async def source(request: pytest.FixtureRequest, make: Make) -> AsyncIterator[Mc
 async def test_it_lists_tools_as_they_are_declared_until_they_change(source: McpServer) -> None:
     tools = await source.tools()
     by_name = {tool.name: tool for tool in tools}
-    assert by_name["echo"].description == "Says it again."
+    assert by_name["echo"].description == "Echoes."
     assert by_name["echo"].parameters["required"] == ["text"]
     assert [name for name, tool in by_name.items() if tool.idempotent] == ["echo", "add"]
     assert await source.tools() is tools
@@ -71,7 +71,7 @@ async def test_it_lists_tools_as_they_are_declared_until_they_change(source: Mcp
 
 
 async def test_results_of_every_form_are_outputs(source: McpServer) -> None:
-    said: list[str] = []
+    progress: list[str] = []
     assert await source.run(run("echo", text="hello")) == ToolOutput("hello")
     assert await source.run(run("add", a=1, b=2)) == ToolOutput({"sum": 3})
     assert await source.run(run("blocks")) == ToolOutput(
@@ -80,8 +80,8 @@ async def test_results_of_every_form_are_outputs(source: McpServer) -> None:
     assert await source.run(run("nothing")) == ToolOutput(None)
     assert await source.run(run("fails")) == ToolOutput("Error executing tool fails", error=True)
     assert await source.run(run("none-such")) == ToolOutput("Unknown tool: none-such", error=True)
-    assert await source.run(run("works", said.append, steps=3)) == ToolOutput("done")
-    assert said == ["step 1", "step 2", "step 3"]
+    assert await source.run(run("works", progress.append, steps=3)) == ToolOutput("done")
+    assert progress == ["step 1", "step 2", "step 3"]
 
 
 async def test_a_call_that_needs_a_consent_names_the_page_and_can_be_made_again(source: McpServer) -> None:
@@ -182,12 +182,12 @@ async def test_a_child_sees_what_it_was_given_and_no_secret_of_the_gateway(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     source = make(command=SMALL, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "TOKEN": "t"})
-    told = (await source.run(run("environment"))).output
-    assert isinstance(told, str)
-    folder, _, *variables = told.split("\n")
+    output = (await source.run(run("environment"))).output
+    assert isinstance(output, str)
+    folder, _, *variables = output.split("\n")
     assert folder == str(tmp_path)
     assert "TOKEN=t" in variables
-    assert "sk-secret" not in told
+    assert "sk-secret" not in output
 
 
 async def test_closing_ends_the_child(make: Make) -> None:
@@ -201,9 +201,9 @@ async def test_closing_ends_the_child(make: Make) -> None:
 
 
 async def _process(source: McpServer) -> int:
-    told = (await source.run(run("environment"))).output
-    assert isinstance(told, str)
-    return int(told.split("\n")[1])
+    output = (await source.run(run("environment"))).output
+    assert isinstance(output, str)
+    return int(output.split("\n")[1])
 
 
 # --- failures to open -------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Right:
             raise AdapterError(ErrorClass.UNREACHABLE, "connection refused")
         if self.backend.status != 200:
             raise AdapterError(self.error_class(self.backend.status), f"HTTP {self.backend.status}")
-        self.send(list(self.said(request)))
+        self.send(list(self.messages_of(request)))
         self.backend.round = 0 if isinstance(request.items[-1], UserItem) else self.backend.round + 1
         self.backend.offered.append(self.offers(request))
         self.backend.outputs.append(self.answers(request))
@@ -94,7 +94,7 @@ class Right:
         known = {401: ErrorClass.UNAUTHORISED, 403: ErrorClass.UNAUTHORISED, 429: ErrorClass.RATE_LIMITED}
         return known.get(status, ErrorClass.BACKEND_FAILED if status >= 500 else ErrorClass.REJECTED)
 
-    def said(self, request: ServiceRequest) -> Iterable[tuple[str, str]]:
+    def messages_of(self, request: ServiceRequest) -> Iterable[tuple[str, str]]:
         for item in request.items:
             match item:
                 case UserItem(message=message):
@@ -102,8 +102,8 @@ class Right:
                 case AssistantItem(parts=parts):
                     yield "agent", parts[0].text or ""
 
-    def send(self, said: list[tuple[str, str]]) -> None:
-        self.backend.received.append(said)
+    def send(self, messages: list[tuple[str, str]]) -> None:
+        self.backend.received.append(messages)
 
     def chunks(self, piece: str) -> list[bytes]:
         data = piece.encode()
@@ -277,23 +277,23 @@ class ChangesItsPendingHandle(_Rewrites):
 
 
 class SendsTheLastMessageOnly(Right):
-    def send(self, said: list[tuple[str, str]]) -> None:
-        super().send(said[-1:])
+    def send(self, messages: list[tuple[str, str]]) -> None:
+        super().send(messages[-1:])
 
 
 class ForgetsItsAnswers(Right):
-    def send(self, said: list[tuple[str, str]]) -> None:
-        super().send([(who, text) for who, text in said if who == "user"])
+    def send(self, messages: list[tuple[str, str]]) -> None:
+        super().send([(who, text) for who, text in messages if who == "user"])
 
 
 class TakesAllForTheUsersWords(Right):
-    def send(self, said: list[tuple[str, str]]) -> None:
-        super().send([("user", text) for _, text in said])
+    def send(self, messages: list[tuple[str, str]]) -> None:
+        super().send([("user", text) for _, text in messages])
 
 
 class SendsEverythingAgain(Right):
-    def send(self, said: list[tuple[str, str]]) -> None:
-        super().send([each for before in self.backend.received for each in before] + said)
+    def send(self, messages: list[tuple[str, str]]) -> None:
+        super().send([each for before in self.backend.received for each in before] + messages)
 
 
 class KeepsTheConnection(Right):

@@ -203,10 +203,10 @@ class DrivesLittle(AdapterSuite):
 async def test_what_a_test_cannot_do_without_a_hook_is_skipped_with_the_name_of_the_hook(test: str) -> None:
     suite = DrivesLittle()
     suite.backend = Backend()
-    said = await verdict(test, suite, Right(suite.backend, STATIC))
-    assert said == "passed" or re.fullmatch(
+    outcome = await verdict(test, suite, Right(suite.backend, STATIC))
+    assert outcome == "passed" or re.fullmatch(
         r"skipped: give your test class `(secret|backend_\w+)` and this is tested|skipped: the storage owner is backend",
-        said,
+        outcome,
     )
 
 

@@ -47,7 +47,7 @@ from tests.adapters.openai.openai_support import (
     judge,
     parts,
     plays,
-    said_in,
+    roles_and_texts,
     settings,
     tool_of,
 )
@@ -92,7 +92,7 @@ class TestConformance(EmulatorSuite):
     emulator = ChatServer
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        return [said_in(body["messages"]) for body in self.server.requests]
+        return [roles_and_texts(body["messages"]) for body in self.server.requests]
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
         offered = [[tool["function"] for tool in body.get("tools", ())] for body in self.server.requests]

@@ -38,7 +38,7 @@ from tests.adapters.openai.openai_support import (
     output_ids,
     plays,
     response_ids,
-    said_in,
+    roles_and_texts,
     tool_of,
 )
 from tests.adapters.raw_server import Exchange, StartRaw
@@ -87,7 +87,7 @@ class _Suite(EmulatorSuite):
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        return [said_in(body["input"]) for body in self._bodies]
+        return [roles_and_texts(body["input"]) for body in self._bodies]
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
         kept = ToolDeclaration.__struct_fields__

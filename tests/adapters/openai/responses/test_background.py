@@ -38,7 +38,7 @@ async def adapter(server: ResponsesServer, start: Start, build: Build) -> Backgr
     return built
 
 
-async def heard(events: AsyncGenerator[AdapterEvent, None]) -> list[AdapterEvent]:
+async def events_of(events: AsyncGenerator[AdapterEvent, None]) -> list[AdapterEvent]:
     async with asyncio.timeout(BOUND):
         return [event async for event in events]
 
@@ -55,7 +55,7 @@ def pending_of(event: AdapterEvent) -> str:
 
 async def fault(events: AsyncGenerator[AdapterEvent, None]) -> ErrorClass:
     with pytest.raises(AdapterError) as caught:
-        await heard(events)
+        await events_of(events)
     assert KEY not in caught.value.detail
     return caught.value.kind
 
@@ -73,8 +73,8 @@ async def test_a_resumed_response_gives_the_events_of_its_call(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     server.script = plays(Say("Hello"), ServerTool("mcp", "look", {}, "3"), Say(" there"))
-    told = await collect(adapter, request("hi"))
-    assert await heard(adapter.resume(request("hi"), pending_of(told[0]))) == told
+    events = await collect(adapter, request("hi"))
+    assert await events_of(adapter.resume(request("hi"), pending_of(events[0]))) == events
 
 
 async def test_a_response_continues_when_its_stream_is_dropped(
@@ -84,7 +84,7 @@ async def test_a_response_continues_when_its_stream_is_dropped(
     events = adapter.call(request("hi"))
     pending = pending_of(await anext(events))
     assert await fault(events) is ErrorClass.INTERRUPTED
-    again = await heard(adapter.resume(request("hi"), pending))
+    again = await events_of(adapter.resume(request("hi"), pending))
     assert text(again) == "Hello there"
     assert again[-1] == CallCompleted(pending, usage=again[-1].usage, stored=True)  # type: ignore[union-attr]
 
@@ -101,26 +101,26 @@ async def test_an_early_resumption_gets_the_rest_as_it_comes(
     again = adapter.resume(request("hi"), pending)
     await first_text(again)
     go_on.set()
-    assert text(await heard(again)) == " there"
+    assert text(await events_of(again)) == " there"
 
 
 async def test_a_response_that_starts_over_gives_the_event_for_it(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
     server.script = plays(Say("Hel"), ServerTool("mcp", "look", {}, "3"), Restarted(), Say("Hello"), Say(" there"))
-    told = await collect(adapter, request("hi"))
-    at = told.index(StartedOver())
-    assert (text(told[:at]), text(told[at:])) == ("Hel", "Hello there")
+    events = await collect(adapter, request("hi"))
+    at = events.index(StartedOver())
+    assert (text(events[:at]), text(events[at:])) == ("Hel", "Hello there")
 
 
 async def test_without_a_kept_stream_the_finished_response_gives_all_events(
     server: ResponsesServer, adapter: BackgroundAdapter
 ) -> None:
-    told = await collect(adapter, request("hi"))
+    events = await collect(adapter, request("hi"))
     server.forget_streams()
-    again = await heard(adapter.resume(request("hi"), pending_of(told[0])))
+    again = await events_of(adapter.resume(request("hi"), pending_of(events[0])))
     assert again[0] == StartedOver()
-    assert (text(again), again[-1]) == ("Hello there", told[-1])
+    assert (text(again), again[-1]) == ("Hello there", events[-1])
 
 
 async def test_where_the_stream_is_not_kept_one_that_runs_is_asked_for_later(
@@ -135,9 +135,9 @@ async def test_where_the_stream_is_not_kept_one_that_runs_is_asked_for_later(
 
 
 async def test_a_response_that_is_gone_has_failed(server: ResponsesServer, adapter: BackgroundAdapter) -> None:
-    told = await collect(adapter, request("hi"))
+    events = await collect(adapter, request("hi"))
     server.stored.clear()
-    assert await fault(adapter.resume(request("hi"), pending_of(told[0]))) is ErrorClass.BACKEND_FAILED
+    assert await fault(adapter.resume(request("hi"), pending_of(events[0]))) is ErrorClass.BACKEND_FAILED
 
 
 async def test_a_response_that_failed_has_failed_when_it_is_resumed(

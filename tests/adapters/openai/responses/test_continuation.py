@@ -18,7 +18,7 @@ def fault(continuing: Continuation, **echo: Any) -> ErrorClass | None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said", "kind"),
+    ("handle", "echoed", "kind"),
     [
         (None, None, None),
         (None, UNSET, None),
@@ -30,14 +30,14 @@ def fault(continuing: Continuation, **echo: Any) -> ErrorClass | None:
         (None, "resp_9", ErrorClass.CONTRACT_BROKEN),
     ],
 )
-def test_a_chain_continues_from_its_handle(told: str | None, said: Any, kind: ErrorClass | None) -> None:
-    assert fault(Chain(told), previous_response_id=said) is kind
-    assert fault(Chain(told, verifies=False), previous_response_id=said) is None
-    assert fault(Chain(told), previous_response_id=told, conversation={"id": "conv_9"}) is None
+def test_a_chain_continues_from_its_handle(handle: str | None, echoed: Any, kind: ErrorClass | None) -> None:
+    assert fault(Chain(handle), previous_response_id=echoed) is kind
+    assert fault(Chain(handle, verifies=False), previous_response_id=echoed) is None
+    assert fault(Chain(handle), previous_response_id=handle, conversation={"id": "conv_9"}) is None
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("echoed", "kind"),
     [
         (UNSET, None),
         ("conv_1", None),
@@ -50,8 +50,8 @@ def test_a_chain_continues_from_its_handle(told: str | None, said: Any, kind: Er
         (7, ErrorClass.CONTRACT_BROKEN),
     ],
 )
-def test_27_an_answer_is_in_the_conversation_that_was_named(said: Any, kind: ErrorClass | None) -> None:
-    assert fault(CONV, conversation=said) is kind
+def test_27_an_answer_is_in_the_conversation_that_was_named(echoed: Any, kind: ErrorClass | None) -> None:
+    assert fault(CONV, conversation=echoed) is kind
 
 
 def test_a_request_names_one_of_the_two_or_none_and_whether_it_is_to_be_kept() -> None:

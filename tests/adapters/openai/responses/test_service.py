@@ -188,7 +188,7 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("reply", "kind"),
     [
         (answer_of("404 Not Found"), ErrorClass.REJECTED),
         (answer_of("200 OK", b"{}"), ErrorClass.CONTRACT_BROKEN),
@@ -202,9 +202,9 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
     ],
 )
 async def test_without_a_conversation_no_response_is_requested(
-    raw: StartRaw, build: Build, told: bytes, kind: ErrorClass
+    raw: StartRaw, build: Build, reply: bytes, kind: ErrorClass
 ) -> None:
-    server = await raw(lambda exchange: exchange.send(told))
+    server = await raw(lambda exchange: exchange.send(reply))
     adapter = build(factory, f"{server.url}/v1", conversation=True)
     assert await fault(adapter, request("Hi")) is kind
     [asked] = server.requests
@@ -258,8 +258,8 @@ async def test_51_a_response_that_completed_is_fetched_as_the_call_would_have_gi
     assert (found.events[0], found.events[-1]) == (CallStarted(handle), given[-1])
     whole = [event for event in given if type(event).__name__.endswith("Ready")]
     assert [event for event in found.events if type(event).__name__.endswith("Ready")] == whole
-    said = "".join(event.text for event in given if isinstance(event, TextDelta))
-    assert [event.text for event in found.events if isinstance(event, TextDelta)] == ([said] if said else [])
+    streamed = "".join(event.text for event in given if isinstance(event, TextDelta))
+    assert [event.text for event in found.events if isinstance(event, TextDelta)] == ([streamed] if streamed else [])
 
 
 async def test_a_response_that_went_on_from_another_is_fetched_too(server: ResponsesServer, chained: Adapter) -> None:
@@ -295,7 +295,7 @@ async def test_a_response_that_failed_or_is_gone_has_its_fate(server: ResponsesS
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("reply", "kind"),
     [
         (answer_of("200 OK", b"[]"), ErrorClass.CONTRACT_BROKEN),
         (answer_of("200 OK", b'{"status": "odd"}'), ErrorClass.CONTRACT_BROKEN),
@@ -307,9 +307,9 @@ async def test_a_response_that_failed_or_is_gone_has_its_fate(server: ResponsesS
     ],
 )
 async def test_an_answer_without_the_fate_of_a_response_is_an_error(
-    raw: StartRaw, build: Build, told: bytes, kind: ErrorClass
+    raw: StartRaw, build: Build, reply: bytes, kind: ErrorClass
 ) -> None:
-    server = await raw(lambda exchange: exchange.send(told))
+    server = await raw(lambda exchange: exchange.send(reply))
     with pytest.raises(AdapterError) as caught:
         await fetch(build(factory, f"{server.url}/v1"), "resp_1")
     assert caught.value.kind is kind
@@ -471,7 +471,7 @@ async def test_the_form_of_a_handle_decides_what_is_deleted_else_the_settings(
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("reply", "kind"),
     [
         (answer_of("400 Bad Request", b'{"error": {"message": "in flight"}}'), ErrorClass.REJECTED),
         (answer_of("405 Method Not Allowed"), ErrorClass.REJECTED),
@@ -480,9 +480,9 @@ async def test_the_form_of_a_handle_decides_what_is_deleted_else_the_settings(
     ],
 )
 async def test_a_deletion_that_was_not_done_is_an_error(
-    raw: StartRaw, build: Build, told: bytes, kind: ErrorClass
+    raw: StartRaw, build: Build, reply: bytes, kind: ErrorClass
 ) -> None:
-    server = await raw(lambda exchange: exchange.send(told))
+    server = await raw(lambda exchange: exchange.send(reply))
     with pytest.raises(AdapterError) as caught:
         await forget(build(factory, f"{server.url}/v1"), "resp_1")
     assert caught.value.kind is kind

@@ -66,7 +66,7 @@ def done(kind: str, **fields: Any) -> Event:
     return {"type": "response.output_item.done", "item": {"type": kind} | fields}
 
 
-def said(text: str, **fields: Any) -> Event:
+def whole(text: str, **fields: Any) -> Event:
     return done("message", **{"id": "msg_1", "content": [{"type": "output_text", "text": text}]} | fields)
 
 
@@ -226,20 +226,24 @@ def test_the_type_may_stand_anywhere_and_the_same_text_comes_once() -> None:
     ]
     compact = [json.dumps(copy, separators=(",", ":")).encode() for copy in copies]
     last = {"delta": "lo", "item_id": "msg_1", "type": "response.output_text.delta"}
-    assert between(delta("Hel"), last, *copies, *compact, said("Hello")) == [TextDelta("Hel"), TextDelta("lo")]
+    assert between(delta("Hel"), last, *copies, *compact, whole("Hello")) == [TextDelta("Hel"), TextDelta("lo")]
 
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        pytest.param([said("Hello")], ["Hello"], id="no deltas"),
-        pytest.param([delta("Hel"), said("Hello")], ["Hel", "lo"], id="the last delta lost"),
-        pytest.param([delta("Hello"), said("Hello", id="msg_2")], ["Hello"], id="another id in the end"),
-        pytest.param([delta("a"), said("a"), delta("b"), said("b")], ["a", "b"], id="two messages"),
-        pytest.param([delta("a"), delta("b", item_id="msg_2"), said("a"), said("b")], ["a", "b"], id="two at once"),
-        pytest.param([delta(""), said("")], [], id="nothing"),
-        pytest.param([delta("a", delta=7), delta("a", delta=None), said("a")], ["a"], id="deltas that are no text"),
-        pytest.param([said("", content=None)], [], id="no content"),
+        pytest.param([whole("Hello")], ["Hello"], id="no deltas"),
+        pytest.param([delta("Hel"), whole("Hello")], ["Hel", "lo"], id="the last delta lost"),
+        pytest.param([delta("Hello"), whole("Hello", id="msg_2")], ["Hello"], id="another id in the end"),
+        pytest.param([delta("a"), whole("a"), delta("b"), whole("b")], ["a", "b"], id="two messages"),
+        pytest.param(
+            [delta("a"), delta("b", item_id="msg_2"), whole("a"), whole("b")],
+            ["a", "b"],
+            id="two at once",
+        ),
+        pytest.param([delta(""), whole("")], [], id="nothing"),
+        pytest.param([delta("a", delta=7), delta("a", delta=None), whole("a")], ["a"], id="deltas that are no text"),
+        pytest.param([whole("", content=None)], [], id="no content"),
     ],
 )
 def test_the_finished_message_completes_its_deltas(stream: list[Event], expected: list[str]) -> None:
@@ -248,7 +252,7 @@ def test_the_finished_message_completes_its_deltas(stream: list[Event], expected
 
 def test_a_finished_message_that_differs_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert between(delta("Hello"), said("Goodbye")) == [TextDelta("Hello")]
+        assert between(delta("Hello"), whole("Goodbye")) == [TextDelta("Hello")]
     assert caplog.messages == ["a finished message is not what was streamed of it"]
 
 
@@ -292,7 +296,7 @@ def test_a_commentary_is_a_progress_line_and_no_answer() -> None:
         done("message", id="msg_1", phase="commentary", content=spoken),
         added("message", id="msg_2", phase="final_answer"),
         delta("Found.", item_id="msg_2"),
-        said("Found.", id="msg_2", phase="final_answer"),
+        whole("Found.", id="msg_2", phase="final_answer"),
     ) == [
         Progress("Looking."),
         ItemReady(
@@ -531,7 +535,7 @@ def test_a_custom_tool_takes_any_text() -> None:
 def test_a_backend_may_answer_a_function_call_itself(order: str) -> None:
     call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
     output = done("function_call_output", id="fco_1", call_id="call_1", output="3C")
-    stream = [call, said("Well."), output] if order == "call first" else [output, said("Well."), call]
+    stream = [call, whole("Well."), output] if order == "call first" else [output, whole("Well."), call]
     ready = ToolCallReady("call_1", "f", "{}", provider_id="fc_1")
     result, well = ToolResultReady("call_1", "3C"), TextDelta("Well.")
     assert between(*stream) == ([ready, well, result] if order == "call first" else [well, ready, result])
@@ -541,7 +545,7 @@ def test_outputs_of_no_call_come_last_and_are_logged(caplog: pytest.LogCaptureFi
     call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
     outputs = [done("function_call_output", call_id=name, output="3C") for name in ("call_1", "call_1", "call_2", None)]
     with caplog.at_level(logging.WARNING):
-        assert between(*outputs, call, said("Well.")) == [
+        assert between(*outputs, call, whole("Well.")) == [
             ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
             ToolResultReady("call_1", "3C"),
             TextDelta("Well."),
@@ -558,7 +562,7 @@ def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": '{"x', "status": end}
     response = {"id": "resp_1", "status": end, "output": [{"type": "message", "id": "msg_1", "content": []}, call]}
     delta_of_it = {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": '{"x'}
-    stream = [said(""), added("function_call", **call | {"arguments": ""}), delta_of_it]
+    stream = [whole(""), added("function_call", **call | {"arguments": ""}), delta_of_it]
     *events, _ = read(CREATED, *stream, {"type": f"response.{end}", "response": response})
     assert events[1:] == [
         ToolCallAnnounced("call_1", "f"),

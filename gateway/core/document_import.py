@@ -1,15 +1,14 @@
 """Checks an exported context before its import. Law: pure; every refusal names its place; a context that passes can be read,
 shown and continued like any other."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from gateway.a2a.errors import InvalidParams, echo, invalid
-from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Part, StreamResponse
+from gateway.a2a.errors import echo, invalid
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Part, StreamResponse
 from gateway.ledger.documents import (
     FORMAT,
     VERSION,
@@ -23,8 +22,6 @@ from gateway.ledger.tasks import StoredArtifact
 from gateway.ports.conversation import AssistantItem, Ownership, UserItem
 
 T = TypeVar("T")
-
-_AT = re.compile(r"(?P<why>.*?)(?: - at `\$\.?(?P<place>[^`]*)`)?", re.DOTALL)
 
 
 def read(value: Json) -> ContextDocument:
@@ -51,15 +48,9 @@ def _convert(value: Json, kind: type[T], place: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error), place) from error
-
-
-def _misfit(text: str, place: str) -> InvalidParams:
-    found = _AT.fullmatch(text)
-    inner = (found["place"] or "") if found is not None else ""
-    why = found["why"] if found is not None else text
-    joined = f"{place}{inner}" if inner.startswith("[") else ".".join(filter(None, (place, inner)))
-    return invalid(joined or "document", why)
+        reason, _, inner = str(error).partition(" - at `$")
+        joined = f"{place}{inner.removesuffix('`')}".removeprefix(".")
+        raise invalid(joined or "document", reason) from error
 
 
 def _check_task(place: str, task: PortableTask) -> None:
@@ -69,7 +60,7 @@ def _check_task(place: str, task: PortableTask) -> None:
     if logged != task.last_event and (logged or task.state not in TERMINAL):
         raise invalid(f"{place}.events", f"there are {logged}, and the last one is said to be number {task.last_event}")
     if task.status_message is not None:
-        _check_message(f"{place}.statusMessage", task.status_message)
+        _check_parts(f"{place}.statusMessage", task.status_message.parts)
     for index, event in enumerate(task.events):
         _check_event(f"{place}.events[{index}]", event, task.id)
 
@@ -101,11 +92,11 @@ def _check_turn(place: str, turn: PortableTurn) -> None:
     if turn.displaced and turn.status in ("completed", "rejected"):
         raise invalid(f"{place}.displaced", f"a turn that is {turn.status} is a part of the conversation")
     for index, given in enumerate(turn.inputs):
-        _check_message(f"{place}.inputs[{index}].message", given.message)
+        _check_parts(f"{place}.inputs[{index}].message", given.message.parts)
         if (given.key is None) != (given.key_kind is None):
             raise invalid(f"{place}.inputs[{index}].keyKind", "key and keyKind go together")
     for index, message in enumerate(turn.messages):
-        _check_message(f"{place}.messages[{index}]", message)
+        _check_parts(f"{place}.messages[{index}]", message.parts)
     artifacts = _convert(turn.artifacts, tuple[StoredArtifact, ...], f"{place}.artifacts")
     for index, stored in enumerate(artifacts):
         _check_parts(f"{place}.artifacts[{index}].artifact", stored.artifact.parts)
@@ -139,13 +130,9 @@ def _check_item(place: str, item: PortableItem) -> None:
         case AssistantItem(parts=parts):
             _check_parts(place, parts)
         case UserItem(message=message):
-            _check_message(f"{place}.message", message)
+            _check_parts(f"{place}.message", message.parts)
         case _:
             pass
-
-
-def _check_message(place: str, message: Message) -> None:
-    _check_parts(place, message.parts)
 
 
 def _check_parts(place: str, parts: Sequence[Part]) -> None:

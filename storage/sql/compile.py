@@ -9,8 +9,10 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import product
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -18,43 +20,18 @@ from sqlalchemy import Dialect, Select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
+import storage.sql
 from storage.connection import OLDEST_USER
 from storage.schema.migrate import migrate
-from storage.sql import (
-    accept,
-    api_keys,
-    calls,
-    database,
-    documents,
-    history,
-    leases,
-    push,
-    recovery,
-    retention,
-    tasks,
-    threads,
-    turns,
-    waiting,
-)
+from storage.sql import database, documents, tasks
 from storage.sql.fragments import Write
 
 SQLITE = sqlite.dialect(paramstyle="named")
 
-MODULES = (
-    accept,
-    calls,
-    turns,
-    leases,
-    threads,
-    retention,
-    documents,
-    api_keys,
-    database,
-    push,
-    waiting,
-    history,
-    tasks,
-    recovery,
+MODULES = tuple(
+    import_module(f"storage.sql.{module.name}")
+    for module in iter_modules(storage.sql.__path__)
+    if module.name not in {"compile", "fragments"}
 )
 
 _PARAMETER = re.compile(r":(\w+)")

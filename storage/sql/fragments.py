@@ -12,33 +12,17 @@ from sqlalchemy.sql.expression import ClauseElement, ColumnElement, FromClause, 
 from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.ledger.leases import LONGEST_LEASE
-from storage.schema.tables import (
-    ApiKey,
-    Context,
-    DeleteJob,
-    Event,
-    HistoryItem,
-    Input,
-    Process,
-    PushConfig,
-    Secret,
-    ServiceCall,
-    Task,
-    Thread,
-    ToolCall,
-    Turn,
-    table,
-)
+from storage.schema import tables
+from storage.schema.tables import table
 
-context, thread, task, turn = table(Context), table(Thread), table(Task), table(Turn)
-input_, service_call, tool_call = table(Input), table(ServiceCall), table(ToolCall)
-history_item, event, secret, delete_job = table(HistoryItem), table(Event), table(Secret), table(DeleteJob)
-process, push_config = table(Process), table(PushConfig)
-api_key = table(ApiKey)
+context, thread, task, turn = table(tables.Context), table(tables.Thread), table(tables.Task), table(tables.Turn)
+input_, service_call, tool_call = table(tables.Input), table(tables.ServiceCall), table(tables.ToolCall)
+history_item, event = table(tables.HistoryItem), table(tables.Event)
+process, secret, api_key = table(tables.Process), table(tables.Secret), table(tables.ApiKey)
+delete_job, push_config = table(tables.DeleteJob), table(tables.PushConfig)
 
 ONE: ColumnElement[int] = literal_column("1")
 ZERO: ColumnElement[int] = literal_column("0")
-
 
 upsert = postgresql.insert
 """An INSERT with ON CONFLICT. That of this dialect compiles for SQLite as well, but not the reverse."""

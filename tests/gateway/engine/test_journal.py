@@ -22,7 +22,7 @@ LOST = Conflict("somebody was faster")
 
 
 class Desk:
-    """A ledger that stores when it is told to."""
+    """A ledger that stores on command."""
 
     def __init__(self) -> None:
         self.units: list[tuple[tuple[CommitPoint, ...], Callable[[Exception | None], None]]] = []
@@ -45,7 +45,7 @@ desks: list[Desk] = []
 
 @pytest.fixture(autouse=True)
 async def _answered() -> AsyncGenerator[None, None]:
-    """Nobody is left waiting for a commit, whatever a test found."""
+    """No commit is left waiting, whatever the result of the test."""
     yield
     for desk in desks:
         desk.close()

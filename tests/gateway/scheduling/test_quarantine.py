@@ -25,7 +25,7 @@ from tests.support.core import message, soon
 
 
 class Counting:
-    """A ledger that keeps what it was told, and refuses the first of them where it is said so."""
+    """A ledger that collects its points, and refuses the first one on demand."""
 
     def __init__(self, refusal: Exception | None = None) -> None:
         self.points: list[CountTries] = []

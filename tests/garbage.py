@@ -1,4 +1,4 @@
-"""What nothing but the garbage collector would have freed."""
+"""Objects that only the garbage collector would free."""
 
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """What must be true of every database, whatever happened to the processes that wrote it.
 
-`violations` reads it through a connection of its own and says in words what is not so. The numbers are those of the
-invariants in the state model.
+`violations` reads the database through a connection of its own and describes each violation. Source of the numbers:
+docs/state-model.md, invariants.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Judges bodies by the vendor's own API description, which lies beside the repository and is no part of it."""
+"""Validates bodies against the vendor's API description, which is not part of the repository."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A receiver of push notifications on loopback, that can be told to behave badly."""
+"""A receiver of push notifications on loopback, which can misbehave on request."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The checker of invariants finds what it looks for: a database that is damaged in each way, and one that is not."""
+"""The invariant checker reports a database that is damaged in each way, and accepts one that is not."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Backends that fail in every way we know of, and the words and the key that must not get out when they do."""
+"""Backends that fail in every known way, and the canary words and key that no caller may see."""
 
 import asyncio
 import socket

@@ -1,7 +1,7 @@
 """Every fault that the gateway has to survive, by its row, and the tests of it. Law: a row has a test in `tests/faults` that is
 marked with it, or names an existing test of another folder; `test_catalogue.py` checks both directions.
 
-A test is marked with `@pytest.mark.fault("B6")`, a whole module with `pytestmark`. Source: docs/state-model.md, retry table.
+A test is marked with `@pytest.mark.fault("B6")`, a whole module with `pytestmark`. Source: docs/state-model.md, section 14.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Whether what several clients saw of a conversation can have happened: each turn appends its message and reads all that was
-said. Law: knows no gateway; it judges what was invoked, what came back, and when.
+"""Decides whether the observations of several clients fit one order of turns, each of which appends its message and reads all
+earlier ones. Law: knows no gateway; it judges invocations, results and their times.
 
 Source: the list-append workload of Elle (Kingsbury, Alvaro: "Elle: Inferring Isolation Anomalies", 2020).
 """

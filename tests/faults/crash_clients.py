@@ -1,5 +1,7 @@
-"""Callers of a gateway that dies all the time. What breaks off they say again, look up or resume, as a careful client does;
-every stream is stitched together over all deaths, and everything that they were told is remembered.
+"""Callers of a gateway that is killed again and again. A caller repeats, looks up or resumes what broke off, as a careful
+client does.
+
+The streams of one task are joined over all kills, and everything that was acknowledged is recorded.
 """
 
 import asyncio

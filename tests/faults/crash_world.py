@@ -1,7 +1,7 @@
-"""What the gateways of a crash loop work with, and stay alive: services on every wire and with every owner of the history,
-and two tools whose effects can be counted when their process is dead.
+"""The surroundings of the gateways of a crash loop, which survive the kills: services on every wire and with every owner of
+the history, and two tools whose effects can be counted.
 
-A message is "NUMBER KIND": the kind decides what the service does, the number makes it the only one of its text.
+A message is "NUMBER KIND": the kind decides what the service does, the number makes the text unique.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A tool of the gateway whose effect is a line in a file: what it did can be counted when its process is dead."""
+"""A tool of the gateway that writes a line to a file for each effect: the effects of a dead process can be counted."""
 
 import os
 import sqlite3

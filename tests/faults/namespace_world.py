@@ -1,6 +1,6 @@
-"""A small internet: run by `unshare -rnm`, where every address is this machine's, public and private ones.
+"""A small internet, run by `unshare -rnm`: this machine has every address in it, public and private.
 
-Prints what was answered to each configuration, and which listeners anybody has connected to, as JSON.
+Prints as JSON what each configuration was answered, and which listeners got a connection.
 """
 
 import asyncio

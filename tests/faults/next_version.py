@@ -1,4 +1,5 @@
-"""The version after this one: its own code, with a migration that only adds, and an agent whose state has a newer form."""
+"""The version after this one: a copy of the code with a migration that only adds, and an agent whose state has a newer
+form."""
 
 import asyncio
 import shutil

@@ -1,7 +1,7 @@
-"""Agents that stop at named points of their answer until a test lets them go on, seen from another process.
+"""Agents that pause at named points of their answer until a test releases them, also inside another process.
 
-The text of a message says what to do: "POINT NAME" stops at that point, under that name; any other text is answered with
-all that was said in the context.
+A message "POINT NAME" pauses at that point, under that name; any other text is answered with all earlier messages of the
+context.
 """
 
 import asyncio

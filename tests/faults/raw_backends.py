@@ -1,4 +1,4 @@
-"""A backend of bytes behind a gateway: what a real answer looks like on each wire, to be sent in any way that is not."""
+"""A backend of raw bytes: records a real answer of each wire, so that a test can send its bytes in any other way."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""An adapter that breaks its contract: its own task fails, the gateway and its other tasks do not notice."""
+"""An adapter that breaks its contract: its own task fails, the gateway and all other tasks are not affected."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,5 @@
-"""A backend that fails, end to end: the task says why in our words, and nothing of the backend's gets out."""
+"""A backend that fails, end to end: the task gives the reason in the gateway's words, and nothing of the backend's words
+reaches a caller."""
 
 import asyncio
 import json

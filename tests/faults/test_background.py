@@ -1,4 +1,5 @@
-"""`kill -9` of the gateway, of its backend's stream and of both, in the midst of an answer that goes on in the background."""
+"""`kill -9` of the gateway, of its backend's stream and of both, in the middle of an answer that continues in the
+background."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""A backend that is down, end to end: after five failures it is left alone, also when it is back; then it is asked once, and
-the conversation goes on where it stood."""
+"""A backend that is down, end to end: after five failures it gets no calls, then one call as a test, and the conversation
+continues from where it stood."""
 
 import asyncio
 from collections.abc import AsyncIterator

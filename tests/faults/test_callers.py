@@ -1,5 +1,5 @@
-"""Callers that leave, fall silent, take nothing, or all come at once: nothing that they began is lost, others do not notice,
-and what they took is given back."""
+"""Callers that leave, fall silent, read nothing, or all come at once: nothing that they began is lost, other callers are not
+affected, and their resources are freed."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
-"""A backend that fails in the midst of a conversation, on every wire and with every owner of the history: the turn tells it,
-the chain stays where it was, and the next turn says everything once."""
+"""A backend that fails in the middle of a conversation, on every wire and with every owner of the history: the turn fails
+with the reason, the chain stays where it was, and the next turn sends everything once."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product

@@ -1,5 +1,5 @@
-"""The system's clock is set while turns run, forwards and back: no turn is taken from a process that lives, none of a dead
-one is left lying, and what a task tells is in order."""
+"""The system's clock is set forwards and back while turns run: no turn of a living process is taken over, every turn of a
+dead process is, and the events of a task stay in order."""
 
 from itertools import pairwise
 from pathlib import Path

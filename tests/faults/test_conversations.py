@@ -1,4 +1,4 @@
-"""A conversation at the service that is locked or lost or waits for outputs, end to end."""
+"""A conversation at the service that is locked, lost or waiting for outputs, end to end."""
 
 from typing import Any
 

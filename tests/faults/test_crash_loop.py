@@ -1,8 +1,8 @@
-"""One gateway, killed at random again and again, while callers stream, wait, cancel, allow and refuse: nothing that was
-acknowledged is lost, no tool runs twice, every stream is whole, and every task ends, once.
+"""One gateway, killed at random again and again, while callers stream, wait, cancel, approve and reject: nothing acknowledged
+is lost, no tool runs twice, every stream is whole, and every task ends once.
 
-A short night by default. For a long one: `CRASH_KILLS=100`, and `CRASH_SEED` to see one again. What is drawn is the same
-then; where exactly a process is hit is up to the machine.
+The default is a short run. `CRASH_KILLS=100` makes a long one, `CRASH_SEED` repeats one: the draws are the same then, but
+where exactly a process is hit depends on the machine.
 """
 
 import asyncio

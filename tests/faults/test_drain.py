@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the gateway stops taking messages, lets its turns end, and its exit is clean."""
+"""SIGTERM and SIGINT: the gateway accepts no more messages, lets its turns end, and exits cleanly."""
 
 import signal
 from collections.abc import AsyncGenerator

@@ -1,6 +1,5 @@
-"""SIGTERM with fifty open streams: some answers end within the grace, the others do not; a turn is queued behind each kind, a
-task waits for its caller, and somebody wants to be notified. Whoever comes back to the next process has missed nothing.
-"""
+"""SIGTERM with fifty open streams: some answers end within the grace, others do not; a turn is queued after each kind, a task
+waits for its caller, and a webhook is configured. Callers of the next process have missed nothing."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
-"""A disk that fails, and a database that somebody else holds: nothing is acknowledged that is not on disk, reads go on, and it
-is over when the fault is."""
+"""A disk that fails, and a database that another process has locked: nothing is acknowledged that is not on disk, reads
+continue, and the gateway recovers with the fault."""
 
 import asyncio
 import errno

@@ -1,5 +1,5 @@
-"""A turn that fails leaves nothing behind either: its frames would hold the whole message until the collector looks, which
-counts objects and not bytes."""
+"""A turn that fails leaves no reference cycle: its frames would keep the whole message in memory until the next collection,
+which counts objects and not bytes."""
 
 import socket
 import types

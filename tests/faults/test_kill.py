@@ -1,4 +1,4 @@
-"""`kill -9` in the midst of many answers at once, and a new process on the same database.
+"""`kill -9` in the middle of many answers at once, and a new process on the same database.
 
 One kill serves all rows of the table: a story is what the client of one task saw before and after it.
 """

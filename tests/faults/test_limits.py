@@ -1,5 +1,5 @@
-"""Requests over every limit that is promised, to a real process: each is refused in plain and short words, nothing of it is
-done, and the process serves on. What each refusal says exactly is in tests/interaction."""
+"""Requests over every documented limit, to a real process: each gets a short, plain error, has no effect, and the process
+continues to serve. The exact errors are in tests/interaction."""
 
 import asyncio
 import json

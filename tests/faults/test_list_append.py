@@ -1,5 +1,5 @@
-"""Two processes write the same conversations, many clients at once and one of the processes killed in between: what the
-clients saw can have happened in one order."""
+"""Two processes write the same conversations, with many clients at once and a kill of one process: the observations of all
+clients fit one order."""
 
 import asyncio
 import random

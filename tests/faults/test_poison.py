@@ -1,5 +1,5 @@
-"""Whatever cannot be read of a turn that a dead process left: the next one starts, ends the turns of all others, and goes on
-looking for more."""
+"""Unreadable rows of a turn of a dead process: the next process starts, ends the turns of all other tasks, and keeps looking
+for more."""
 
 import shutil
 import sqlite3

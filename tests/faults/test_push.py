@@ -1,4 +1,4 @@
-"""Receivers that refuse, stall, break off and die, and a gateway that is killed: every event arrives, in its order."""
+"""Receivers that refuse, stall, break off and die, and a gateway that is killed: every event arrives, in order."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ RULES = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
 async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stalls_breaks_off_and_dies(
     tmp_path: Path,
 ) -> None:
-    """Source: reliability, W1."""
+    """Source: docs/state-model.md, section 14, W1."""
     signer = Signer(b"m" * 32, "https://gateway.example")
     chance = random.Random(SEED)
     receiver = Receiver()
@@ -144,7 +144,7 @@ def _verified(letter: Letter, keys: KeySet) -> None:
 
 @pytest.mark.fault("K10", "K11")
 async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Source: reliability, K10 and K11."""
+    """Source: docs/state-model.md, section 14, K10 and K11."""
     settings = f"push: {{signing: true, timeout: 500ms, {LOOPBACK}}}"
     agents = "long: {type: python, ref: 'tests.interop.echo_agent:reply'}"
     text = " ".join(f"w{number}" for number in range(300))

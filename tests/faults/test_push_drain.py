@@ -1,5 +1,4 @@
-"""Notifications that are due when a gateway is told to stop: it does not wait for receivers, and the next one goes on where it
-was, at once."""
+"""Notifications that are due when a gateway stops: it does not wait for receivers, and the next process continues at once."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Addresses that are not loopback, in a network of their own: nothing private is ever connected to."""
+"""Addresses that are not loopback, in a network of their own: the gateway never connects to a private one."""
 
 import json
 import shutil

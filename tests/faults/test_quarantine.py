@@ -1,5 +1,5 @@
-"""Reliability, K12: a task of which every process dies that tries to end it. It is tried a few times; then the gateway starts,
-serves all others, and leaves that one aside until somebody cancels it or deletes its context."""
+"""A task that kills every process that tries to end it: after a few tries the gateway starts, serves all other tasks, and
+sets this one aside until it is cancelled or its context deleted. Source: docs/state-model.md, section 14, K12."""
 
 import asyncio
 import json

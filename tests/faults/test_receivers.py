@@ -1,5 +1,5 @@
-"""Receivers of push notifications that fail in every way: no task waits for any of them, one that is well gets its events
-beside them, and the operator is told what happened."""
+"""Receivers of push notifications that fail in every way: no task waits for them, a healthy receiver gets its events
+meanwhile, and the operator sees the reason."""
 
 import asyncio
 import socket

@@ -1,7 +1,7 @@
-"""Reliability, K12: the process dies while it recovers, again and again, and then has much to recover: it starts all the
-same, and every task that was open ends.
+"""The process dies during its recovery, again and again, and then has much to recover: it starts all the same, and every open
+task ends. Source: docs/state-model.md, section 14, K12.
 
-`RECOVERY_TASKS=10000` shows how soon a process serves that finds so many; no test asserts a time.
+`RECOVERY_TASKS=10000` shows how soon a process serves that finds so many open tasks; no test asserts a time.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
-"""Two gateways of this version are replaced by two of the next one while clients talk to them, and the other way round:
-nothing acknowledged is lost, every stream shows the whole log, every task ends well, no tool runs twice.
-"""
+"""Two gateways of this version are replaced by two of the next one under traffic, and back: nothing acknowledged is lost,
+every stream shows the whole log, every task completes, no tool runs twice."""
 
 import asyncio
 import random

@@ -1,5 +1,5 @@
-"""The disk is full, and has room again: what was acknowledged stays, reads go on, new work is refused in plain words, and the
-gateway recovers by itself."""
+"""The disk is full, and then has room again: everything acknowledged stays, reads continue, new work gets a plain error, and
+the gateway recovers by itself."""
 
 import asyncio
 import subprocess

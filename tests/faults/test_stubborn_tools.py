@@ -1,4 +1,4 @@
-"""A tool that goes on when it is told to end: neither its turn nor the end of the process waits for it."""
+"""A tool that ignores its cancellation: neither its turn nor the exit of the process waits for it."""
 
 import signal
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,7 @@
-"""Two gateways on one database, many contexts, and one of the two is killed, or stands still, again and again: nothing that
-was acknowledged is lost, no chain is forked, every task ends.
+"""Two gateways on one database with many contexts, while one of the two is killed or stopped, again and again: nothing
+acknowledged is lost, no chain forks, every task ends.
 
-A short night by default. For a long one: `TORTURE_CONTEXTS=200 TORTURE_SECONDS=60`, and `TORTURE_SEED` to see one again.
+The default is a short run. `TORTURE_CONTEXTS=200 TORTURE_SECONDS=60` makes a long one, `TORTURE_SEED` repeats one.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""What happens to the bytes between a backend and the gateway: connections that are gone, answers that were cut, written
-otherwise or told twice, waits that were asked for, other hosts. End to end, over both wires."""
+"""Faults of the bytes between a backend and the gateway, end to end over both wires: lost connections, answers that are cut,
+reordered or repeated, requested waits, other hosts."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""One behaviour for every kind of agent, so that one test holds for all: it repeats all that was said in the context.
+"""One behaviour for every kind of agent, so that one test serves all: the answer repeats all messages of the context.
 
-"hold NAME" waits in mid-answer until `gate("hold NAME")` is set, "tool" lets the agent use a tool of its own, "ask" asks
-back (functions only).
+"hold NAME" waits in the middle of the answer until `gate("hold NAME")` is set, "tool" lets the agent use a tool of its own,
+"ask" asks a question back (functions only).
 """
 
 import asyncio

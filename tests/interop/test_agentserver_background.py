@@ -1,5 +1,5 @@
-"""A Foundry hosted agent that goes on in the background and recovers from its own crash, behind a gateway with the same
-promise: whichever of them is killed in the midst of an answer, its caller ends with one whole answer."""
+"""A Foundry hosted agent that continues in the background and recovers from its own crash, behind a gateway with the same
+promise: whichever of them is killed in the middle of an answer, its caller gets one whole answer."""
 
 import asyncio
 from collections.abc import AsyncIterator

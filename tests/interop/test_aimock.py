@@ -1,4 +1,4 @@
-"""The gateway in front of a Chat Completions server that is not ours: aimock."""
+"""The gateway in front of a foreign Chat Completions server: aimock."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A Responses server that asks before it runs a tool of its own, and a caller who answers: all of it on the wire."""
+"""A Responses server that asks before it runs a tool of its own, and a caller who answers, all over the wire."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 """A tool of a real MCP server that needs its user's consent, from the model's call to the answer: a caller on the wire, a
-gateway that is killed meanwhile, and somebody who opens the page."""
+gateway that is killed meanwhile, and a user who opens the page."""
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path

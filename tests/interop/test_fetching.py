@@ -1,4 +1,4 @@
-"""What real servers say of a response whose end nobody heard."""
+"""How real servers report a response of unknown outcome."""
 
 from collections.abc import AsyncIterator
 

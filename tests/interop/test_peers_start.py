@@ -1,4 +1,4 @@
-"""What the real peers do on their own wire: each statement is one that adapters and their tests rely on."""
+"""The behaviour of the real peers on their own wire that adapters and their tests rely on."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`serve TARGET` and `check --live` in front of servers that are not ours."""
+"""`serve TARGET` and `check --live` in front of foreign servers."""
 
 from pathlib import Path
 

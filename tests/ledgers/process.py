@@ -1,5 +1,5 @@
-"""A gateway in a process of its own, to be killed, whose time is what a file says and whose ids are numbered: so that a
-ledger that is recorded again differs only in what has changed.
+"""A gateway in a process of its own, to be killed, whose time is read from a file and whose ids are numbered: a ledger that
+is recorded again differs only in real changes.
 
 `python -m tests.ledgers.process FOLDER STAGE`
 """

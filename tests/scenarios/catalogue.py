@@ -1,5 +1,5 @@
-"""Every scenario of the state model by its number, and the golden traces by their case. Law: what is here has a test of
-its number, or stands in NOT_YET with the reason; the check in `test_catalogue.py` goes both ways."""
+"""Every scenario of docs/state-model.md by its number, and the golden traces by their case. Law: each has a test of its
+number, or is in NOT_YET with the reason; `test_catalogue.py` checks both directions."""
 
 from dataclasses import dataclass
 

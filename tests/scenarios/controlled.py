@@ -1,4 +1,4 @@
-"""A backend and processes that a test steers step by step. Law: nothing here waits for a time, only for what happens."""
+"""A backend and processes that a test controls step by step. Law: nothing here waits for a time, only for events."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""What must hold of a ledger after every step, read from the file itself. Law: knows the tables and nothing of the code
+"""What must hold of a ledger after every step, read from the database file. Law: knows the tables and nothing of the code
 that fills them."""
 
 import json

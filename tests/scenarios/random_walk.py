@@ -1,4 +1,4 @@
-"""One walk through a gateway at random: its world, its processes, and what every step ends with."""
+"""One random walk through a gateway: its world, its processes, and the checks after every step."""
 
 import asyncio
 from collections.abc import Coroutine

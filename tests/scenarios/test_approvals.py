@@ -1,5 +1,5 @@
-"""Group I of the state model, with 72, 73 and 81: turns that wait for their caller, for a yes or for the result of a tool that
-it runs; each answer counts once, for what was asked, and whatever happens meanwhile."""
+"""Turns that wait for their caller, for an approval or for the result of a client's tool: each answer counts once, for the
+question that it answers, whatever happens meanwhile. Source: docs/state-model.md, scenarios of group I, and 72, 73 and 81."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""From the configuration file to the wire: a real tool, a backend over HTTP, and a caller who is asked first."""
+"""From the configuration file to the wire: a real tool, a backend over HTTP, and a caller who has to approve."""
 
 from pathlib import Path
 from typing import Any

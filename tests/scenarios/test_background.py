@@ -1,4 +1,4 @@
-"""Calls that go on at the backend when nobody listens: a turn outlives the stream and the process that it began with."""
+"""Calls that continue at the backend without a listener: a turn outlives its stream and its process."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A backend that is down (reliability, B1): after five failures it is left alone, then asked once, and the conversations that
-failed meanwhile go on with nothing lost."""
+"""A backend that is down: after five failures it gets no calls, then one as a test, and the conversations that failed
+meanwhile continue with nothing lost. Source: docs/state-model.md, section 14, B1."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

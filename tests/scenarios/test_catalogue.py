@@ -1,4 +1,4 @@
-"""The catalogue of scenarios and the tests: each knows of the other."""
+"""The catalogue of scenarios and the tests name each other."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Scenario 14 of the state model: an upstream agent whose place in a conversation is more than one id."""
+"""An upstream agent whose place in a conversation is more than one id. Source: docs/state-model.md, scenario 14."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Consent at a third party: a task that waits as AUTH_REQUIRED until its user has opened a page elsewhere, and says so or
-says anything. Nothing that is said is taken for the consent: whoever asked for it looks again."""
+"""Consent at a third party: a task waits as AUTH_REQUIRED until its user has consented on a page. No message counts as the
+consent: the service that asked for it checks again."""
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack

@@ -1,5 +1,5 @@
-"""Tools of the gateway whose source wants the user's consent first: nothing was done, the task waits as AUTH_REQUIRED with the
-page, and the next message makes the very same call once more."""
+"""Tools of the gateway whose source wants the user's consent first: the tool did nothing yet, the task waits as AUTH_REQUIRED
+with the page, and the next message makes the same call again."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Scenarios A to C of the state model, by their numbers: contexts, storage owners, rotating handles."""
+"""Contexts, storage owners, rotating handles. Source: docs/state-model.md, scenarios of groups A to C."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Scenarios of the state model about the end of contexts, by their numbers, and about ids of a backend in strangers' hands."""
+"""The end of contexts, and ids of a backend used by strangers. Source: docs/state-model.md, scenarios by their numbers."""
 
 import asyncio
 from collections.abc import Sequence

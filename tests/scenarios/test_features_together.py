@@ -1,5 +1,5 @@
-"""Turns that are taken back, that wait for their caller, and that a dead process left, all at once: scenarios 50, 120 and 133
-where they meet."""
+"""Turns that are rolled back, turns that wait for their caller, and turns of a dead process, all at once. Source:
+docs/state-model.md, scenarios 50, 120 and 133 combined."""
 
 import asyncio
 from pathlib import Path

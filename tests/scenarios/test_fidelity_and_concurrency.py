@@ -1,4 +1,4 @@
-"""Scenarios K to M of the state model, by their numbers: what is stored comes back, and many at once."""
+"""Stored data is read back unchanged, and many turns at once. Source: docs/state-model.md, scenarios of groups K to M."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The golden trace in which a process dies: what the next one sends upstream."""
+"""The golden trace in which a process dies: what the next process sends upstream. Source: docs/state-model.md."""
 
 from dataclasses import dataclass
 from pathlib import Path

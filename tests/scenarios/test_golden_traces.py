@@ -1,6 +1,6 @@
-"""The golden traces of the state model: from what a backend says to what it is sent next, for each kind of owner.
+"""The golden traces of docs/state-model.md: from the output of a backend to the next request, for each kind of owner.
 
-Only those that need no tool run by the gateway. A static conversation has none where its tail has to be listed first.
+Only the traces without tools of the gateway. A static conversation has no trace where its tail has to be listed first.
 """
 
 from dataclasses import dataclass, field

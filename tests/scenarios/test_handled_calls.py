@@ -1,7 +1,7 @@
-"""Whether a function is run here when the backend may have run it already: once in total, whatever the shape in which call
-and result come. The lists are those that layered function loops are known to get wrong.
+"""A function that the backend may already have run runs once in total, whatever the shape of call and result. The lists are
+known failures of layered function loops.
 
-Source: state-model, scenarios 64 to 73, and EXT#7204.
+Source: docs/state-model.md, scenarios 64 to 73.
 """
 
 from dataclasses import dataclass

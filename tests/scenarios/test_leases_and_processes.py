@@ -1,4 +1,4 @@
-"""Scenarios of section L, and what belongs to them, with two processes on one database."""
+"""Two processes on one database. Source: docs/state-model.md, scenarios of group L."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,5 @@
-"""More scenarios of D, F and K of the state model: what a crash leaves, what waits to be sent, what is read and cannot be."""
+"""What a crash leaves, what waits to be sent, and unreadable rows. Source: docs/state-model.md, more scenarios of groups D, F
+and K."""
 
 import sqlite3
 from contextlib import closing

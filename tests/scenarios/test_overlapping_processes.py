@@ -1,7 +1,7 @@
 """Two processes on one file whose turns overlap on the same contexts, with tools, cancellations and failures: the backend is
-as strict as those that there are, and takes every request.
+as strict as real ones, and accepts every request.
 
-Who comes first is decided by the machine: what must hold holds whoever it is.
+The machine decides the order: the invariants hold for any.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Scenarios B and C of the state model, by their numbers: who keeps a conversation after all, and handles that are lost."""
+"""The owner of a conversation, and handles that are lost. Source: docs/state-model.md, scenarios of groups B and C."""
 
 from pathlib import Path
 from typing import Any

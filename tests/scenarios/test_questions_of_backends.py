@@ -1,4 +1,5 @@
-"""A backend that asks whether it may run a tool of its own: its question is one to the caller, and the decision its answer."""
+"""A backend that asks whether it may run a tool of its own: its question goes to the caller, and the caller's decision is its
+answer."""
 
 from typing import Any
 

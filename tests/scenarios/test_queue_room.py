@@ -1,4 +1,4 @@
-"""Scenario 133 of the state model: how many messages wait in a context."""
+"""How many messages may wait in a context. Source: docs/state-model.md, scenario 133."""
 
 from collections.abc import Callable
 from typing import Any

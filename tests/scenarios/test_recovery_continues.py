@@ -1,4 +1,4 @@
-"""What a dead process left and may be done goes on in another one: nothing that may have been done is done again."""
+"""Turns of a dead process continue in another one where that is safe: nothing that may have been done is done again."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager

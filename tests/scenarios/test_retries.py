@@ -1,4 +1,4 @@
-"""Scenarios 108 and 109 of the state model: calls that are made again, and those that must not be."""
+"""Calls that are made again, and calls that must not be. Source: docs/state-model.md, scenarios 108 and 109."""
 
 import asyncio
 from pathlib import Path

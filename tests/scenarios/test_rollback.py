@@ -1,5 +1,5 @@
-"""Scenario 133 with `busy_context: rollback`: a second message cancels what runs, and the conversation goes on as if that had
-never been said. The ledger and the task keep it; what tools have done stays done."""
+"""`busy_context: rollback`: a second message cancels the running turn, and the conversation continues without it. The ledger
+and the task keep the turn; effects of tools stay. Source: docs/state-model.md, scenario 133."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Scenarios K of the state model: what another version, or nobody, can read."""
+"""Rows that another version wrote, or that nothing can read. Source: docs/state-model.md, scenarios of group K."""
 
 import asyncio
 import sqlite3

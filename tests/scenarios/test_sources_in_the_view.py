@@ -1,4 +1,5 @@
-"""Scenarios 97 and 98: sources that no answer cited are not sent again, and those that come get numbers of their own."""
+"""Sources without a citation are not sent again, and new ones get numbers of their own. Source: docs/state-model.md,
+scenarios 97 and 98."""
 
 import json
 from pathlib import Path

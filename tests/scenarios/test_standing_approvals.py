@@ -1,4 +1,5 @@
-"""Scenario 121: an approval for always holds for the tool of that server, in that context, for that principal; nothing else."""
+"""A standing approval holds for one tool of one source, in one context, for one principal. Source: docs/state-model.md,
+scenario 121."""
 
 import dataclasses
 from typing import Any

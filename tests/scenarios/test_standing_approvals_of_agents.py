@@ -1,5 +1,5 @@
-"""Scenario 121 where several agents are spoken to in one context: a yes for always is for one tool of one source, whatever a
-model calls it, and never for another tool that happens to have the same name."""
+"""Standing approvals with several agents in one context: each is for one tool of one source, whatever name a model uses, and
+never for another tool of the same name. Source: docs/state-model.md, scenario 121."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Random interleavings of clients, a backend, restarts and a disk that hesitates; after each step everything is checked."""
+"""Random interleavings of clients, a backend, restarts and a slow disk; every invariant is checked after each step."""
 
 import pytest
 from hypothesis import HealthCheck, settings

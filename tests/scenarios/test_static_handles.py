@@ -1,4 +1,4 @@
-"""Scenarios of a static conversation at the backend (BS), by their numbers in the state model."""
+"""A static conversation at the backend (BS). Source: docs/state-model.md, scenarios by their numbers."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who reads a task finds the very status that its stream has shown, its time included, however long a commit takes."""
+"""A task has the very status that its stream has shown, including its time, however long a commit takes."""
 
 from gateway.a2a.model import TaskState
 from gateway.ports.conversation import Ownership

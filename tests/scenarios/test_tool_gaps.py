@@ -1,4 +1,4 @@
-"""Tool calls at their edges: what a client declares and echoes, what is asked once more, and tools that are not there or do not
+"""Edge cases of tool calls: declared and echoed calls of clients, repeated questions, and tools that are missing or do not
 stop."""
 
 from typing import Any

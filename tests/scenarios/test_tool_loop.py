@@ -1,5 +1,5 @@
-"""Scenarios E and F of the state model, and those of C and D that need tools of the gateway: rounds of service call, tools,
-service call; each tool once, each outcome to the model once."""
+"""Rounds of service call, tools, service call: each tool runs once, the model gets each outcome once. Source:
+docs/state-model.md, scenarios of groups E and F, and those of C and D with tools."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The loop of tools through the real adapters, in front of emulators that refuse what does not pair, as the services do."""
+"""The tool loop through the real adapters, in front of emulators that refuse unpaired calls, as the services do."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping

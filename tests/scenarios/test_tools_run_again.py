@@ -1,5 +1,5 @@
-"""Scenario 50 for tools that are declared idempotent: what ran when its process died is run again with the same key, and the
-turn goes on as if nothing had happened; whatever is not is not."""
+"""Tools that are declared idempotent: a call that ran when its process died runs again with the same key, and the turn
+continues as if nothing had happened; any other call does not. Source: docs/state-model.md, scenario 50."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,5 +1,5 @@
-"""Scenario 50 where an idempotent tool was to run again and its source stays down: it is asked for less and less often, and for
-no longer than a turn may take; then the outcome is unknown, as that of any other tool."""
+"""An idempotent tool that has to run again while its source stays down: it is tried less and less often, for no longer than a
+turn may take; then its outcome is unknown. Source: docs/state-model.md, scenario 50."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
-"""Scenarios E and F by force: the tool loop is cancelled, timed out, cut off from its disk and robbed of its lease, at every
-moment of it. Whatever happens, each call has one outcome, nothing runs twice, and the next request is one that the backend
-takes."""
+"""The tool loop is cancelled, timed out, cut off from its disk and deprived of its lease, at every moment: each call has one
+outcome, nothing runs twice, and the backend accepts the next request. Source: docs/state-model.md, scenarios of groups E and
+F."""
 
 import asyncio
 import dataclasses

@@ -1,5 +1,5 @@
-"""Scenarios C and D of the state model, by their numbers: what a turn that failed is to the next one, with both values of
-`history.persistence`."""
+"""What a failed turn means for the next one, with both values of `history.persistence`. Source: docs/state-model.md,
+scenarios of groups C and D."""
 
 from pathlib import Path
 from typing import Any

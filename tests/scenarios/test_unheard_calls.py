@@ -1,4 +1,5 @@
-"""Scenario 51 and its golden traces: a service call whose end nobody heard is looked up before the next request."""
+"""A service call of unknown outcome is looked up before the next request. Source: docs/state-model.md, scenario 51 and its
+golden traces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

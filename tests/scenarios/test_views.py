@@ -1,4 +1,4 @@
-"""Scenarios F and J of the state model, and those of A to D that belong to them: what of a history goes out, and what not."""
+"""Which parts of a history are sent. Source: docs/state-model.md, scenarios of groups F and J, and related ones of A to D."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""What was said and asked so far, by clients and by the backend, and what must follow from it. Law: it is told by nobody
-but them and the ledger's file; an order in which things came at once is taken from the ledger, never what came of them."""
+"""All messages and requests so far, of clients and of the backend, and what must follow from them. Law: knows only these and
+the ledger's file; the order of concurrent events is read from the ledger, never their results."""
 
 import json
 from collections import Counter

@@ -16,7 +16,7 @@ server = MCPServer("small", log_level="CRITICAL")
 
 @server.tool(annotations=types.ToolAnnotations(read_only_hint=True), structured_output=False)
 def echo(text: str) -> str:
-    """Says it again."""
+    """Echoes."""
     return text
 
 

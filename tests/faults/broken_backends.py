@@ -49,7 +49,7 @@ _EVENTS = {"Content-Type": "text/event-stream"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`steps` are made anew for each request; `heard` is what the caller has of the answer."""
+    """Each request gets `steps` of its own; `heard` is the part of the answer that the caller gets."""
 
     kind: ErrorClass
     steps: Callable[[], Iterable[Step] | AsyncIterable[Step]]
@@ -134,7 +134,7 @@ DOWN = ("502 with a page", "503", "504", "no byte")
 
 
 def agent_of(wire: str, fault: str) -> str:
-    """The agent that shows the fault when it is told its name."""
+    """The agent that shows the fault on a message with its name."""
     return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key", *DOWN) else wire
 
 

@@ -12,7 +12,7 @@ from itertools import combinations
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`read` is None where nobody knows how it ended: it may have happened or not. The moments are of one clock.
+    """`read` is None for an unknown result: the turn may have happened or not. All times are of one clock.
 
     `acked`: the gateway has said that it has the message.
     """

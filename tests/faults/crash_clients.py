@@ -63,7 +63,7 @@ class Line:
 
 @dataclass(slots=True)
 class ClientLog:
-    """Counts of a night, and what was acknowledged: the task of every message, by its text."""
+    """Counts of one run, and the acknowledged tasks, by the text of their message."""
 
     acked: dict[str, str] = field(default_factory=dict)
     never: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class JoinedStream:
     agent: str
     id: str
     first: int | None = None
-    """The number behind which it begins; None: not known yet."""
+    """The number of the event before its first one; None: not known yet."""
     frames: list[Frame] = field(default_factory=list)
     status: Json = field(default_factory=dict)
     asked_at: int = -1
@@ -189,8 +189,8 @@ class Client:
             for task in tasks:
                 await self.see_through(task)
 
-    async def wait_for_the_morning(self) -> JoinedStream:
-        """Asks for something that has to be allowed, and is away until the night is over."""
+    async def wait_for_the_last_kill(self) -> JoinedStream:
+        """Sends a message that needs an approval, and gives it only when all kills are over."""
         while (task := await self._asks()) is None:
             pass
         await self.over.wait()
@@ -271,7 +271,7 @@ class Client:
         return None
 
     def _check_refusal(self, text: str, error: Refused) -> None:
-        """Said right behind another message, it may meet the question that this one led to, and nothing else."""
+        """A message right after another one may only be refused because of a question that the first one led to."""
         [waiting] = [detail["metadata"]["taskId"] for detail in error.args[0]["data"] if "metadata" in detail]
         assert waiting in {task.id for task in self.tasks if not task.ended}
         self.told.never.add(text)
@@ -349,7 +349,7 @@ class Client:
         assert task.status["state"] == "TASK_STATE_CANCELED"
 
     async def _say_something_else(self, task: JoinedStream) -> None:
-        """Nothing is decided: the calls are cancelled, and the task goes on with the next turn."""
+        """No decision: the calls are cancelled, and the task continues with the next turn."""
         text = self._text("plain")
         message = user_message(text, None, messageId=text, taskId=task.id)
         await self._sure("SendMessage", message=message, configuration={"returnImmediately": True})
@@ -358,7 +358,7 @@ class Client:
         self.told.decided["abandoned"] += 1
 
     async def _stay_away(self) -> None:
-        """For some deaths, or until the night is over."""
+        """For some kills, or until all are over."""
         waits = (self.line.deaths_to_come(self.chance.randint(1, 6)), self.over.wait())
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_wait(wait)) for wait in waits]

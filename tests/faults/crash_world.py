@@ -151,7 +151,7 @@ def tool_calls(world: World) -> list[ToolCall]:
 
 
 def effect_errors(world: World) -> list[str]:
-    """What was done twice, for nobody or against a no, and what is not as the ledger tells."""
+    """Effects that came twice, without a call or despite a rejection, and calls whose status does not match."""
     done, calls = runs(world), tool_calls(world)
     made = Counter(call.what for call in calls)
     found = [f"{what} was done {times} times" for what, times in done.items() if times > 1]

@@ -55,7 +55,7 @@ def effects(folder: Path) -> list[str]:
 
 
 def effect_errors(folder: Path, database: Path) -> list[str]:
-    """What was done twice, or for nobody, and what is not as the ledger tells."""
+    """Effects that came twice or without a call, and calls whose status does not match."""
     done = Counter(effects(folder))
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         calls = dict(connection.execute("SELECT id, status FROM tool_call").fetchall())

@@ -72,7 +72,7 @@ class PausedAgents:
     go_on: defaultdict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
 
     async def hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One stop of the agent inside the gateway; a gateway that is killed goes on by itself."""
+        """One pause of the agent inside the gateway; the kill of its gateway ends the pause."""
         text = (await reader.readline()).decode().strip()
         self.arrived[text].set()
         async with asyncio.TaskGroup() as group:

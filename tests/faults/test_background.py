@@ -64,7 +64,7 @@ def folded(frames: list[Frame]) -> str:
 
 
 def requested(frames: list[Frame]) -> list[str]:
-    """The ids of tool calls, as often as they were told with all arguments."""
+    """The id of each event that shows a tool call with all arguments."""
     told = []
     for frame in frames:
         message = frame.event.get("statusUpdate", {}).get("status", {}).get("message", {})

@@ -30,7 +30,7 @@ ALL_WIRES = pytest.mark.parametrize("wire", WIRES)
 
 
 class Hand:
-    """A monotonic clock that somebody turns."""
+    """A monotonic clock that the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -38,7 +38,7 @@ class Hand:
 
 
 class Door:
-    """A port in front of a service: nobody listens there as long as it is shut. `came`: how many connections there were."""
+    """A port in front of a service: nothing listens there while it is shut. `came`: the number of connections."""
 
     def __init__(self, behind: str) -> None:
         self.port = free_port()
@@ -87,7 +87,7 @@ def left_alone(seconds: int) -> tuple[str, str]:
 
 
 def said(body: dict[str, Any]) -> list[str]:
-    """The texts of a request, and where it goes on from."""
+    """The texts of a request, and the handle that it continues."""
     texts = [item["content"] for item in body.get("input") or body["messages"]]
     spoken = [text if isinstance(text, str) else "".join(part["text"] for part in text) for text in texts]
     return [body.get("previous_response_id", ""), *spoken]

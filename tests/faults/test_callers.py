@@ -35,7 +35,7 @@ EACH = 8
 
 
 class RawCaller:
-    """A client that can behave badly: it opens a stream and looks at nothing behind its beginning."""
+    """A client that can misbehave: it opens a stream and reads only its beginning."""
 
     def __init__(self, url: str, agent: str, text: str) -> None:
         address = urlsplit(url)

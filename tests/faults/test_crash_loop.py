@@ -46,7 +46,7 @@ _ENDS_WITHIN_SECONDS = 20 * LEASE_SECONDS
 
 
 @dataclass(slots=True)
-class Night:
+class CrashRun:
     parent: ForkServer
     world: World
     line: Line
@@ -86,8 +86,8 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
         AsyncExitStack() as stack,
     ):
         line, told, over = Line(), ClientLog(), asyncio.Event()
-        night = Night(parent, world, line, told, random.Random(SEED), stack)
-        await night.start()
+        crash_run = CrashRun(parent, world, line, told, random.Random(SEED), stack)
+        await crash_run.start()
         async with asyncio.TaskGroup() as group:
 
             def client(agent: str, number: int) -> Client:
@@ -98,8 +98,8 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
             away = [client(agent, _CLIENTS_OF_EACH) for agent in AGENTS]
             for each in talking:
                 group.create_task(each.talk())
-            waiting = [group.create_task(each.wait_for_the_morning()) for each in away]
-            await night.kill_again_and_again()
+            waiting = [group.create_task(each.wait_for_the_last_kill()) for each in away]
+            await crash_run.kill_again_and_again()
             over.set()
         clients = [*talking, *away]
         async with asyncio.timeout(_ENDS_WITHIN_SECONDS):
@@ -117,7 +117,7 @@ async def test_a_gateway_that_is_killed_again_and_again_loses_doubles_and_tears_
         assert unpaired_calls(world) == []
         tasks = [task for each in clients for task in each.tasks]
         with capsys.disabled():
-            _tell(night, tasks)
+            _tell(crash_run, tasks)
     assert {why(task.result().task) for task in waiting} == {COMPLETED}
     assert {task.task["status"]["state"] for task in tasks} <= FINAL
     # Nothing that a service was sent was refused: turns fail with their process, and for no other reason.
@@ -141,7 +141,7 @@ async def _nothing_has_changed(client: Client, line: Line) -> None:
 
 
 async def _the_conversation_goes_on(client: Client, line: Line, told: ClientLog) -> None:
-    """The service's answer is all that it was ever told: every message that was accepted, once, in order."""
+    """The service's answer repeats its whole conversation: every accepted message, once, in order."""
     caller, text = A2A(await line.http(), client.agent), f"{client.name}.last plain"
     last = await caller.send(text, client.context, messageId=text)
     assert why(last) == COMPLETED, f"{client.agent}: {last}"
@@ -172,14 +172,14 @@ def _troubles(folder: Path) -> list[str]:
     return [str(each) for each in told if each["level"] in ("error", "critical")]
 
 
-def _tell(night: Night, tasks: list[JoinedStream]) -> None:
-    told, line, world = night.told, night.line, night.world
+def _tell(crash_run: CrashRun, tasks: list[JoinedStream]) -> None:
+    told, line, world = crash_run.told, crash_run.line, crash_run.world
     over_deaths = [task for task in tasks if task.resumes > 1]
     ended = Counter(task.task["status"]["state"].removeprefix("TASK_STATE_") for task in tasks)
     tools = dict(Counter(call.status for call in tool_calls(world)))
     pieces, events = sum(task.resumes for task in tasks), sum(len(task.frames) for task in tasks)
     figures = [
-        f"seed {SEED}: {line.deaths} kills, {night.unborn} of them before it served",
+        f"seed {SEED}: {line.deaths} kills, {crash_run.unborn} of them before it served",
         f"{len(told.acked)} messages acknowledged, {len(told.never)} never accepted",
         f"{told.cuts} requests cut, {told.repeats} of them repeated, {told.found} found to have arrived",
         f"{len(tasks)} tasks: {dict(ended)}, failures: {dict(_failures(tasks))}, {told.canceled} cancels confirmed",

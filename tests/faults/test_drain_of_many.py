@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.fault("K13")]
 
 _STREAMS = 50
 _GRACE = "10s"
-"""Long enough for what is told to end in it also where the machine stands still for a while."""
+"""Long enough for the turns that end in it, also on a machine that stalls for a while."""
 _BOUND_SECONDS = 120
 """Also of the second signal: the grace of its gateway is longer."""
 
@@ -117,7 +117,7 @@ async def _come_back(listener: Listener, http: httpx2.AsyncClient) -> None:
 
 
 async def _drain(child: Child, place: Place, listeners: list[Listener], http: httpx2.AsyncClient) -> None:
-    """All listen, and are told to come back."""
+    """All listen, until the drain ends their streams."""
     all_talk = asyncio.Barrier(len(listeners) + 1)
     async with asyncio.TaskGroup() as group:
         for each in listeners:
@@ -136,7 +136,7 @@ def _nothing_is_missing_or_repeated(listener: Listener) -> None:
 
 
 async def _begin(http: httpx2.AsyncClient, place: Place, name: str) -> tuple[Json, Json]:
-    """An answer in context `name` that is being given, of which somebody is notified, and the task of a message behind it."""
+    """A running task in context `name`, with a webhook, and the task of a message queued after it."""
     caller, text, at_once = A2A(http, "chained"), f"talking {name}", {"returnImmediately": True}
     config = {"url": f"{place.receiver.url}/{name}"}
     running = await caller.call(

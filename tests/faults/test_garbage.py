@@ -129,7 +129,7 @@ async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: S
 
 
 async def _over(failing: Awaitable[object]) -> None:
-    """As whoever makes something of such a failure."""
+    """As the callers that turn such a failure into another one."""
     try:
         await failing
     except (AdapterError, ToolError) as error:
@@ -137,7 +137,7 @@ async def _over(failing: Awaitable[object]) -> None:
 
 
 async def _nobody() -> str:
-    """An address at which nobody listens."""
+    """An address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
         return f"http://127.0.0.1:{bound.getsockname()[1]}/"
 

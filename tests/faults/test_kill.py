@@ -59,7 +59,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Night:
+class CrashRun:
     """All that happened around one kill. `burst` are the tasks that were acknowledged while it struck."""
 
     stories: dict[str, Story]
@@ -71,11 +71,11 @@ class Night:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+def crash_run(tmp_path_factory: pytest.TempPathFactory) -> CrashRun:
     return asyncio.run(_live_through(tmp_path_factory.mktemp("kill")))
 
 
-async def _live_through(directory: Path) -> Night:
+async def _live_through(directory: Path) -> CrashRun:
     stories = {row: Story(row) for row in _ROWS}
     async with (
         asyncio.timeout(_BOUND_SECONDS),
@@ -100,7 +100,7 @@ async def _live_through(directory: Path) -> Night:
             ended.after = await chained.get(ended.task["id"])
             burst = [await _settled(A2A(http, "function"), task) for task in acked]
     handles = {stored.input[0]["content"][0]["text"]: name for name, stored in held.backend.stored.items()}
-    return Night(stories, ended, burst, held.backend.requests, handles)
+    return CrashRun(stories, ended, burst, held.backend.requests, handles)
 
 
 async def _end_a_task(caller: A2A) -> Ended:
@@ -181,8 +181,8 @@ async def _settled(caller: A2A, task: Json) -> Json:
 
 
 @pytest.fixture(params=_ROWS)
-def story(night: Night, request: pytest.FixtureRequest) -> Story:
-    return night.stories[request.param]
+def story(crash_run: CrashRun, request: pytest.FixtureRequest) -> Story:
+    return crash_run.stories[request.param]
 
 
 def test_event_numbers_go_on_without_gap_or_repeat(story: Story) -> None:
@@ -228,9 +228,9 @@ def test_the_next_message_of_the_context_knows_all_that_was_said(story: Story) -
 
 
 @pytest.mark.parametrize("row", [row for row in _ROWS if "chained" in row])
-def test_the_chain_goes_on_from_the_last_completed_response(night: Night, row: str) -> None:
-    requests = {request["input"][-1]["content"][0]["text"]: request for request in night.requests}
-    handle = night.handles[f"first {row}"] if night.stories[row].has_earlier_turn else None
+def test_the_chain_goes_on_from_the_last_completed_response(crash_run: CrashRun, row: str) -> None:
+    requests = {request["input"][-1]["content"][0]["text"]: request for request in crash_run.requests}
+    handle = crash_run.handles[f"first {row}"] if crash_run.stories[row].has_earlier_turn else None
 
     assert requests[row].get("previous_response_id") == handle
     assert requests[f"next {row}"].get("previous_response_id") == handle
@@ -238,8 +238,8 @@ def test_the_chain_goes_on_from_the_last_completed_response(night: Night, row: s
 
 
 @pytest.mark.fault("K10")
-def test_a_task_that_had_ended_is_replayed_and_read_as_before(night: Night) -> None:
-    ended = night.ended
+def test_a_task_that_had_ended_is_replayed_and_read_as_before(crash_run: CrashRun) -> None:
+    ended = crash_run.ended
 
     assert ended.resumed[1:] == [frame for frame in ended.seen if frame.number is not None and frame.number > 1]
     assert len(ended.resumed) > 1
@@ -248,10 +248,10 @@ def test_a_task_that_had_ended_is_replayed_and_read_as_before(night: Night) -> N
 
 
 @pytest.mark.fault("K2")
-def test_no_acknowledged_message_is_lost(night: Night) -> None:
-    assert len(night.burst) >= _BURST
-    assert {why(task) for task in night.burst} == {failed(RESTARTED)}
-    assert all(task["history"][0]["parts"][0]["text"].startswith("silent burst") for task in night.burst)
+def test_no_acknowledged_message_is_lost(crash_run: CrashRun) -> None:
+    assert len(crash_run.burst) >= _BURST
+    assert {why(task) for task in crash_run.burst} == {failed(RESTARTED)}
+    assert all(task["history"][0]["parts"][0]["text"].startswith("silent burst") for task in crash_run.burst)
 
 
 @pytest.mark.fault("K12")

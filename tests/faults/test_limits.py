@@ -39,7 +39,7 @@ def _call(method: str, **params: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """`code` is the HTTP status, or that of JSON-RPC where it is negative; `says` a part of what is told."""
+    """`code` is the HTTP status, or the code of JSON-RPC where it is negative; `says` is a part of the message."""
 
     code: int
     says: str

@@ -19,7 +19,7 @@ KEYS = frozenset({"id", *TABLES, "context"})
 
 
 async def _left(path: Path) -> str:
-    """Two turns in the midst of their work, the first with a round of tools behind it; the id of the second's task."""
+    """Two running turns, the first after a round of tools; the id of the second's task."""
     pause = Pause()
     async with running_core(path, prefix="one") as core:
         tool = ToolCallReady("c1", "add", "{}", handled=True)

@@ -124,7 +124,7 @@ def _all_arrived_in_order(core: Core, receiver: Receiver) -> None:
 
 
 def _all_verified(receiver: Receiver, keys: KeySet) -> None:
-    """As the page for receivers tells them to."""
+    """As the page for receivers says."""
     for letter in receiver.letters:
         _verified(letter, keys)
     ids: dict[str, bytes] = {}

@@ -21,7 +21,7 @@ _SETTINGS = f"push: {{timeout: 5m, {LOOPBACK}}}"
 
 
 async def _stopped_in_the_midst(start: StartChild, receiver: Receiver, arrived: int) -> None:
-    """A gateway that is told to stop when its task has ended and so many events of it have arrived."""
+    """A gateway that gets SIGTERM once its task has ended and this many events have arrived."""
     child = await start()
     async with a2a_http(child.url) as http:
         config = {"id": "config-1", "url": f"{receiver.url}/hook"}

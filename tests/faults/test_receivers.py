@@ -75,7 +75,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "TLS": (_answers(200), "active", "TLS failed"),
     "down": (None, "active", "could not connect"),
 }
-"""What it answers, the state of its configuration then, and what is told of it."""
+"""The answer, the state of its configuration afterwards, and its last error."""
 
 
 async def _standing(http: httpx2.AsyncClient) -> dict[str, dict[str, Any]]:

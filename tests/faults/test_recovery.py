@@ -35,7 +35,7 @@ async def _settled(database: Path) -> None:
 
 
 async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing_open(tmp_path: Path) -> None:
-    """Where it dies differs: before and behind the commit that ends a turn, the first of them or a later one."""
+    """The points differ: before or after the commit that ends a turn, the first commit or a later one."""
     file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
     texts = {f"silent {agent} {number}": agent for number in range(_OPEN // 2) for agent in AGENTS}
     async with asyncio.timeout(_BOUND_SECONDS), paused_agents(tmp_path) as held, fork_server() as parent:

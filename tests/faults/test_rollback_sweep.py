@@ -61,7 +61,7 @@ async def _backend() -> AsyncIterator[Backend]:
 
 @dataclass(slots=True)
 class Story:
-    """What the client knows. `tasks` are those that it was told of, as it saw them last; `whole`: nothing broke."""
+    """What the client knows. `tasks`: each as the client saw it last; `whole`: nothing broke."""
 
     tasks: dict[str, Json] = field(default_factory=dict)
     whole: bool = False

@@ -44,7 +44,7 @@ async def reply(turn):
 
 @dataclass(slots=True)
 class Fleet:
-    """The gateways that get requests, and what clients were told by them."""
+    """The gateways that get requests, and the results that clients got."""
 
     file: Path
     gateways: dict[Child, httpx2.AsyncClient] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Fleet:
         await self.gateways.pop(child).aclose()
 
     async def replace(self, old: Child, code: Path) -> Child:
-        """Under traffic before, between and behind."""
+        """Under traffic before, during and after."""
         await self.more_answers()
         child = await self.add(code)
         await self.more_answers()
@@ -129,7 +129,7 @@ async def _say(fleet: Fleet, agent: str, context: str, text: str) -> Json:
 
 
 async def _stream(fleet: Fleet, agent: str, context: str, text: str) -> Json:
-    """What breaks off is resumed at any gateway, behind the last event that came."""
+    """A stream that breaks off is resumed at any gateway, after its last event."""
     task, seen = "", dict[int, Json]()
 
     def take(frames: list[Frame]) -> None:

@@ -58,7 +58,7 @@ async def _backend() -> AsyncIterator[Backend]:
 
 @dataclass(slots=True)
 class Story:
-    """What the client knows. `tasks` are those that it was told of, as it saw them last; `whole`: nothing broke."""
+    """What the client knows. `tasks`: each as the client saw it last; `whole`: nothing broke."""
 
     tasks: dict[str, Json] = field(default_factory=dict)
     deleted: bool = False
@@ -66,7 +66,7 @@ class Story:
 
 
 async def _live_through(http: httpx2.AsyncClient, backend: Backend, story: Story) -> None:
-    """Two turns, the second with a third one behind it; then a context that is deleted."""
+    """Two turns, a third one queued after the second; then a context that is deleted."""
     caller = A2A(http, "agent")
     try:
         story.tasks["one"] = await caller.send("one", "c")

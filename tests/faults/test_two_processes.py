@@ -61,8 +61,8 @@ def _script(conversation: Conversation) -> Iterator[Step]:
 
 
 @dataclass(slots=True)
-class Night:
-    """`acked` are the tasks that a client was told of, by the message's text. Both gateways, as they are now."""
+class CrashRun:
+    """`acked`: the acknowledged tasks, by the message's text. `gateways`: both, as they are now."""
 
     parent: ForkServer
     file: Path
@@ -88,73 +88,73 @@ def _context(number: int) -> tuple[str, str]:
     return AGENTS[number % len(AGENTS)], f"context-{number}"
 
 
-async def _talk(night: Night, number: int, over: asyncio.Event) -> None:
+async def _talk(crash_run: CrashRun, number: int, over: asyncio.Event) -> None:
     """One client of one context: messages of all kinds, one after another, wherever they end up."""
     agent, context = _context(number)
     while not over.is_set():
-        text = f"{number}.{next(night.texts)}"
-        kind = night.chance.random()
-        caller = night.caller(agent)
+        text = f"{number}.{next(crash_run.texts)}"
+        kind = crash_run.chance.random()
+        caller = crash_run.caller(agent)
         try:
             if kind < 0.5:
-                night.acked[text] = await caller.send(text, context)
+                crash_run.acked[text] = await caller.send(text, context)
             elif kind < 0.8:
                 message = user_message(text, context)
                 result = await caller.call("SendMessage", message=message, configuration={"returnImmediately": True})
-                night.acked[text] = result["task"]
+                crash_run.acked[text] = result["task"]
                 if kind < 0.6:
-                    await night.caller(agent).call("CancelTask", id=result["task"]["id"])
+                    await crash_run.caller(agent).call("CancelTask", id=result["task"]["id"])
             else:
-                await _stream(night, caller, agent, context, text)
+                await _stream(crash_run, caller, agent, context, text)
         except httpx2.TransportError:
-            night.cut += 1
+            crash_run.cut += 1
             await interval()
         except Refused:
-            night.refused += 1
+            crash_run.refused += 1
             await interval()
 
 
-async def _stream(night: Night, caller: A2A, agent: str, context: str, text: str) -> None:
+async def _stream(crash_run: CrashRun, caller: A2A, agent: str, context: str, text: str) -> None:
     """And another stream on the same task, at any gateway: both must show the same events."""
     async with caller.stream(text, context) as stream:
         seen = await stream.read(1)
         if not seen:
             return
-        night.acked[text] = seen[0].event["task"]
-        async with night.caller(agent).subscribe(seen[0].event["task"]["id"], after=seen[0].number) as other:
+        crash_run.acked[text] = seen[0].event["task"]
+        async with crash_run.caller(agent).subscribe(seen[0].event["task"]["id"], after=seen[0].number) as other:
             await other.rest()
         await stream.rest()
     own, watched = seen[1:], other.frames[1:]
     assert watched[: len(own)] == own[: len(watched)]
 
 
-async def _kill(night: Night, over: asyncio.Event) -> None:
+async def _kill(crash_run: CrashRun, over: asyncio.Event) -> None:
     """One of the two dies and another takes its place, or it stands still until its leases have run out. Never both."""
-    while not over.is_set() or night.kills + night.stops < _LEAST:
-        await asyncio.sleep(night.chance.uniform(0.2, 1.5))
-        index = night.chance.randrange(2)
-        if night.chance.random() < 0.25:
-            night.gateways[index].signal(signal.SIGSTOP)
+    while not over.is_set() or crash_run.kills + crash_run.stops < _LEAST:
+        await asyncio.sleep(crash_run.chance.uniform(0.2, 1.5))
+        index = crash_run.chance.randrange(2)
+        if crash_run.chance.random() < 0.25:
+            crash_run.gateways[index].signal(signal.SIGSTOP)
             await asyncio.sleep(1.5 * LEASE_SECONDS)
-            night.gateways[index].signal(signal.SIGCONT)
-            night.stops += 1
+            crash_run.gateways[index].signal(signal.SIGCONT)
+            crash_run.stops += 1
         else:
-            await night.gateways[index].kill()
-            night.kills += 1
-            await _start(night, index)
+            await crash_run.gateways[index].kill()
+            crash_run.kills += 1
+            await _start(crash_run, index)
 
 
-async def _start(night: Night, index: int) -> None:
-    child = await night.parent.serving(night.file, tools=True)
+async def _start(crash_run: CrashRun, index: int) -> None:
+    child = await crash_run.parent.serving(crash_run.file, tools=True)
     client = httpx2.AsyncClient(
         base_url=child.url.result(), headers={"A2A-Version": "1.0"}, timeout=60, trust_env=False
     )
-    night.opened.append(client)
-    if index < len(night.gateways):
-        night.gateways[index], night.clients[index] = child, client
+    crash_run.opened.append(client)
+    if index < len(crash_run.gateways):
+        crash_run.gateways[index], crash_run.clients[index] = child, client
     else:
-        night.gateways.append(child)
-        night.clients.append(client)
+        crash_run.gateways.append(child)
+        crash_run.clients.append(client)
 
 
 async def _settled(database: Path) -> float:
@@ -181,49 +181,50 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
             f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
             f"  conversed: {{type: openai-responses, model: m, base_url: '{backend}/v1', conversation: true}}\n"
         )
-        night = Night(parent, file, random.Random(SEED))
+        crash_run = CrashRun(parent, file, random.Random(SEED))
         for index in range(2):
-            await _start(night, index)
+            await _start(crash_run, index)
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for number in range(CONTEXTS):
-                group.create_task(_talk(night, number, over))
-            killing = group.create_task(_kill(night, over))
+                group.create_task(_talk(crash_run, number, over))
+            killing = group.create_task(_kill(crash_run, over))
             await asyncio.sleep(SECONDS)
             over.set()
             await killing
         leases = await _settled(database)
 
         assert violations(database) == []
-        await _all_is_there(night)
-        await _every_context_goes_on(night)
+        await _all_is_there(crash_run)
+        await _every_context_goes_on(crash_run)
         assert violations(database) == []
         assert effect_errors(tmp_path, database) == []
-        for client in night.opened:
+        for client in crash_run.opened:
             await client.aclose()
     with capsys.disabled():
-        print(f"\nseed {SEED}: {CONTEXTS} contexts, {SECONDS:g} s, {night.kills} kills, {night.stops} stops")  # noqa: T201
+        print(f"\nseed {SEED}: {CONTEXTS} contexts, {SECONDS:g} s, {crash_run.kills} kills, {crash_run.stops} stops")  # noqa: T201
         print(f"every task had ended {leases:.1f} leases after the last message")  # noqa: T201
-        print(f"{len(night.acked)} acknowledged, {dict(night.ended)}, {night.cut} cut, {night.refused} refused")  # noqa: T201
-        print(f"{len(effects(tmp_path))} runs of tools, failures: {dict(night.failures)}")  # noqa: T201
-    assert night.ended["TASK_STATE_COMPLETED"] > 0
+        print(f"{len(crash_run.acked)} acknowledged, {crash_run.cut} cut, {crash_run.refused} refused")  # noqa: T201
+        print(f"ended: {dict(crash_run.ended)}")  # noqa: T201
+        print(f"{len(effects(tmp_path))} runs of tools, failures: {dict(crash_run.failures)}")  # noqa: T201
+    assert crash_run.ended["TASK_STATE_COMPLETED"] > 0
     assert effects(tmp_path)
     # Nothing that the backend was sent was refused: turns fail with their process, and for no other reason.
-    assert night.failures.keys() <= {RESTARTED, TOOL_OUTCOME_UNKNOWN}
+    assert crash_run.failures.keys() <= {RESTARTED, TOOL_OUTCOME_UNKNOWN}
 
 
-async def _all_is_there(night: Night) -> None:
-    acked = iter(night.acked.items())
+async def _all_is_there(crash_run: CrashRun) -> None:
+    acked = iter(crash_run.acked.items())
 
     async def look() -> None:
         for text, seen in acked:
             agent, _ = _context(int(text.partition(".")[0]))
-            task = await night.caller(agent).get(seen["id"])
+            task = await crash_run.caller(agent).get(seen["id"])
             state = task["status"]["state"]
-            night.ended[state] += 1
+            crash_run.ended[state] += 1
             assert state in _FINAL
             if state == "TASK_STATE_FAILED":
-                night.failures[task["status"]["message"]["metadata"]["errorClass"]] += 1
+                crash_run.failures[task["status"]["message"]["metadata"]["errorClass"]] += 1
             assert task["history"][0]["parts"] == [{"text": text}]
             if seen["status"]["state"] in _FINAL:
                 assert task == seen
@@ -233,26 +234,26 @@ async def _all_is_there(night: Night) -> None:
             group.create_task(look())
 
 
-async def _every_context_goes_on(night: Night) -> None:
-    """The backend's answer is all that it was ever told in the conversation: every message once, in order."""
+async def _every_context_goes_on(crash_run: CrashRun) -> None:
+    """The backend's answer repeats its whole conversation: every message once, in order."""
     numbers = iter(range(CONTEXTS))
 
     async def look() -> None:
         for number in numbers:
-            await _goes_on(night, number)
+            await _goes_on(crash_run, number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(8):
             group.create_task(look())
 
 
-async def _goes_on(night: Night, number: int) -> None:
+async def _goes_on(crash_run: CrashRun, number: int) -> None:
     agent, context = _context(number)
-    last = await night.caller(agent).send(f"{number}.last", context)
+    last = await crash_run.caller(agent).send(f"{number}.last", context)
     assert why(last) == COMPLETED, f"{agent}: {last}"
     told = text_of(last).split(" | ")
-    listed = [task["history"][0]["parts"][0]["text"] for task in await night.caller(agent).tasks(context)]
+    listed = [task["history"][0]["parts"][0]["text"] for task in await crash_run.caller(agent).tasks(context)]
     assert len(told) == len(set(told))
     assert sorted(told) == sorted(listed)
-    mine = [text for text in night.acked if text.startswith(f"{number}.")]
+    mine = [text for text in crash_run.acked if text.startswith(f"{number}.")]
     assert [text for text in told if text in mine] == [text for text in mine if text in told] == mine

@@ -275,7 +275,7 @@ async def test_events_that_come_again_or_too_late_or_are_unknown_change_nothing(
 
 
 class _DoneAnd500:
-    """Lets the service answer the message `two` to its end, and tells its client that it failed."""
+    """The service answers the message `two` completely, and its client gets an error."""
 
     def __init__(self, server: ResponsesServer) -> None:
         self.server = server

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 _CORRELATION = " (correlation id "
 _BOUND_SECONDS = 60
-"""Keep-alive comments would let a stream that nobody ends last for ever."""
+"""Keep-alive comments would let an unfinished stream last for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Database = Callable[..., list[Row]]
 
 
 def unsettled(path: Path) -> list[str]:
-    """What still runs, or waits for somebody to end it. Cheap, to be asked often."""
+    """What still runs, or has no process that runs it. Cheap enough for frequent calls."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         return list(_ends(lambda sql, *values: [dict(row) for row in connection.execute(sql, values)]))

@@ -51,7 +51,7 @@ def vectors() -> list[Vector]:
 
 
 def faults(event: Any) -> list[str]:
-    """What is wrong with an event of a stream, if it tells of a tool call."""
+    """The errors of an event of a stream, if it is of a tool call."""
     if not _tells(event):
         return []
     return [f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}" for error in _whole.iter_errors(event)]

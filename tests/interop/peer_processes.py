@@ -139,7 +139,7 @@ def llmock(directory: Path) -> Iterator[Llmock]:
 
 
 def mcp_everything() -> tuple[str, str]:
-    """The command of MCP's own test server: `stdio` or `streamableHttp` comes behind it."""
+    """The command of MCP's own test server, without its argument `stdio` or `streamableHttp`."""
     script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
     return _node(), str(_installed("mcp-everything", script))
 
@@ -159,7 +159,7 @@ async def google_adk(directory: Path, card_url: str, *texts: str, streaming: boo
 
 
 async def ag_ui(directory: Path, agent_url: str, text: str) -> list[dict[str, Any]]:
-    """What @ag-ui/a2a makes of one agent behind our example of a client: each `event`, and at last `newMessages`."""
+    """What @ag-ui/a2a shows of one agent through the example client: each `event`, and at last `newMessages`."""
     node = shutil.which("node")
     packages = _installed("agui", "agui/node_modules/@ag-ui/a2a").parents[2]
     if node is None:

@@ -29,6 +29,6 @@ def response_ids(proxy: RecordingProxy) -> list[str]:
 
 
 def steps(proxy: RecordingProxy) -> list[tuple[str | None, list[Any]]]:
-    """Of each request in order: what it goes on from, and what it brings."""
+    """Of each request in order: the handle that it continues, and its input."""
     bodies = [exchange.body for exchange in proxy.exchanges if exchange.method == "POST"]
     return [(body.get("previous_response_id"), body["input"]) for body in bodies]

@@ -49,7 +49,7 @@ async def hosted_agent(directory: Path) -> AsyncIterator[Hosted]:
 
 
 def folded(frames: list[Frame]) -> str:
-    """The answer of who follows the stream: a new version of the artifact takes the place of the old one."""
+    """The answer for a reader of the stream: a new version of the artifact replaces the old one."""
     text = ""
     for frame in frames:
         task = frame.event.get("task")

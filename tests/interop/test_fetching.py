@@ -53,7 +53,7 @@ async def test_a_hosted_agent_tells_of_a_response_until_it_is_deleted(on_agentse
 
 
 async def test_ogx_says_that_a_response_runs_whose_client_left(on_ogx: ResponsesAdapter) -> None:
-    """And goes on to say so: it never ends it."""
+    """The status stays so: the server never ends the response."""
     events = on_ogx.call(request("slow"))
     started = await anext(events)
     assert isinstance(started, CallStarted)

@@ -13,7 +13,7 @@ Lines = list[dict[str, Any]]
 
 
 async def talk(settings: str, folder: Path, *texts: str, streaming: bool = True) -> tuple[Lines, Lines]:
-    """What the runner told, and what the session remembers."""
+    """The output of the runner, and the memory of the session."""
     agent = f"a: {{type: python, ref: 'tests.interop.tool_agents:reply'{settings}}}"
     async with local_gateway(agent, folder) as gateway:
         card = f"{gateway.url}/a2a/a/.well-known/agent-card.json"

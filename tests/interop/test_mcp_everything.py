@@ -28,7 +28,7 @@ class Running(Protocol):
     async def kill(self) -> None: ...
 
     async def restore(self) -> None:
-        """Starts it again where nobody else would."""
+        """Starts the server again where the adapter would not."""
 
 
 class OverStdio:

@@ -23,7 +23,7 @@ def _agents(url: str) -> str:
 
 
 def _handles(gateway: Local) -> list[str | None]:
-    """What the ledger says about where its threads go on."""
+    """The handle of each thread in the ledger."""
     with closing(sqlite3.connect(gateway.database)) as database:
         return [row[0] for row in database.execute("SELECT handle FROM thread")]
 

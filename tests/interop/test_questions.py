@@ -20,7 +20,7 @@ WEATHER = UserItem(message("weather"))
 
 @pytest.fixture(params=["backend", "gateway"])
 async def adapter(ogx_peer: Peer, mcp_peer: Peer, request: pytest.FixtureRequest) -> AsyncIterator[Adapter]:
-    """OGX in front of an MCP server whose tools it must ask for; who keeps the conversation."""
+    """OGX in front of an MCP server whose tools need an approval; the owner of the history."""
     tool = {"type": "mcp", "server_label": "wx", "server_url": mcp_peer.url, "require_approval": "always"}
     common = {"model": "openai/gpt-4", "base_url": ogx_peer.url, "service_tools": [tool]}
     built = factory.build(factory.settings.model_validate({**common, "history": {"owner": request.param}}))

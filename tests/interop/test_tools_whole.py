@@ -34,7 +34,7 @@ def _agents(ogx: Peer, aimock: Aimock) -> str:
 
 
 class Everything:
-    """MCP's test server as the gateway is told of it; over stdio it says its process id in `folder`."""
+    """MCP's test server in the gateway's configuration; over stdio it writes its process id into `folder`."""
 
     def __init__(self, transport: str, folder: Path) -> None:
         self._told = folder / "pid"
@@ -75,7 +75,7 @@ async def everything(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 
 def _facts(frames: list[Frame]) -> list[Any]:
-    """What was told of tool calls, in order."""
+    """The events of tool calls, in order."""
     told = []
     for frame in frames:
         update = frame.event.get("statusUpdate", {})

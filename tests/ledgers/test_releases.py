@@ -1,4 +1,4 @@
-"""The ledger of every release, opened by this version: what clients had seen they see again, what was left goes on or ends,
+"""The ledger of every release, opened by this version: clients see again what they had seen, unfinished work continues or ends,
 and the next message of every conversation knows all that was said.
 
 Without the ledger of a release nobody would notice that an upgrade loses something: there has to be one for this version.

@@ -97,7 +97,7 @@ async def reply(turn):
 
 @dataclass(slots=True)
 class World:
-    """`go`: what stops in mid-answer goes on. `reached` has the messages at which a service has stopped."""
+    """`go` releases the paused answers. `reached` has the messages at which a service has paused."""
 
     responses: ResponsesServer = field(init=False)
     chat: ChatServer = field(init=False)

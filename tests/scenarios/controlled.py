@@ -32,7 +32,7 @@ from tests.support.core import BOUND, Core, FragileLedger, running_core, soon
 
 
 class SteeredCall:
-    """A service call under way: it says what it is told to say. `over`: nobody listens any more."""
+    """A running service call that emits what the test orders. `over`: its reader is gone."""
 
     def __init__(self, request: ServiceRequest) -> None:
         self.request = request
@@ -53,7 +53,7 @@ class SteeredCall:
 
 @dataclass
 class Answer:
-    """What a service call was told to say. `ending`: how its turn ends by it, None while it goes on.
+    """What the test ordered a service call to emit. `ending`: how it ends its turn, None while it runs.
 
     `asked` are the ids of the calls of the gateway's tools with which it is complete; then its turn goes on.
     """
@@ -108,7 +108,7 @@ def _tool_of(call: str) -> str:
 
 
 class Run:
-    """A tool at work: it ends as it is told. `over`: nobody waits for it any more, or it was told."""
+    """A running tool that ends as the test orders. `over`: it has its order, or nothing waits for it."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -288,14 +288,14 @@ PARALLEL = 1
 """How many tools of a turn run at once."""
 
 QUEUED = 3
-"""How many turns may wait behind the one that runs."""
+"""How many turns may wait for the running one."""
 
 _CALM = 30
 """So often does the loop go round without anything being asked of a ledger before nothing more can come."""
 
 
 async def quiet(processes: Iterable[Process]) -> None:
-    """Returns when everything waits for somebody outside: a client, the backend, a ledger that holds its writes."""
+    """Returns when everything waits for the outside: a client, the backend, a ledger that holds its writes."""
     ledgers = [process.ledger for process in processes]
     async with asyncio.timeout(BOUND):
         calm = 0
@@ -332,7 +332,7 @@ class Operation:
         return self._task.result()
 
     def leave(self) -> None:
-        """Who leaves does not wait for anything."""
+        """The client does not wait for its answer."""
         if not self.done:
             self.lost = True
             self._task.cancel()

@@ -253,7 +253,7 @@ def _check_chain(rows: ContextRows) -> None:
 
 
 def _check_tools(rows: ContextRows) -> None:
-    """Nothing is open behind the end of its turn or of its round."""
+    """Nothing is open after the end of its turn or of its round."""
     ended = {turn.id for turn in rows.turns if turn.ended}
     rounds = {call.id: call.round for call in rows.calls}
     latest: dict[str, int] = {}
@@ -268,7 +268,7 @@ def _check_tools(rows: ContextRows) -> None:
 
 
 def check_growth(before: Snapshot, after: Snapshot, touched: set[str] | None) -> None:
-    """Nothing that is stored is ever changed but where a turn goes on; contexts that nobody `touched` stay as they are."""
+    """Stored data changes only where a turn continues; contexts that are not `touched` stay as they are."""
     for name, old in before.items():
         new = after[name]
         if touched is not None and name not in touched:

@@ -67,7 +67,7 @@ class Walk(RuleBasedStateMachine):
         return self.process.core
 
     def home(self, context: str | None) -> Process:
-        """The process that has to be asked: who waits or watches in a context is served by the process that runs it."""
+        """The process to ask: clients that wait or watch in a context are served by the process that runs it."""
         return self.world.busy_in(context) or self.process
 
     def name(self, kind: str) -> str:

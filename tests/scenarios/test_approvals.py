@@ -118,7 +118,7 @@ def request(task: str | None, *said_: Json | str, at_once: bool = False, **more:
 
 
 async def reply(core: Core, task: str | None, *said_: Json | str, streaming: bool = False, **more: Any) -> Task:
-    """The task behind the answer."""
+    """The task after the answer."""
     call_ = more.pop("call", None) or core.call(key=more.pop("key", None))
     if not streaming:
         sent = await soon(core.operations.send_message(call_, request(task, *said_, **more)))

@@ -71,7 +71,7 @@ Died = tuple[str, list[Any]]
 
 
 async def left_behind(path: Path, *script: Any) -> Died:
-    """The task whose process died at the end of the script, and what its stream had told."""
+    """The task whose process died at the end of the script, and the frames of its stream."""
     pause = Pause()
     async with running_core(path, prefix="one") as core:
         core.agent(ResumingAdapter([*script, pause]))
@@ -87,7 +87,7 @@ def survivor(path: Path, adapter: ResumingAdapter, **more: Any) -> AbstractAsync
 
 
 def calls_of(task: Task) -> list[str]:
-    """What is told of tool calls, as kind and id."""
+    """The events of tool calls, as kind and id."""
     told = []
     for message in task.history or ():
         for part in message.parts:

@@ -443,7 +443,7 @@ class Mailbox:
 
 
 async def one_death(path: Path, ownership: Ownership, units: int) -> tuple[bool, int]:
-    """A process dies behind so many commits and another one goes on; whether it was through, and how often the tool ran."""
+    """A process dies after so many commits and another one continues; whether it had finished, and the runs of the tool."""
     lease, mail, dying = LeaseTimes(0.2), Mailbox(), Dying(None, units)
 
     def around(ledger: Any) -> Dying:

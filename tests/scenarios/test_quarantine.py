@@ -51,7 +51,7 @@ class Poisoned:
 
 
 class Holding(Poisoned):
-    """A read that never comes back. `reached`: somebody waits for it."""
+    """A read that never returns. `reached`: a caller waits for it."""
 
     def __init__(self, read: str, *bad: str) -> None:
         super().__init__(read, *bad)
@@ -117,7 +117,7 @@ def survivor(
 
 
 async def put_aside(path: Path, *texts: str) -> tuple[list[str], Poisoned]:
-    """The tasks of a context whose first turn nobody can end, whatever is tried."""
+    """The tasks of a context whose first turn no try can end."""
     tasks = await left_behind(path, G, *(texts or ("1",)), script=TOLD)
     return tasks, Poisoned("open_tool_calls", turn_of(path, tasks[0]))
 

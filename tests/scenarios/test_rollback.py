@@ -278,7 +278,7 @@ MOMENTS: list[tuple[type[CommitPoint], int]] = [
 async def test_133_rollback_while_any_commit_of_the_loop_goes_on(
     core: Core, ownership: Ownership, point: type[CommitPoint], nth: int
 ) -> None:
-    """The second message arrives while the n-th unit of this kind is on its way, and is stored behind it."""
+    """The second message arrives during the n-th commit of this kind, and is stored after it."""
     broken = AdapterError(ErrorClass.BACKEND_FAILED, "") if point is Fail else None
     rounds = [asks("r1", "one"), asks("r2", "two"), [broken, *says("A1", "r3")]]
 

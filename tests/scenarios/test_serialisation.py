@@ -35,7 +35,7 @@ def of_version(ownership: Ownership, version: int) -> Ownership:
 
 
 class Reading(ScriptedAdapter):
-    """Goes on from states of older versions."""
+    """Continues from states of older versions."""
 
     def read_state(self, state: Any, version: int) -> Any:
         return {"from": version, **state}
@@ -162,7 +162,7 @@ async def test_130_a_row_that_cannot_be_read_fails_its_own_thread_closed_and_no_
 
 
 async def refusal_of(core: Core, send: Callable[[], Any]) -> str:
-    """What the caller is told, of either form; never an answer."""
+    """The error of either form; never an answer."""
     try:
         task = await send()
     except CorruptRecord:

@@ -42,7 +42,7 @@ def agent(core: Core, name: str, tools: Mapping[str, tuple[str, str]], *scripts:
 
 
 async def allowed(core: Core, name: str, tools: Mapping[str, tuple[str, str]]) -> None:
-    """The agent has called the first of its tools, and was told that it always may."""
+    """The agent has called the first of its tools, and has a standing approval for it."""
     [called, *_] = tools
     agent(core, f"first-{name}", tools, asks("r", call("c1", called, '{"sum": 1}')), says("done"))
     task = await ask(core)
@@ -59,7 +59,7 @@ async def test_121_another_agent_with_a_tool_of_the_same_name_from_another_sourc
 
 
 async def test_121_a_name_that_stood_for_another_tool_of_the_same_source_has_to_be_asked_about(core: Core) -> None:
-    """Both have a `pay`, so that the bank's is called `bank_pay`; elsewhere the bank has a tool that is called so."""
+    """Both have a `pay`, so that the bank's is called `bank_pay`; another bank has a tool of that very name."""
     await allowed(core, "one", {"bank_pay": ("bank", "pay"), "shop_pay": ("shop", "pay")})
     tools = agent(core, "two", {"bank_pay": ("bank", "bank_pay")}, asks("r", call("c1", "bank_pay", '{"sum": 1}')))
     assert [tool["name"] for tool in asked(await ask(core))] == ["bank_pay"]

@@ -30,7 +30,7 @@ contexts = some.sampled_from(CONTEXTS)
 ways = some.sampled_from(WAYS)
 indices = some.integers(0, 11)
 afterwards = some.sampled_from([None, None, None, 0, 1, 4])
-"""None: all goes on until nothing more can happen; n: the next step comes after n rounds of the loop."""
+"""None: everything continues until nothing more can happen; n: the next step comes after n rounds of the loop."""
 
 
 class Conversations(Walk):
@@ -159,7 +159,7 @@ class Conversations(Walk):
 
     @rule(index=indices, after=afterwards)
     def get_a_task(self, index: int, after: int | None) -> None:
-        """It shows what is stored: while that goes on a beginning of it, and all of it when nothing is under way."""
+        """It shows stored data: a beginning of it while commits continue, and all of it when nothing runs."""
 
         async def step() -> None:
             tasks = self.world.tasks
@@ -245,7 +245,7 @@ class Conversations(Walk):
 
     @rule(index=indices, how=some.sampled_from(["cut", "refused", "bug", "without a handle"]), after=afterwards)
     def the_backend_fails(self, index: int, how: str, after: int | None) -> None:
-        """Never in a way that may be repeated: cut behind some output, or refused for good."""
+        """Never in a way that allows a retry: cut after some output, or refused for good."""
 
         async def step() -> None:
             going = self.going(index)
@@ -282,7 +282,7 @@ class Conversations(Walk):
 
     @rule(point=some.sampled_from(HELD), index=indices)
     def the_disk_hesitates(self, point: type, index: int) -> None:
-        """The next unit of this kind, and all behind it, are not stored until the disk goes on."""
+        """The next commit of this kind, and all after it, are not stored until the disk continues."""
 
         async def step() -> None:
             if not self.held and self.at_work():
@@ -356,7 +356,7 @@ class Conversations(Walk):
 
 
 class TwoProcesses(Conversations):
-    """On one file. Clients turn from one to the other; who waits or watches in a context is served where that goes on."""
+    """On one file. Clients switch from one to the other, but wait and watch at the process that runs their context."""
 
     processes_at_once = 2
 

@@ -65,7 +65,7 @@ class Seen:
 
     @property
     def kept(self) -> list[str]:
-        """Where the task's record has parts of calls, for who did not stream."""
+        """Where the task's record has parts of calls, for clients that did not stream."""
         message_parts = [part for message in self.task.get("history", ()) for part in message["parts"]]
         artifact_parts = [part for artifact in self.task["artifacts"] for part in artifact["parts"]]
         return [f"history {part['metadata']['type']}" for part in message_parts if "data" in part] + [

@@ -59,7 +59,7 @@ def adapter_of(ownership: Ownership, *scripts: Script) -> ScriptedAdapter:
 
 
 def told(task: Task) -> list[tuple[str, str]]:
-    """The phases that the task's record tells, by name."""
+    """The phases in the task's record, by name."""
     messages = [*(task.history or ()), *([task.status.message] if task.status.message else [])]
     facts: list[Any] = [part.metadata.get(URI) for m in messages for part in m.parts if part.metadata]
     return [(fact["name"], fact["phase"]) for fact in facts if fact]

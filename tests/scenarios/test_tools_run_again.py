@@ -44,7 +44,7 @@ class Box(ScriptedTools):
 
 
 async def dies_while_running(path: Path, adapter: ScriptedAdapter, box: ScriptedTools, **policies: Any) -> str:
-    """The task that a process leaves behind whose tool `one` runs; every other tool of the round has ended."""
+    """The task of a process that died while tool `one` ran; every other tool of the round has ended."""
     pause = box._answers["one"]
     assert isinstance(pause, Pause)
     async with running_core(path, prefix="one") as core:

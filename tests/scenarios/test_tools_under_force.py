@@ -62,7 +62,7 @@ def next_request(
 
 
 async def settled(core: Core, task: Task) -> Task:
-    """The task when its turn has ended, by whoever ends it."""
+    """The task when its turn has ended, by either process."""
     await until(lambda: query(core.path, "SELECT count(*) FROM turn WHERE ended_at IS NULL") == [(0,)])
     await soon(core.runner.idle())
     return await core.get(task.id)
@@ -394,7 +394,7 @@ async def test_135_a_process_that_lost_its_lease_in_the_loop_stores_and_sends_no
 
 
 def _pass_on(core: Core, kind: type[CommitPoint]) -> Any:
-    """What is held goes on, as far as the next unit of this kind."""
+    """The held commits are stored, up to the next one of this kind."""
     waiting = core.ledger._gate
     assert waiting is not None
     units = list(waiting.waiting)

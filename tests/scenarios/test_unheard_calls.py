@@ -45,7 +45,7 @@ def whole(text: str, handle: str, *before: Any) -> Fetched:
 
 @dataclass(frozen=True)
 class Row:
-    """`script`: what each service call says, `found`: what the backend tells of the one that broke off."""
+    """`script`: the output of each service call, `found`: what the backend reports of the one that broke off."""
 
     name: str
     script: list[Script]

@@ -81,7 +81,7 @@ def test_30_a_window_over_a_history_of_the_backends_is_an_error_that_names_both_
 
 
 class _Strangers(Registry):
-    """A type of somebody else's that does not look at `history` itself."""
+    """A foreign agent type that does not read `history` itself."""
 
     def factory(self, _: str) -> Any:
         return AdapterFactory(settings=Settings, build=lambda _: ScriptedAdapter(BR))

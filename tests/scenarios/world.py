@@ -83,7 +83,7 @@ class World:
         return known, known + sum(1 for said in self.said if said.context == context and self._may_come(said))
 
     def busy_in(self, context: str | None) -> Process | None:
-        """The process in which somebody waits or watches in this context."""
+        """The process in which a client waits or watches in this context."""
         rows = self.snapshot.get(context or "")
         going = {turn.id for turn in rows.turns if not turn.ended} if rows is not None else set()
         for said in self.said:
@@ -97,7 +97,7 @@ class World:
         return None
 
     def leave(self, process: Process) -> None:
-        """Who was connected to a process is so no more."""
+        """All connections to a process end."""
         asked: list[Operation | Watching] = [said.asked for said in self.said]
         asked += [watching for _, watching in self.watching]
         asked += [cancel for _, _, cancel in self.cancels]
@@ -107,7 +107,7 @@ class World:
                 one.leave()
 
     def bereave(self, process: Process) -> None:
-        """The process is dead: nobody ends its turns but as failed, and none of its messages comes any more."""
+        """The process is dead: its turns can only end as failed, and none of its messages arrives any more."""
         for said in self.said:
             if said.process is process:
                 said.gone = said.gone or said.turn is None
@@ -147,7 +147,7 @@ class World:
     # --- after a step
 
     def learn(self, snapshot: Snapshot) -> None:
-        """Raises: AssertionError when the ledger holds what nobody sent, or lacks what was acknowledged."""
+        """Raises: AssertionError when the ledger holds what was never sent, or lacks what was acknowledged."""
         self.collect()
         self.snapshot = snapshot
         for said in self.said:
@@ -164,7 +164,7 @@ class World:
                 assert said.acknowledged == self._row(kept).task, f"{said.text!r} was answered with another task"
 
     def _hear(self, said: Said) -> None:
-        """What the client of a message was told."""
+        """The answer to the client of a message."""
         asked = said.asked
         answered = asked if isinstance(asked, Operation) else asked.opening
         if said.acknowledged is not None or said.refused or asked.lost or not answered.done:
@@ -256,7 +256,7 @@ class World:
         return found
 
     def _outputs(self, rows: ContextRows, answer: Answer) -> list[str]:
-        """What the backend that asked for tools has to be told of each."""
+        """The output of each tool that the backend has to get."""
         return [_output(tool) for tool in self._asked(rows, answer) if tool.outcome is not None]
 
     def _shown(self, rows: ContextRows, answer: Answer) -> list[str]:
@@ -413,7 +413,7 @@ class World:
                 assert last == len(task.events), f"a stream of {task.id} told {last} of {len(task.events)} events"
 
     def check_answers(self) -> None:
-        """Nobody waits who need not, and nobody is answered too early. Only where nothing is under way."""
+        """No client waits needlessly, and none is answered too early. Only where nothing runs."""
         for rows in self.snapshot.values():
             self._check_progress(rows)
         for said in self.said:

@@ -32,7 +32,7 @@ _PACKAGES = ("adapters", "gateway", "storage")
 _MOST = 65536
 """Bytes of an order."""
 _NOT_KEPT = ("A2A_GATEWAY__", "COVERAGE_")
-"""What would override a configuration. Who is killed would measure coverage in vain."""
+"""Prefixes of variables that override a configuration, or start a measurement of coverage that a kill would lose."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A scripted backend whose calls go on without a listener."""
+"""A scripted backend whose calls continue without a listener."""
 
 from collections.abc import AsyncGenerator, Sequence
 

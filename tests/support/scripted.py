@@ -24,7 +24,7 @@ BS = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
 
 
 class Pause:
-    """The backend says nothing from `reached` on, until it is told to `go`."""
+    """The backend is silent from `reached` until `go`."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from starlette.routing import Router
 
 from gateway.app import build
-from gateway.app.failpoints import armed
 from gateway.app.push import Push, build_push
 from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.config.gateway import GatewayConfig
@@ -139,14 +138,10 @@ async def running(
     sources = build.build_sources(config, registry)
     agents = build.build_agents(config, registry, sources)
     ledgers = registry.ledger(config.storage.url)
-    failpoints = armed()
-    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as opened:
-        ledger = opened if failpoints is None else failpoints.ledger(opened)
+    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         secret = await ledger.secret("page-token")
         push = await build_push(config.push, config.server.public_url, ledger, clock)
         gateway = Gateway(config, registry, agents, sources, ledger, clock, pace, secret, push)
-        if failpoints is not None:
-            gateway.runner.wrap_calls(failpoints.call)
         async with gateway.running():
             yield gateway
 

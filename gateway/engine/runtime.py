@@ -1,5 +1,5 @@
-"""The services that all turns of a process share: ledger, clock, lease, waits, the calls to backends, and a breaker for each
-backend, whichever agents share it.
+"""The services that all turns of a process share: ledger, clock, lease, waits, and a breaker for each backend,
+whichever agents share it.
 
 Law: every request of a turn passes its breaker and counts by what came back; a failure that says nothing of the backend counts
 for nothing. Cancelling a call at its backend and deletions have limits of their own and do not pass.
@@ -8,7 +8,7 @@ for nothing. Cancelling a call at its backend and deletions have limits of their
 import asyncio
 import math
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -22,15 +22,13 @@ from gateway.ledger.calls import Prepare
 from gateway.ledger.leases import Heartbeat
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
-from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, ErrorClass, Processed, ServiceRequest
+from gateway.ports.adapter import AdapterError, ErrorClass, Processed
 from gateway.ports.capabilities import Backend
 
 log = structlog.get_logger("gateway.engine.runtime")
 
 _WARNED_THREADS = 1000
 """So many of the threads whose operator was warned are remembered."""
-
-Call = Callable[[Adapter, ServiceRequest], AsyncGenerator[AdapterEvent, None]]
 
 
 class BackendRequest:
@@ -141,7 +139,6 @@ class Runtime:
     holder: str
     lease: float
     pace: Pace
-    call: Call = lambda adapter, request: adapter.call(request)
     breakers: Breakers = field(init=False)
     _warned: dict[str, None] = field(default_factory=dict)
 

@@ -95,7 +95,7 @@ class ServiceCallLoop:
                 with context.runtime.breakers.request(run.agent) as sent:
                     if again and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(request, context.pending or ""), sent)
-                    return await self._listen(context.runtime.call(adapter, request), sent)
+                    return await self._listen(adapter.call(request), sent)
             except FAULTS as error:
                 machine = context.machine
                 if machine.between_calls and not run.prepared:

@@ -14,7 +14,7 @@ from gateway.core.agents import Agent
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
-from gateway.engine.runtime import Call, Pace, Runtime
+from gateway.engine.runtime import Pace, Runtime
 from gateway.engine.turn_run import TurnRun
 from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.clock import Clock
@@ -75,10 +75,6 @@ class Runner:
     def retire(self) -> None:
         """The process is about to end: turns of dead processes are left to other processes."""
         self.retired = True
-
-    def wrap_calls(self, call: Call) -> None:
-        """Makes every call to a backend through this."""
-        self._runtime.call = call
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

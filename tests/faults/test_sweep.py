@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.scripts import Conversation, Pause, Say, Step
 from tests.faults.agent_kinds import OF_THE_GATEWAY, services
@@ -202,7 +201,7 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
 ) -> None:
     points = await _sweep(tmp_path / "run", owner, pattern)
     with capsys.disabled():
-        print(f"\n{len(points)} points {VARIABLE}={pattern} were tried with the history at the {owner}")  # noqa: T201
+        print(f"\n{len(points)} points {pattern} were tried with the history at the {owner}")  # noqa: T201
     match pattern:
         case "*":
             assert set(_phases(points)) >= {"before", "stored", "shown"}

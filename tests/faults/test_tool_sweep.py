@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.app.failpoints import VARIABLE
 from gateway.core.tools.tool_call import NOT_RUN, OUTCOME_UNKNOWN
 from tests.a2a_client import A2A, Json, text_of, why
 from tests.emulators.scripts import Call, Conversation, Say, Step
@@ -145,7 +144,7 @@ async def test_a_process_that_dies_at_any_point_of_a_turn_with_tools_does_nothin
 ) -> None:
     points = await _sweep(tmp_path / "run", owner, pattern)
     with capsys.disabled():
-        print(f"\n{len(points)} points {VARIABLE}={pattern} of a turn with tools, with the history at the {owner}")  # noqa: T201
+        print(f"\n{len(points)} points {pattern} of a turn with tools, with the history at the {owner}")  # noqa: T201
     kinds = {kind for point, _ in points for kind in point.rpartition(".")[0].split("+")}
     ended = {status for _, statuses in points for status in statuses}
     if pattern == "*tool*":

@@ -1,7 +1,7 @@
 """A gateway in a process of its own, to be killed, whose time is read from a file and whose ids are numbered: a ledger that
 is recorded again differs only in real changes.
 
-`python -m tests.ledgers.process FOLDER STAGE`
+`python -m tests.ledgers.process FOLDER STAGE FAIL`: `FAIL` is the setting of its failpoints, or empty.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.foundation.clock import Clock
 from tests.running import local_gateway
+from tests.support.failpoints import Failpoints
 
 TIME = "time"
 AGENTS = "agents.yaml"
@@ -40,4 +41,6 @@ async def _serve(folder: Path, stage: int) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[3]:
+        Failpoints(sys.argv[3]).install()
     asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2])))

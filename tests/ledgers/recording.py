@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx2
 
-from gateway.app.failpoints import VARIABLE
 from tests.a2a_client import A2A, Json, a2a_http, user_message
 from tests.ledgers import process
 from tests.ledgers.fixture import Seen, Talk
@@ -67,12 +66,12 @@ class Recording:
         self.stage += 1
         self.later(_MINUTE)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("A2A_GATEWAY__")}
-        command = [sys.executable, "-m", process.__name__, str(self.folder), str(self.stage)]
+        command = [sys.executable, "-m", process.__name__, str(self.folder), str(self.stage), fail]
         _, child = await asyncio.get_running_loop().subprocess_exec(
             Child,
             *command,
             cwd=_PROJECT,
-            env=environment | ({VARIABLE: fail} if fail else {}),
+            env=environment,
             stdin=None,
             stderr=asyncio.subprocess.STDOUT,
         )

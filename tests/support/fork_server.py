@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from gateway.app.failpoints import VARIABLE
+from tests.support.failpoints import Failpoints
 
 _PROJECT = Path(__file__).parents[2]
 _WITHIN_SECONDS = 60
@@ -299,9 +299,8 @@ def _gateway(order: dict[str, Any], report: Callable[..., None]) -> None:
     from gateway.foundation.logs import configure_logging
     from tests.faults.effects import attach
 
-    os.environ.pop(VARIABLE, None)
     if order["fail"]:
-        os.environ[VARIABLE] = order["fail"]
+        Failpoints(order["fail"]).install()
     file = Path(order["file"])
     if order["tools"]:
         attach(file.parent, idempotent=order["idempotent"])

@@ -198,7 +198,7 @@ class CommandExecutor:
 
         def stored() -> None:
             live.apply(update)
-            held.release()
+            held.leased = False
             self._run.respond(None)
 
         await live.journal.commit(unit, entry(update), stored)
@@ -237,9 +237,9 @@ class CommandExecutor:
             live.apply(update)
             held.apply(points)
             if releases:
-                held.release()
+                held.leased = False
             if back:
-                held.outdate()
+                held.current = False
             run.respond(reply.message if reply is not None else None)
 
         await self._commit(unit, entry(update), stored, points)

@@ -68,7 +68,7 @@ class CallPreparation:
     async def request(self) -> ServiceRequest:
         """The request on the thread as it is now."""
         context = self.context
-        context.refresh_facts()
+        context.machine.update_facts(context.facts())
         context.view = await self._view()
         return self._request(context.thread.handle, context.view.items)
 
@@ -86,7 +86,7 @@ class CallPreparation:
                 if is_cancelled():
                     # The cancellation came during the commit, and comes no second time: this must not try for ever.
                     raise asyncio.CancelledError from None
-                held.outdate()
+                held.current = False
                 record = await ledger.task(run.caller, run.agent.name, run.live.id)
                 if record is None or record.state in TERMINAL:
                     raise
@@ -95,7 +95,7 @@ class CallPreparation:
                 if self._is_first and held.may_release and not gave_back:
                     # An earlier turn in another process cannot begin as long as the lease is held here.
                     await ledger.commit(Release(held.thread.id, holder))
-                    held.release()
+                    held.leased = False
                     gave_back = True
                 if await ledger.waiting_task(held.thread.id) is not None:
                     raise Parked from None

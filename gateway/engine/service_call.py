@@ -113,17 +113,17 @@ class ServiceCallLoop:
     async def _begin(self) -> tuple[bool, ServiceRequest]:
         """The request of the call, and whether the call is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
-        context.begin_call()
-        self._tries = 0
+        context.attempt, context.pending, self._tries = 0, None, 0
         if point is None:
             request = await self._preparation.prepare()
             self._seen = self._shown()
             return False, request
-        context.rejoin(point)
+        context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
+        context.machine.rejoin(point.round, point.before.answer)
         self._seen = point.before
         again = point.pending is not None
         request = await (self._rejoin() if again else self._preparation.prepare())
-        context.run.rejoin()
+        context.run.resume_point = None
         return again, request
 
     async def _listen(self, stream: AsyncGenerator[AdapterEvent, None], sent: BackendRequest) -> None:

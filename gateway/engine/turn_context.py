@@ -22,7 +22,7 @@ from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.runtime import Runtime
-from gateway.engine.turn_run import HeldThread, ResumePoint, TurnRun, status, status_update
+from gateway.engine.turn_run import ThreadQueue, TurnRun, status, status_update
 from gateway.foundation.clock import milliseconds, non_decreasing, timestamp
 from gateway.ledger.calls import NewToolCall, Prepare
 from gateway.ledger.errors import Conflict
@@ -55,7 +55,7 @@ class TurnContext:
 
     __slots__ = ("attempt", "base", "clock", "held", "machine", "pending", "run", "runtime", "tools", "view")
 
-    def __init__(self, runtime: Runtime, run: TurnRun, held: HeldThread) -> None:
+    def __init__(self, runtime: Runtime, run: TurnRun, held: ThreadQueue) -> None:
         self.runtime = runtime
         self.run = run
         self.held = held
@@ -65,7 +65,7 @@ class TurnContext:
         self.pending: str | None = None
         self.base = run.base if run.open_calls else held.thread.handle
         self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or _THE_EPOCH))
-        self.machine = Turn(self._facts(), self.clock)
+        self.machine = Turn(self.facts(), self.clock)
         if run.open_calls:
             # From the start: a turn that is cancelled before it does anything ends its calls, too.
             self.machine.restore(run.open_calls)
@@ -74,7 +74,7 @@ class TurnContext:
     def thread(self) -> ThreadRecord:
         return self.held.thread
 
-    def _facts(self) -> TurnFacts:
+    def facts(self) -> TurnFacts:
         run, thread, policies = self.run, self.thread, self.run.agent.policies
         return TurnFacts(
             run.live.id,
@@ -90,32 +90,10 @@ class TurnContext:
 
     # --- changes
 
-    def refresh_facts(self) -> None:
-        """The thread or the tools have changed."""
-        self.machine.update_facts(self._facts())
-
-    def resume(self) -> None:
-        """The turn was paused, and goes on."""
-        self.machine.resume(self._facts())
-
-    def restart_machine(self) -> None:
-        """The output of the turn cannot be stored: the turn ends without it."""
-        self.pending = None
-        self.machine.restart(self._facts())
-
-    def begin_call(self) -> None:
-        """The next service call has not been tried."""
-        self.attempt, self.pending = 0, None
-
     def begin_try(self, *, new_chain: bool = False) -> None:
         """The try before failed."""
         self.attempt, self.pending = self.attempt + 1, None
         self.base = None if new_chain else self.base
-
-    def rejoin(self, point: ResumePoint) -> None:
-        """The turn was taken over, in this service call."""
-        self.attempt, self.pending, self.base = point.attempt, point.pending, self.run.base
-        self.machine.rejoin(point.round, point.before.answer)
 
     async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""
@@ -123,7 +101,7 @@ class TurnContext:
         thread = await self.runtime.ledger.thread(known)
         if thread is None:
             raise Conflict(f"thread {known!r} is gone")
-        self.held.renew(thread)
+        self.held.thread, self.held.current = thread, True
 
     async def offer_tools(self) -> None:
         """The tools of the next service call. Raises: TurnFailed when a source does not list its tools."""

@@ -1,13 +1,12 @@
-"""The turns of this process in memory, from their acceptance to their end: each with its task, on a thread that is held here.
+"""The turns of this process in memory, from their acceptance to their end: each with its task, in a queue of its thread.
 
-Law: all of it can be rebuilt from the ledger; what the engine changes of a run and of its thread, it changes by their methods.
+Law: all of it can be rebuilt from the ledger.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -96,10 +95,6 @@ class ResumePoint:
     before: ShownOutput
 
 
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
 @dataclass(slots=True)
 class TurnRun:
     """One accepted turn, in a queue or running.
@@ -126,8 +121,8 @@ class TurnRun:
     open_calls: tuple[ToolCall, ...] = ()
     base: str | None = None
     resume_point: ResumePoint | None = None
-    response: asyncio.Future[Message | None] = field(default_factory=_future)
-    done: asyncio.Future[None] = field(default_factory=_future)
+    response: asyncio.Future[Message | None] = field(default_factory=asyncio.Future)
+    done: asyncio.Future[None] = field(default_factory=asyncio.Future)
     task: asyncio.Task[None] | None = None
     entered: bool = False
     cancel_requested: bool = False
@@ -169,22 +164,6 @@ class TurnRun:
     def end_call(self, *, completed: bool) -> None:
         self.prepared, self.fresh_thread = False, self.fresh_thread and not completed
 
-    def unpause(self, service_call: str, open_calls: tuple[ToolCall, ...], base: str | None) -> None:
-        """The turn was paused after this completed service call."""
-        self.service_call, self.open_calls, self.base = service_call, open_calls, base
-        self.respond(None)
-
-    def take_over(self, point: ResumePoint, base: str | None) -> None:
-        self.resume_point, self.base = point, base
-
-    def rejoin(self) -> None:
-        """The service call of the resume point has begun here."""
-        self.resume_point = None
-
-    def finish(self) -> None:
-        self.respond(None)
-        self.done.set_result(None)
-
 
 def build_run(
     turn: str,
@@ -214,22 +193,31 @@ def build_run(
 
 
 @dataclass(slots=True, eq=False)
-class HeldThread(ABC):
-    """A thread with turns in this process. `thread` is its row after the last commit here, if `current`. `leased`: this process
-    had the lease after that commit."""
+class ThreadQueue:
+    """Turns of one thread in this process, one after another. `thread` is its row after the last commit here, if `current`;
+    else another process may have changed the row. `leased`: this process had the lease after that commit. `parked`: none of
+    the turns can begin, because an earlier turn is paused. `siblings`: all queues of the thread here, this one among them."""
 
     thread: ThreadRecord
     current: bool
     leased: bool = False
+    parked: bool = False
+    waiting: deque[TurnRun] = field(default_factory=deque)
+    running: TurnRun | None = None
+    siblings: list["ThreadQueue"] = field(default_factory=list, repr=False)
 
     @property
-    @abstractmethod
     def may_release(self) -> bool:
         """No other turn of the thread that runs here needs the lease."""
+        return not any(queue.leased and queue.running is not None for queue in self.siblings if queue is not self)
 
-    @abstractmethod
     def is_last(self, run: TurnRun) -> bool:
         """No turn of the thread follows this one here."""
+        return self.running is run and not self.waiting and self.may_release
+
+    @property
+    def length(self) -> int:
+        return len(self.waiting) + (self.running is not None)
 
     def apply(self, points: Sequence[CommitPoint]) -> None:
         """These points are stored."""
@@ -239,12 +227,9 @@ class HeldThread(ABC):
         """A unit under a lease is stored, on this thread. `first`: the unit took the lease."""
         self.thread, self.leased = replace(thread, generation=thread.generation + first), True
 
-    def release(self) -> None:
-        self.leased = False
-
-    def renew(self, thread: ThreadRecord) -> None:
-        self.thread, self.current = thread, True
-
-    def outdate(self) -> None:
-        """Another process may have changed the row."""
-        self.current = False
+    def park(self, run: TurnRun) -> None:
+        """The running turn cannot begin yet."""
+        # The paused turn may have been queued meanwhile, to go on before all others.
+        place = int(bool(self.waiting) and bool(self.waiting[0].open_calls))
+        self.running, self.parked, self.current = None, not place, False
+        self.waiting.insert(place, run)

@@ -20,7 +20,7 @@ from gateway.engine.runtime import Runtime
 from gateway.engine.service_call import FAULTS, ServiceCallLoop, cancel_at_backend
 from gateway.engine.tool_loop import ToolRounds, is_cancelled
 from gateway.engine.turn_context import TurnContext, TurnFailed
-from gateway.engine.turn_run import HeldThread, TurnRun
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock import milliseconds, timestamp
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -35,7 +35,7 @@ class TurnRunner:
 
     __slots__ = ("_calls", "_context", "_executor", "_paused", "_rounds", "_run")
 
-    def __init__(self, runtime: Runtime, run: TurnRun, held: HeldThread) -> None:
+    def __init__(self, runtime: Runtime, run: TurnRun, held: ThreadQueue) -> None:
         self._run = run
         self._context = TurnContext(runtime, run, held)
         self._executor = CommandExecutor(self._context)
@@ -101,7 +101,7 @@ class TurnRunner:
         context, run, runtime = self._context, self._run, self._context.runtime
         await context.offer_tools()
         await context.reread_thread()
-        context.resume()
+        context.machine.resume(context.facts())
         working, final = context.working()
         thread = context.thread
         point = Resume(
@@ -177,5 +177,6 @@ class TurnRunner:
             raise
         except Exception as error:  # noqa: BLE001 - the output cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            context.restart_machine()
+            context.pending = None
+            machine.restart(context.facts())
             await executor.perform(machine.fail(INTERNAL, correlation_id))

@@ -27,8 +27,8 @@ from gateway.ledger.tool_calls import AskedCall
 from gateway.ledger.turns import GivenAnswer, Preferences, Replay
 from gateway.operations.incoming import Incoming
 from gateway.ports.conversation import UserItem
-from gateway.scheduling.close import close_task
 from gateway.scheduling.runner import Runner
+from gateway.scheduling.settle import close_task
 
 OnStored = Callable[[TurnRun], None]
 
@@ -144,5 +144,7 @@ class PausedTurns:
 def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, modes: tuple[str, ...]) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
     run = build_run(paused.turn.turn, agent, paused.caller, live, Preferences(modes), machine.facts.rendering)
-    run.unpause(paused.turn.calls[0].call.service_call, tuple(machine.calls.values()), paused.turn.base)
+    run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
+    run.open_calls = tuple(machine.calls.values())
+    run.respond(None)
     return run

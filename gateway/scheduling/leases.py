@@ -1,18 +1,22 @@
-"""The leases of this process, renewed for as long as it runs. Law: a lease is renewed whatever else there is to do, and given
-back when no turn here needs it."""
+"""The queues of this process, by thread, and the upkeep of their leases.
+
+Law: a queue keeps the order of its turns, and the ledger orders the queues of one thread, of which one turn at a time has the
+lease. A lease is renewed whatever else there is to do, and given back when no turn here needs it.
+
+A thread has several queues when turns of a dead process were taken over that precede turns which wait here already.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from gateway.engine.runtime import Runtime
-from gateway.engine.turn_run import TurnRun
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import Release, Renew
 from gateway.ledger.points import CommitPoint
-from gateway.scheduling.queues import ThreadQueue, ThreadQueues
 
 log = structlog.get_logger("gateway.scheduling.leases")
 
@@ -35,6 +39,45 @@ class LeaseTimes:
     def rest(self, took: float) -> float:
         """From the end of a renewal to the next. None after one that took long: what it stored late is old by then."""
         return max(0.0, self.round - took)
+
+
+class ThreadQueues:
+    """The first queue of a thread gets its new turns."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[ThreadQueue]] = {}
+
+    def __iter__(self) -> Iterator[ThreadQueue]:
+        return (queue for queues in self._of.values() for queue in queues)
+
+    def __contains__(self, thread: str) -> bool:
+        return thread in self._of
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        return tuple(self._of)
+
+    def of(self, thread: str) -> tuple[ThreadQueue, ...]:
+        return tuple(self._of.get(thread, ()))
+
+    def first(self, thread: str) -> ThreadQueue | None:
+        queues = self._of.get(thread)
+        return queues[0] if queues else None
+
+    def add(self, queue: ThreadQueue) -> ThreadQueue:
+        queue.siblings = self._of.setdefault(queue.thread.id, [])
+        queue.siblings.append(queue)
+        return queue
+
+    def remove(self, queue: ThreadQueue) -> bool:
+        """True if it was the last queue of its thread."""
+        queue.siblings.remove(queue)
+        if queue.siblings:
+            return False
+        del self._of[queue.thread.id]
+        return True
 
 
 @dataclass(slots=True)

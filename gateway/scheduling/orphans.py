@@ -19,7 +19,7 @@ from gateway.core.failures import CONTEXT_STUCK
 from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
-from gateway.engine.turn_run import TurnRun
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock_steps import ClockSteps
 from gateway.foundation.in_flight import InFlight
 from gateway.ledger.calls import RESTARTED
@@ -27,7 +27,6 @@ from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.threads import ThreadRecord
 from gateway.scheduling.quarantine import Quarantine, is_last
-from gateway.scheduling.queues import ThreadQueue
 from gateway.scheduling.settle import settle
 from gateway.scheduling.takeover import take_over_turn
 

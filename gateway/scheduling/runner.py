@@ -15,7 +15,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
 from gateway.engine.runtime import Pace, Runtime
-from gateway.engine.turn_run import TurnRun
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.clock import Clock
 from gateway.foundation.in_flight import InFlight
@@ -25,10 +25,9 @@ from gateway.ledger.leases import Heartbeat, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept
-from gateway.scheduling.leases import LeaseTimes, LeaseUpkeep
+from gateway.scheduling.leases import LeaseTimes, LeaseUpkeep, ThreadQueues
 from gateway.scheduling.orphans import OrphanRecovery
 from gateway.scheduling.quarantine import Quarantine
-from gateway.scheduling.queues import ThreadQueue, ThreadQueues
 
 log = structlog.get_logger("gateway.scheduling.runner")
 
@@ -253,14 +252,14 @@ class Runner:
             parked = True
         except Conflict as error:
             log.warning("turn.lost", task=run.live.id, turn=run.turn, error=str(error))
-            queue.outdate()
+            queue.current = False
             self._fanout.close(run.live.id)
         except LedgerUnavailable as error:
             log.error("turn.not-recorded", task=run.live.id, turn=run.turn, error=str(error))
-            queue.outdate()
+            queue.current = False
         except Exception:  # not even its failure can be recorded: recovery ends it, and the other turns go on
             log.exception("turn.not-recorded", task=run.live.id, turn=run.turn)
-            queue.outdate()
+            queue.current = False
         finally:
             if parked:
                 self._park(run, queue)
@@ -289,4 +288,5 @@ class Runner:
         if run.live.status.state in TERMINAL:
             self._fanout.close(run.live.id)
         self._fanout.release(run.live.id)
-        run.finish()
+        run.respond(None)
+        run.done.set_result(None)

@@ -1,22 +1,26 @@
-"""Ends a turn whose process died. Law: it ends with a reason that the caller can act on, and with everything that its log has
-shown; a turn with calls that the caller allowed is paused instead, and does them later."""
+"""Ends tasks that do not run: a task that waits for its caller, and a turn whose process died.
 
-from collections.abc import Iterator
+Law: such a turn ends with a reason that the caller can act on, and with everything that its log has shown; a turn with calls
+that the caller allowed is paused instead, and does them later.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Message, Part, Role, TaskState
-from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
+from gateway.a2a.tool_calls import HIDDEN, Place, Rendering, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
 from gateway.core.task_record import TurnOutput, replay_events
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool, EndTurn
+from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
-from gateway.engine.paused_turn import call_facts
+from gateway.engine.journal import Journal
 from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.calls import RESTARTED, NewItem
@@ -26,14 +30,69 @@ from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.states import ToolCallStatus, TurnStatus
-from gateway.ledger.tasks import EventRow, TurnRecord
-from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
+from gateway.ledger.tasks import Close, EventRow, TaskRecord, TurnRecord
+from gateway.ledger.threads import Caller, MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
-from gateway.scheduling.close import store_end
 
 log = structlog.get_logger("gateway.scheduling.settle")
+
+
+async def close_task(
+    caller: Caller,
+    task: TaskRecord,
+    ledger: Ledger,
+    fanout: Fanout,
+    clock: Clock,
+    shown: Rendering = HIDDEN,
+    *,
+    displaced: bool = False,
+) -> bool:
+    """Cancels the task. False: a message to the task, or another end of it, was faster.
+
+    `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
+    """
+    clock = non_decreasing(clock, task.status_at)
+    now = clock.now()
+    event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now))))
+    paused = await paused_turn.load(ledger, clock, caller, task, shown)
+    number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
+    if paused is not None:
+        paused.close()
+
+    def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
+        if paused is None:
+            return (Close(task.id, TaskState.CANCELED, row, last, now),)
+        return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
+
+    return await store_end(task.id, number, events, unit, event, ledger, fanout)
+
+
+async def store_end(
+    task: str,
+    number: int,
+    events: Sequence[bytes],
+    unit: Callable[[EventRow | None, int], tuple[CommitPoint, ...]],
+    final: bytes,
+    ledger: Ledger,
+    fanout: Fanout,
+) -> bool:
+    """Stores the end of a task that does not run: `events` after the one with this `number`, and the `final` one in one unit.
+
+    `unit` gets the row of the events and the number of the last one. False where another process was faster.
+    """
+    journal = Journal(ledger, fanout.hold(task), task, number)
+    last = number + len(events) + 1
+    try:
+        for event in events:
+            journal.add(event)
+        await journal.commit(lambda row: unit(row, last), final, stored=lambda: fanout.close(task))
+    except Conflict:
+        return False
+    finally:
+        fanout.release(task)
+    return True
 
 
 async def settle(
@@ -195,7 +254,8 @@ class _Settlement:
         place = Place(task.id, task.context_id, timestamp(self.clock.now()), self.clock.new_id)
         for call in self.calls:
             settled = tool_call.outcome_at_end(call.status)
-            update = tool_calls.update(call_facts(call), tool_call.PHASES[settled.status], settled.output, shown, place)
+            facts, phase = paused_turn.call_facts(call), tool_call.PHASES[settled.status]
+            update = tool_calls.update(facts, phase, settled.output, shown, place)
             if update is not None:
                 yield update
 

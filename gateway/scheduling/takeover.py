@@ -95,7 +95,7 @@ class _Takeover:
         else:
             # In a new artifact: which of the artifacts that were shown goes on growing is not known.
             point = ResumePoint(way.round, way.attempt, None, ShownOutput(stored.outputs[-1], ""))
-        run.take_over(point, call.base)
+        run.resume_point, run.base = point, call.base
         log.info("turn.taken-over", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
         return run, taken
 

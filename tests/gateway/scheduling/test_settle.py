@@ -16,9 +16,8 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Append, Close, Finish
 from gateway.ports.adapter import CallCompleted, CallStarted, Ending, TextDelta, ToolCallReady
 from gateway.ports.conversation import Ownership
-from gateway.scheduling.close import close_task
 from gateway.scheduling.leases import LeaseTimes
-from gateway.scheduling.settle import settle
+from gateway.scheduling.settle import close_task, settle
 from tests.support.core import (
     CORRELATION_ID,
     START,

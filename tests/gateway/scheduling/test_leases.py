@@ -1,9 +1,9 @@
 """The queues of a thread: which gets new turns, and which may give the lease back."""
 
-from gateway.engine.turn_run import TurnRun
+from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import HandleKind, StorageOwner
-from gateway.scheduling.queues import ThreadQueue, ThreadQueues
+from gateway.scheduling.leases import ThreadQueues
 
 
 def queue(thread: str) -> ThreadQueue:

@@ -16,7 +16,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Pace
 from gateway.engine.tool_sources import AttachedSource
 from gateway.foundation.clock import Clock
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts

@@ -5,9 +5,9 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from gateway.config.gateway import PushConfig
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.port import Ledger
 from gateway.operations.push_configs import PushConfigs
 from gateway.push.delivery import PushLimits

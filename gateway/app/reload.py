@@ -9,7 +9,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.agents import Agents
-from gateway.foundation.in_flight import ActiveCount
+from gateway.foundation.shutdown import ActiveCount
 from gateway.ports.adapter import Adapter
 from gateway.ports.tools import ToolSource
 

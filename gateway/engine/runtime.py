@@ -16,8 +16,8 @@ from typing import Self
 import structlog
 
 from gateway.core.agents import Agent
-from gateway.foundation.breaker import COOLDOWN, ORDINARY, Breaker
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
 from gateway.ledger.leases import Heartbeat
 from gateway.ledger.port import Ledger

@@ -13,8 +13,8 @@ import structlog
 
 from gateway.a2a.model import Json
 from gateway.core.tools.toolset import OfferedTool, offered_names
-from gateway.foundation.breaker import Breaker
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import Breaker
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSource
 
 log = structlog.get_logger("gateway.engine.tool_sources")

@@ -1,7 +1,9 @@
 """Time and ids, injected wherever a decision needs them. Law: no other module asks the system for either."""
 
+import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -9,10 +11,14 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from gateway.foundation import ids
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_CHUNK = 16
+_ALIKE = 2
+_AT_ONCE = 1024 * _CHUNK
+_chunks: deque[bytes] = deque()
+# A forked child would give out the same ids as its parent.
+os.register_at_fork(after_in_child=_chunks.clear)
 
 
 def timestamp(milliseconds: int) -> str:
@@ -34,13 +40,40 @@ def milliseconds(text: str) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
+def _random() -> bytes:
+    """16 random bytes. The system is asked for many at once: each request releases the interpreter lock, and waiting for the
+    lock again cost an eighth of a turn.
+
+    The chunks of one request begin with the same two bytes, so that what is made together stands together in every index.
+    """
+    try:
+        return _chunks.popleft()
+    except IndexError:
+        fresh = os.urandom(_AT_ONCE)
+        alike = fresh[:_ALIKE]
+        _chunks.extend(alike + fresh[at + _ALIKE : at + _CHUNK] for at in range(_CHUNK, _AT_ONCE, _CHUNK))
+        return fresh[:_CHUNK]
+
+
+def uuid4() -> str:
+    """Source: RFC 9562, section 5.4. Formatted here, because `uuid.UUID` takes four times as long, ten times a turn."""
+    digits = _random().hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def row_id() -> str:
+    """For rows that callers never see: it begins with the time, so that new rows stand together on disk."""
+    return f"{time.time_ns():016x}{_random()[8:].hex()}"
+
+
 class Clock(msgspec.Struct, frozen=True):
     """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` has 122 random bits, 106 of them its own."""
 
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     monotonic: Callable[[], float] = time.monotonic
-    new_id: Callable[[], str] = ids.uuid4
-    row_id: Callable[[], str] = ids.row_id
+    new_id: Callable[[], str] = uuid4
+    row_id: Callable[[], str] = row_id
     correlation_id: Callable[[], str] = lambda: secrets.token_hex(8)
 
 

@@ -1,14 +1,28 @@
-"""Waits before a retry: back-off schedules, and the `Retry-After` that a server asks for.
+"""Waits before a retry: back-off schedules, the `Retry-After` that a server asks for, and a circuit breaker.
 
-Law: pure. Each caller keeps its own figures, and supplies its own random number.
+Law: pure. Each caller keeps its own figures, and supplies its own random number and clock. Source: docs/state-model.md, retry
+table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 _DOUBLINGS = 30
 _DIGITS = 9
+
+FAILURES = 5
+WINDOW = 30.0
+"""Seconds. By default, this many failures within this time, with no answer between them, mean that the target is down."""
+
+COOLDOWN = 30.0
+"""Seconds for which nothing is asked then."""
+
+ORDINARY: Final = 0
+"""The number of a request that is no trial."""
 
 
 def backoff(first: float, longest: float, tries: int, jitter: float = 1.0) -> float:
@@ -45,3 +59,71 @@ def _date(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Leaves a target that is down alone for a cooldown, and then asks it once; only an answer admits the other requests again.
+
+    Each request is admitted under a number, and then `answered`, `failed` or `left`; a refused request is not made.
+    Where `longest` is above `cooldown`, each failed trial doubles the cooldown, up to `longest`.
+    """
+
+    monotonic: Callable[[], float]
+    failures: int = FAILURES
+    cooldown: float = COOLDOWN
+    longest: float = COOLDOWN
+    _failed: deque[float] = field(default_factory=deque)
+    _until: float | None = None
+    _trial: int = ORDINARY
+    _trying: bool = False
+    _openings: int = 0
+
+    @property
+    def refuses(self) -> bool:
+        return self._until is not None and (self._trying or self.monotonic() < self._until)
+
+    @property
+    def rest(self) -> float:
+        """Seconds until the target is asked again; 0 while it is asked, or while a trial runs."""
+        return 0.0 if self._until is None else max(0.0, self._until - self.monotonic())
+
+    def admit(self) -> int | None:
+        """The number of a request that may be made, None for a refused one. Above `ORDINARY` it is the trial for all."""
+        if self._until is None:
+            return ORDINARY
+        if self.refuses:
+            return None
+        self._trial, self._trying = self._trial + 1, True
+        return self._trial
+
+    def answered(self) -> bool:
+        """Something came back, to any request. Returns whether the target counted as down."""
+        was_down = self._until is not None
+        self._failed.clear()
+        self._until, self._trying, self._openings = None, False, 0
+        return was_down
+
+    def failed(self, number: int) -> bool:
+        """The target is not there for this request. Returns whether it is left alone from now on."""
+        now = self.monotonic()
+        if self._until is None:
+            self._failed.append(now)
+            if len(self._failed) > self.failures:
+                self._failed.popleft()
+            if len(self._failed) < self.failures or now - self._failed[0] > WINDOW:
+                return False
+        elif not self._is_trial(number):
+            return False
+        self._failed.clear()
+        self._openings += 1
+        self._until, self._trying = now + backoff(self.cooldown, self.longest, self._openings), False
+        return True
+
+    def left(self, number: int) -> None:
+        """This request ended without telling whether the target is there: if it was the trial, the next one is."""
+        if self._is_trial(number):
+            self._trying = False
+
+    def _is_trial(self, number: int) -> bool:
+        return self._trying and number == self._trial

@@ -28,7 +28,7 @@ from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.reply import Reply

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.a2a.errors import NotFound
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.http.admin import admin_routes
 from gateway.http.auth import Authenticator
 from gateway.http.cards import CachedDocument, Cards

@@ -16,7 +16,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, Unauthenticated
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.foundation.watchdog import Watchdog
 from gateway.http.reply import JSON, Headers
 from gateway.ledger.events import Frame

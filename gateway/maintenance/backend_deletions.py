@@ -9,8 +9,8 @@ import structlog
 
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.in_flight import InFlight
 from gateway.foundation.retry import scheduled
+from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion

@@ -10,8 +10,8 @@ import structlog
 from gateway.a2a.tool_calls import rendering
 from gateway.core.agents import Agents
 from gateway.engine import paused_turn
-from gateway.foundation.breaker import Breaker
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import Breaker
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner

@@ -17,9 +17,9 @@ from gateway.a2a.model import (
     Message,
     TaskPushNotificationConfig,
 )
+from gateway.foundation.addresses import Target, TargetRefused, TargetRules, check_target
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import Target, TargetRefused, TargetRules, check_target
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DeletePushConfig, PushConfig, PushState, PushStatus, PutPushConfig, ReplayPush

@@ -34,7 +34,7 @@ from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stre
 from gateway.engine.other_processes import LogTailStream, RemoteCancel
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.ledger.events import Frame
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskFilter

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.foundation.url_policy import origin
+from gateway.foundation.addresses import origin
 from gateway.ledger.push import PushConfig
 from gateway.push.secrets import SecretBox, Secrets
 

@@ -21,7 +21,7 @@ from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock_steps import ClockSteps
-from gateway.foundation.in_flight import InFlight
+from gateway.foundation.shutdown import InFlight
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import UnfinishedTurn

@@ -18,7 +18,7 @@ from gateway.engine.runtime import Pace, Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.clock import Clock
-from gateway.foundation.in_flight import InFlight
+from gateway.foundation.shutdown import InFlight
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, UnfinishedTurn

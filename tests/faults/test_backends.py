@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from gateway.core.failures import TURN_TIMEOUT, UNKNOWN_TOOL
-from gateway.foundation.breaker import WINDOW
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import WINDOW
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http, failed, streamed_text, text_of, user_message, why

@@ -13,8 +13,8 @@ import pytest
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.core.failures import safe_text
-from gateway.foundation.breaker import COOLDOWN
 from gateway.foundation.clock import Clock
+from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why

@@ -16,11 +16,11 @@ from adapters.http.client import HttpClient
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools.http import HttpTool, HttpToolSettings
-from gateway.foundation.breaker import WINDOW
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
+from gateway.foundation.retry import WINDOW
 from gateway.foundation.tracebacks import drop_tracebacks
-from gateway.foundation.url_policy import TargetRules
 from gateway.ports.adapter import AdapterError
 from gateway.ports.tools import ToolError, ToolRun
 from gateway.push.sender import Sender

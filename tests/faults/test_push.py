@@ -16,8 +16,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher

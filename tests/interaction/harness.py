@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from gateway.config.cards import CardConfig, ExtensionConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.http.auth import NoAuthentication
 from gateway.http.cards import build_card
 from gateway.http.pipeline import BindingSettings

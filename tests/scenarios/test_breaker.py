@@ -10,7 +10,7 @@ import pytest
 from gateway.a2a.model import Task, TaskState
 from gateway.core.agents import Agent
 from gateway.core.failures import TURN_TIMEOUT, safe_text
-from gateway.foundation.breaker import COOLDOWN
+from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
 from gateway.ports.capabilities import Backend, Fate, Fetched
 from gateway.ports.conversation import Ownership

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.a2a.model import TaskState
 from gateway.core.failures import CONTEXT_STUCK
-from gateway.foundation.breaker import COOLDOWN
+from gateway.foundation.retry import COOLDOWN
 from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import TRIES

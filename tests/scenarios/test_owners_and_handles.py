@@ -12,7 +12,7 @@ from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.core.failures import OWNER_CONFLICT, safe_text
-from gateway.foundation.breaker import COOLDOWN
+from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.ports.capabilities import Backend
 from gateway.ports.conversation import Ownership, StorageOwner

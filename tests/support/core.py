@@ -35,7 +35,7 @@ from gateway.core.tools.toolset import Toolset
 from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.runtime import Pace
 from gateway.foundation.clock import Clock
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.a2a.model import SendMessageConfiguration, SendMessageRequest, Task, TaskPushNotificationConfig
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.errors import Conflict
 from gateway.ledger.push import PushConfig
 from gateway.operations.push_configs import PushConfigs

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from gateway.core.agents import Agent
 from gateway.engine.runtime import Breakers, Pace, Runtime
-from gateway.foundation.breaker import COOLDOWN, FAILURES
+from gateway.foundation.retry import COOLDOWN, FAILURES
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Backend

@@ -13,9 +13,9 @@ from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools import http
 from gateway.foundation import keep_alive
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.ports.tools import ToolRun
 from gateway.push import sender as sending
 from tests.support.core import soon

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.routing import Router
 
-from gateway.foundation.drain import Drain
+from gateway.foundation.shutdown import Drain
 from gateway.http.health import Health
 from gateway.ledger.errors import LedgerUnavailable
 from storage.ledger import open_ledger

@@ -15,8 +15,8 @@ from gateway.a2a.model import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.ledger.retention import ExpireTasks
 from gateway.maintenance.retention import Lifetimes, Retention
 from gateway.operations.contexts import Contexts

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.url_policy import TargetRules
 from gateway.push.sender import Sender
 from gateway.push.webhook import Outcome
 from tests.receiver import RESET, STALL, Answer, Receiver, receiving

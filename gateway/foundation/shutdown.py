@@ -1,7 +1,35 @@
-"""Counts of work in flight, such as messages that were read but have not begun their turn yet. Law: a waiter for the last of
-them misses none, however long it takes."""
+"""The end of the process: the event that begins it, and counts of the work in flight that it waits for.
+
+Law: a subscriber to the event needs no task of its own; a waiter for the last piece of work misses none, however long it takes.
+"""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Drain(asyncio.Event):
+    """Set once, when the process is about to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callbacks: set[Callable[[], None]] = set()
+
+    def set(self) -> None:
+        super().set()
+        for callback in tuple(self._callbacks):
+            callback()
+
+    @contextmanager
+    def on_set(self, callback: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, `callback` is called when the event is set; at once where it is set already."""
+        self._callbacks.add(callback)
+        try:
+            if self.is_set():
+                callback()
+            yield
+        finally:
+            self._callbacks.discard(callback)
 
 
 class ActiveCount:

@@ -75,7 +75,7 @@ class Gateway:
         self._health = Health(ledger, self.drain)
         self._keys = KeyAuthentication(ledger, clock)
         self.app = ReloadableApp(self._loaded(config, agents, sources), self._wait_unused)
-        runner.use_agents(self._agent)
+        runner.find_agent = self._agent
 
     def reload(self, config: GatewayConfig) -> None:
         """Puts the agents and limits of `config` in force for new requests; `server`, `storage` and `push` stay as they are.

@@ -51,7 +51,7 @@ async def serve(
                     await _first_of(*waits)
                     server.retire()
                     gateway.drain.set()
-                    gateway.runner.retire()
+                    gateway.runner.retired = True
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
 

@@ -8,7 +8,7 @@ The log is read when the database has changed, and at once when the task goes on
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 import structlog
 
@@ -163,24 +163,17 @@ def _state(payload: bytes) -> TaskState | None:
     return update.status.state if isinstance(update, TaskStatusUpdateEvent) else None
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCancel:
-    """`patience`: seconds in which a live process reacts, and a dead one is found dead."""
-
-    ledger: Ledger
-    patience: float
-
-    async def cancel(self, context: str, chosen: Callable[[OpenTurn], bool]) -> bool:
-        """Requests the end of the chosen turns of a context (its row); True when all of them have ended."""
-        turns = {turn.turn for turn in await self.ledger.open_turns(context) if chosen(turn)}
-        if not turns:
-            return True
-        await self.ledger.commit(RequestCancel(tuple(sorted(turns))))
-        try:
-            async with asyncio.timeout(self.patience):
-                # There is no event: another process ends them.
-                while turns & {turn.turn for turn in await self.ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
-                    await asyncio.sleep(INTERVAL)
-        except TimeoutError:
-            return False
-        return True
+async def cancel_in_processes(
+    ledger: Ledger, context: str, chosen: Callable[[OpenTurn], bool], patience: float
+) -> None:
+    """Requests the end of the chosen turns of a context (its row) in whichever processes they run; returns when they have
+    ended, or after `patience`: the seconds in which a live process reacts, and a dead one is found dead."""
+    turns = {turn.turn for turn in await ledger.open_turns(context) if chosen(turn)}
+    if not turns:
+        return
+    await ledger.commit(RequestCancel(tuple(sorted(turns))))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            # There is no event: another process ends them.
+            while turns & {turn.turn for turn in await ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
+                await asyncio.sleep(INTERVAL)

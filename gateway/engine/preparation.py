@@ -52,18 +52,13 @@ class CallPreparation:
     doubtful: str | None = None
     _deadline: float = 0.0
 
-    async def prepare(self) -> ServiceRequest:
-        """The request of the turn's next service call. Raises: TurnFailed, Parked, AdapterError, Conflict."""
-        await self.take_call()
-        self.set_deadline()
-        await self.context.offer_tools()
-        return await self.request()
-
-    def set_deadline(self) -> None:
-        """Once in a turn."""
+    async def first_request(self) -> ServiceRequest:
+        """The request of a service call that is recorded, at its first try here. Raises: TurnFailed, LedgerUnavailable."""
+        context = self.context
         if not self._deadline:
-            context = self.context
             self._deadline = context.runtime.clock.monotonic() + context.run.agent.policies.turn_timeout
+        await context.offer_tools()
+        return await self.request()
 
     async def request(self) -> ServiceRequest:
         """The request on the thread as it is now."""
@@ -73,7 +68,10 @@ class CallPreparation:
         return self._request(context.thread.handle, context.view.items)
 
     async def take_call(self) -> None:
-        """Takes the lease and records the call. Waits for another process on the thread until the turn's timeout."""
+        """Takes the lease and records the call. Waits for another process on the thread until the turn's timeout.
+
+        Raises: Parked, AdapterError, Conflict, LedgerUnavailable.
+        """
         context, run, held = self.context, self.context.run, self.context.held
         ledger, holder = context.runtime.ledger, context.runtime.holder
         gave_back = False

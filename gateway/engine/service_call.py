@@ -114,15 +114,18 @@ class ServiceCallLoop:
         """The request of the call, and whether the call is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
         context.attempt, context.pending, self._tries = 0, None, 0
+        again = False
+        if point is not None:
+            context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
+            context.machine.rejoin(point.round, point.before.answer)
+            again, self._seen = point.pending is not None, point.before
+        if again:
+            self._begin_again()
+        else:
+            await self._preparation.take_call()
+        request = await self._preparation.first_request()
         if point is None:
-            request = await self._preparation.prepare()
             self._seen = self._shown()
-            return False, request
-        context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
-        context.machine.rejoin(point.round, point.before.answer)
-        self._seen = point.before
-        again = point.pending is not None
-        request = await (self._rejoin() if again else self._preparation.prepare())
         context.run.resume_point = None
         return again, request
 
@@ -168,12 +171,6 @@ class ServiceCallLoop:
         log.info("call.listened-again", agent=run.agent.name, task=run.live.id, **detail)
         await pace.sleep(wait)
         self._begin_again()
-
-    async def _rejoin(self) -> ServiceRequest:
-        self._preparation.set_deadline()
-        await self.context.offer_tools()
-        self._begin_again()
-        return await self._preparation.request()
 
     def _begin_again(self) -> None:
         """The call repeats its events from the beginning: the replay filters out what was shown of it."""

@@ -55,13 +55,6 @@ class AttachedSource:
             raise ToolError(f"it did not say within {self.timeout:g} s which tools it has") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _CheckedTool:
-    attached: AttachedSource
-    tool: SourceTool
-    complaint: Callable[[dict[str, Json]], str | None]
-
-
 class SourceToolset:
     """A Toolset of these sources, in their order."""
 
@@ -120,16 +113,33 @@ async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
 
 def _offer(sources: Sequence[AttachedSource], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
     checked = [
-        each
+        (attached, *each)
         for attached, tools in zip(sources, listed, strict=True)
         if tools is not None
         for each in _checked(attached, tools)
     ]
-    names = offered_names([(each.attached.name, each.tool.name) for each in checked])
-    return MappingProxyType({name: _offered_as(name, each) for name, each in zip(names, checked, strict=True)})
+    names = offered_names([(attached.name, tool.name) for attached, tool, _ in checked])
+    return MappingProxyType(
+        {
+            name: OfferedTool(
+                declaration=ToolDeclaration(name, tool.description, tool.parameters),
+                identity=f"{attached.name}.{tool.name}",
+                server=f"{attached.kind}:{attached.name}",
+                own_name=tool.name,
+                source=attached.source,
+                timeout=attached.timeout,
+                complaint=complaint,
+                idempotent=tool.idempotent,
+                max_result=attached.max_result,
+            )
+            for name, (attached, tool, complaint) in zip(names, checked, strict=True)
+        }
+    )
 
 
-def _checked(attached: AttachedSource, tools: _Listing) -> Iterator[_CheckedTool]:
+def _checked(
+    attached: AttachedSource, tools: _Listing
+) -> Iterator[tuple[SourceTool, Callable[[dict[str, Json]], str | None]]]:
     """The tools that the operator allows and whose arguments can be checked."""
     from gateway.core.tools.arguments import SchemaRefused, checker
 
@@ -142,21 +152,6 @@ def _checked(attached: AttachedSource, tools: _Listing) -> Iterator[_CheckedTool
         if tool.name not in seen and attached.allows(tool.name):
             seen.add(tool.name)
             try:
-                yield _CheckedTool(attached, tool, checker(tool.parameters))
+                yield tool, checker(tool.parameters)
             except SchemaRefused as error:
                 log.error("tool.left-out", source=attached.name, tool=tool.name, reason=str(error))
-
-
-def _offered_as(name: str, checked: _CheckedTool) -> OfferedTool:
-    attached, tool = checked.attached, checked.tool
-    return OfferedTool(
-        declaration=ToolDeclaration(name, tool.description, tool.parameters),
-        identity=f"{attached.name}.{tool.name}",
-        server=f"{attached.kind}:{attached.name}",
-        own_name=tool.name,
-        source=attached.source,
-        timeout=attached.timeout,
-        complaint=checked.complaint,
-        idempotent=tool.idempotent,
-        max_result=attached.max_result,
-    )

@@ -147,7 +147,7 @@ class MessageIntake:
             others = await self._others(where, closed, attempt)
             if where.context.thread is not None:
                 self._check_thread(incoming.call, where.context.thread, len(others))
-        made = plan(incoming, where, outputs, closed, self._clock, self._runner.process)
+        made = plan(incoming, where, outputs, closed, self._clock, self._runner.runtime.holder)
         # On an unsynced thread there is something to look up between C1 and C2.
         thread = made.accept.thread
         if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):

@@ -17,7 +17,7 @@ from gateway.core.agents import Agent, Agents
 from gateway.core.document_import import read
 from gateway.core.ownership import can_serve
 from gateway.engine.fanout import Fanout
-from gateway.engine.other_processes import RemoteCancel
+from gateway.engine.other_processes import cancel_in_processes
 from gateway.foundation.clock import Clock
 from gateway.ledger.documents import Adopt, Import, PortableThread
 from gateway.ledger.errors import Conflict, CorruptRecord
@@ -54,7 +54,6 @@ class Contexts:
         self._runner = runner
         self._clock = clock
         self._paused = PausedTurns(ledger, runner, fanout, clock)
-        self._remote = RemoteCancel(ledger, runner.patience)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
         """Deletes a context with its threads on every agent. `agent`: only where the context has a thread on that agent.
@@ -97,7 +96,7 @@ class Contexts:
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
         # A paused turn belongs to no process, so none would confirm its cancellation.
-        await self._remote.cancel(row, lambda turn: not turn.waits)
+        await cancel_in_processes(self._ledger, row, lambda turn: not turn.waits, self._runner.patience)
         try:
             waiting = await self._ledger.waiting_tasks(row)
         except CorruptRecord as error:

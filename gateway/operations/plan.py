@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True):
     def begins(self, runner: Runner) -> "Plan":
         """The plan of a turn that begins in the same unit, on a thread on which no turn runs. Another process may be faster."""
         accept = replace(self.accept, working=self.accept.new_task)
-        return replace(self, accept=accept, prepare=runner.preparation(accept))
+        return replace(self, accept=accept, prepare=runner.runtime.prepare(accept.thread, accept.turn, accept.task))
 
     def waits(self, runner: Runner, others: Sequence[OpenTurn], busy_context: str) -> "Plan":
         """The plan of a turn that has to wait. The policy may cancel the `others`, in whichever process they run."""
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
             marks = (Displace(self.accept.thread.id, self.accept.turn),)
         elif busy_context == "interrupt" and others:
             marks = (RequestCancel(tuple(open_.turn for open_ in others)),)
-        return replace(self, besides=(runner.heartbeat(), *marks))
+        return replace(self, besides=(runner.runtime.heartbeat(), *marks))
 
 
 def plan(

@@ -31,7 +31,7 @@ from gateway.a2a.model import (
 )
 from gateway.core.task_record import assemble
 from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
-from gateway.engine.other_processes import LogTailStream, RemoteCancel
+from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain
@@ -79,7 +79,6 @@ class Operations:
         self._drain = drain
         self._push_configs = push_configs
         self._reader = TaskReader(ledger, runner)
-        self._remote = RemoteCancel(ledger, runner.patience)
         self._paused = PausedTurns(ledger, runner, fanout, clock)
         runs = (quotas or Quotas(clock)).runs
         self._intake = MessageIntake(ledger, runner, fanout, clock, self._reader, self._paused, runs)
@@ -237,7 +236,8 @@ class Operations:
                     return await self._reader.task(call, request.id)
             elif not (asked or ours):
                 asked = True
-                await self._remote.cancel(record.context, lambda turn: turn.task == request.id)
+                patience = self._runner.patience
+                await cancel_in_processes(self._ledger, record.context, lambda turn: turn.task == request.id, patience)
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: OperationCall, request: SubscribeToTaskRequest) -> EventStream:

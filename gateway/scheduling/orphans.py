@@ -1,13 +1,15 @@
-"""Finds the turns that no live process works on, and goes on with them or ends them, many threads at a time.
+"""Finds the turns that no live process works on, and goes on with them or ends them, many threads at a time; a turn that cannot
+be ended is tried a few times and then put aside.
 
 Law: the turns of one thread one after another, in their order; a turn that cannot be ended stops no other from being ended, and
 a turn that may have killed its process is tried last and alone. A process that could not speak is not taken for dead: as long
-as another has locked the ledger, no lease can be renewed, and all of them run out.
+as another has locked the ledger, no lease can be renewed, and all of them run out. A try of a turn that had begun is counted
+before it is made, so that a turn that kills its process counts; faults of the database do not count.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Protocol
@@ -20,13 +22,14 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
+from gateway.foundation.clock import Clock
 from gateway.foundation.clock_steps import ClockSteps
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.calls import RESTARTED
-from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
-from gateway.ledger.leases import UnfinishedTurn
+from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.ledger.port import Commits
 from gateway.ledger.threads import ThreadRecord
-from gateway.scheduling.quarantine import Quarantine, is_last
 from gateway.scheduling.settle import settle
 from gateway.scheduling.takeover import take_over_turn
 
@@ -39,6 +42,87 @@ free, so many commits of others may precede its own, each of which takes as long
 
 _AT_ONCE = 16
 """Threads. Their commits go together; more of them would only wait for each other's reads."""
+
+
+def is_last(unfinished: UnfinishedTurn) -> bool:
+    """No other try follows this one."""
+    return unfinished.tries >= TRIES - 1
+
+
+@dataclass(slots=True)
+class Quarantine:
+    """As one process knows it; the count is in the turn's row. `blocked`: turns of this round after a turn of their thread that
+    was put aside. `probation`: seconds for which the process has to outlive a turn that it listens to again."""
+
+    ledger: Commits
+    clock: Clock
+    probation: float
+    blocked: frozenset[str] = frozenset()
+    _logged: set[str] = field(default_factory=set)
+    _on_trial: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def sift(self, found: Sequence[UnfinishedTurn]) -> list[UnfinishedTurn]:
+        """The turns that are to be tried. `found` has the turns of a thread in their order."""
+        aside = {unfinished.turn: unfinished for unfinished in found if unfinished.tries >= TRIES}
+        for turn in aside.keys() - self._logged:
+            unfinished = aside[turn]
+            log.error("turn.put-aside", task=unfinished.task.id, turn=turn, context=unfinished.task.context_id)
+        self._logged = set(aside)
+        self.blocked = frozenset(_blocked(found))
+        return [unfinished for unfinished in found if unfinished.turn not in aside]
+
+    async def attempt(self, unfinished: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
+        """`settle` goes on with the turn or ends it; False: another process was faster. Raises: the errors of `settle`,
+        LedgerUnavailable."""
+        found, counted = unfinished.tries, unfinished.tries + 1
+        if unfinished.waits:
+            # The turn killed no process: there may be thousands of such turns, which are not written twice.
+            try:
+                await settle()
+            except LedgerUnavailable:
+                raise
+            except Exception:
+                self._count(unfinished.turn, found, counted)
+                raise
+            return
+        try:
+            await self.ledger.commit(CountTries(unfinished.turn, found, counted))
+        except Conflict:
+            return  # Another process is trying it.
+        try:
+            if await settle():
+                return
+        except (LedgerUnavailable, asyncio.CancelledError):
+            self._count(unfinished.turn, counted, found)
+            raise
+        self._count(unfinished.turn, counted, found)
+
+    def watch(self, unfinished: UnfinishedTurn, run: TurnRun) -> None:
+        """The turn was taken over. An answer that is listened to again may be what killed its process."""
+        if run.resume_point is not None and run.resume_point.pending is not None:
+            self._on_trial[unfinished.turn] = unfinished.tries + 1, self.clock.monotonic() + self.probation
+
+    def acquit(self, running: Collection[str]) -> None:
+        """Clears the count of the turns that this process has outlived. Called with every renewal of the leases."""
+        now = self.clock.monotonic()
+        for turn, (tries, until) in list(self._on_trial.items()):
+            if turn not in running or until <= now:
+                del self._on_trial[turn]
+            if turn in running and until <= now:
+                self._count(turn, tries, 0)
+
+    def _count(self, turn: str, before: int, tries: int) -> None:
+        """Without waiting: if the count is not stored, the turn has one try less."""
+        self.ledger.submit((CountTries(turn, before, tries),), lambda _: None)
+
+
+def _blocked(found: Sequence[UnfinishedTurn]) -> Iterator[str]:
+    blocked: set[str] = set()
+    for unfinished in found:
+        if unfinished.tries >= TRIES:
+            blocked.add(unfinished.thread)
+        elif unfinished.thread in blocked:
+            yield unfinished.turn
 
 
 class Host(Protocol):
@@ -159,7 +243,14 @@ async def _settle_threads(
     async def worker() -> None:
         for turns in due:
             for unfinished in turns:
-                await _settle_one(unfinished, settle)
+                try:
+                    await settle(unfinished)
+                except LedgerUnavailable:
+                    raise
+                except CorruptRecord as error:
+                    log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
+                except Exception:  # the turn is tried again in the next rounds or put aside, and the gateway goes on
+                    log.exception("turn.not-settled", task=unfinished.task.id, turn=unfinished.turn)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -167,16 +258,3 @@ async def _settle_threads(
                 group.create_task(worker())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-
-
-async def _settle_one(unfinished: UnfinishedTurn, settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:
-    try:
-        await settle(unfinished)
-    except LedgerUnavailable:
-        raise
-    except CorruptRecord as error:
-        log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
-    except (
-        Exception
-    ):  # whatever it is, the turn is tried again in the next rounds or put aside, and the gateway goes on
-        log.exception("turn.not-settled", task=unfinished.task.id, turn=unfinished.turn)

@@ -19,15 +19,12 @@ from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import InFlight
-from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.leases import Heartbeat, UnfinishedTurn
+from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
-from gateway.ledger.turns import Accept
 from gateway.scheduling.leases import LeaseTimes, LeaseUpkeep, ThreadQueues
-from gateway.scheduling.orphans import OrphanRecovery
-from gateway.scheduling.quarantine import Quarantine
+from gateway.scheduling.orphans import OrphanRecovery, Quarantine
 
 log = structlog.get_logger("gateway.scheduling.runner")
 
@@ -45,14 +42,16 @@ class Runner:
     ) -> None:
         self._fanout = fanout
         self._lease = lease = lease or LeaseTimes()
-        self._runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace())
+        self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace())
         self._queues = ThreadQueues()
         self._runs: dict[str, TurnRun] = {}
         self._reserved: dict[str, str] = {}
         self.retired = False
+        """The process is about to end: turns of dead processes are left to other processes."""
         self.in_flight = InFlight()
         """To be entered with every request that may start a turn."""
         self.find_agent: Callable[[str], Agent | None] = lambda _: None
+        """The agent that has this name now: it goes on with the turns that a dead process left."""
         quarantine = Quarantine(ledger, clock, lease.length)
         self._upkeep = LeaseUpkeep(
             runtime,
@@ -66,14 +65,6 @@ class Runner:
         self._recovery = OrphanRecovery(runtime, fanout, quarantine, self, lease.round)
         self.log_tail = LogTail(ledger)
         self._group: asyncio.TaskGroup | None = None
-
-    def use_agents(self, find_agent: Callable[[str], Agent | None]) -> None:
-        """Turns that a dead process left can go on here, with the agent that has their agent's name now."""
-        self.find_agent = find_agent
-
-    def retire(self) -> None:
-        """The process is about to end: turns of dead processes are left to other processes."""
-        self.retired = True
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -121,11 +112,6 @@ class Runner:
         return list(self._reserved.values()).count(thread) + sum(queue.length for queue in self._queues.of(thread))
 
     @property
-    def process(self) -> str:
-        """The id under which this process holds leases and accepts turns."""
-        return self._runtime.holder
-
-    @property
     def patience(self) -> float:
         """Seconds after which another process has seen a request to it, or has been found dead."""
         return 2 * self._lease.length
@@ -148,10 +134,6 @@ class Runner:
 
     # --- what operations change
 
-    def heartbeat(self) -> Heartbeat:
-        """Stored with a turn that has to wait: no other process takes it as long as this one lives."""
-        return self._runtime.heartbeat()
-
     @contextmanager
     def reserved(self, turn: str, thread: str) -> Iterator[None]:
         """The turn is being accepted: it counts as queued, and no process takes it over."""
@@ -160,10 +142,6 @@ class Runner:
             yield
         finally:
             self._reserved.pop(turn, None)
-
-    def preparation(self, accept: Accept) -> Prepare:
-        """C2 for a turn that begins in the unit that accepts it, on a thread on which no other turn runs."""
-        return self._runtime.prepare(accept.thread, accept.turn, accept.task)
 
     def start(self, run: TurnRun, thread: ThreadRecord) -> None:
         """Queues an accepted turn after the others of its thread; takes the hold on the task's channel."""
@@ -247,7 +225,7 @@ class Runner:
         run.entered = True
         parked = False
         try:
-            await TurnRunner(self._runtime, run, queue).run()
+            await TurnRunner(self.runtime, run, queue).run()
         except Parked:
             parked = True
         except Conflict as error:

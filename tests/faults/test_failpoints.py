@@ -57,7 +57,7 @@ async def test_every_commit_and_every_phase_of_a_call_is_a_point(
         await core.send("1", context="c")
         assert [name for name in names if name.startswith("call.")] == ["call.prepared", "call.first", "call.completed"]
         assert {"accept+prepare.before", "accept+prepare.stored", "accept+prepare.shown"} <= set(names)
-        heartbeat = core.runner.heartbeat()
+        heartbeat = core.runner.runtime.heartbeat()
     names.clear()
     async with open_ledger(f"sqlite:///{tmp_path}/ledger.db", auto_migrate=False) as ledger:
         await ledger.commit(heartbeat)

@@ -666,7 +666,7 @@ async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_
     async with asyncio.TaskGroup() as group:
         group.create_task(expiry(core).sweep())
         await soon(deciding.reached.wait())
-        core.runner.retire()
+        core.runner.retired = True
         drained = group.create_task(core.runner.drained())
         core.ledger.reads.clear()
         await expiry(core).sweep()

@@ -356,7 +356,7 @@ async def running_core(
         core = Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
         if adapter is not None:
             core.agent(adapter)
-        runner.use_agents(lambda name: next((agent for agent in core.agents if agent.name == name), None))
+        runner.find_agent = lambda name: next((agent for agent in core.agents if agent.name == name), None)
         await stack.enter_async_context(runner.running())
         try:
             yield core

@@ -19,8 +19,7 @@ from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
-from gateway.scheduling.orphans import settle_all
-from gateway.scheduling.quarantine import Quarantine, is_last
+from gateway.scheduling.orphans import Quarantine, is_last, settle_all
 from tests.support.core import message, soon
 
 

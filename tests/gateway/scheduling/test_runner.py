@@ -286,7 +286,7 @@ async def test_a_gateway_has_drained_when_requests_in_flight_have_ended_too(core
         sending = group.create_task(core.send("2", context="c"))
         await soon(reached.wait())
         core.drain.set()
-        core.runner.retire()
+        core.runner.retired = True
         drained = group.create_task(core.runner.drained())
         await passed(core)
         early = drained.done()
@@ -312,7 +312,7 @@ async def test_a_gateway_has_drained_when_turns_that_it_took_over_or_was_settlin
     ) as two:
         two.agent(ScriptedAdapter(G))
         await soon(held[0].reached.wait())
-        two.runner.retire()
+        two.runner.retired = True
         async with asyncio.TaskGroup() as group:
             drained = group.create_task(two.runner.drained())
             await passed(two)
@@ -326,7 +326,7 @@ async def test_a_gateway_that_drains_does_not_look_for_orphaned_turns(tmp_path: 
         core.agent(ScriptedAdapter(G, [pause := Pause(), *says("a")]))
         await core.send("1", at_once=True)
         await soon(pause.reached.wait())
-        core.runner.retire()
+        core.runner.retired = True
         core.ledger.reads.clear()
         for _ in range(5):
             renewed = core.ledger.hold(Renew)

@@ -1,16 +1,5 @@
 """Every error that a caller can get, with its row of table 5.4 of the specification. Law: one class per reaction.
 
-    A2AError
-    |- TaskNotFound            |- TaskNotCancelable       |- PushNotificationNotSupported
-    |- UnsupportedOperation    |- ContentTypeNotSupported |- InvalidAgentResponse
-    |- ExtendedAgentCardNotConfigured                     |- ExtensionSupportRequired
-    |- VersionNotSupported
-    |- ParseError              |- InvalidRequest          |- MethodNotFound
-    |- InvalidParams           |- PayloadTooLarge         |- Unauthenticated
-    |- PermissionDenied        |- NotFound                |- MethodNotAllowed
-    |- Busy (try again later)  |- TooManyRequests (try again later: the caller is over a limit)
-    |- InternalError
-
 A text states the fault and names the field; it never contains the text of an exception, a secret or more than 100
 characters of the request. Source: A2A 1.0, sections 3.3.2, 5.4, 9.5, 11.6.
 """
@@ -36,12 +25,11 @@ class FieldViolation:
 
 
 class A2AError(Exception):
-    """`code`: JSON-RPC code. `grpc`: gRPC status. `http`: HTTP status. `reason`: that of ErrorInfo."""
+    """`code`: JSON-RPC code. `grpc`: gRPC status. `http`: HTTP status."""
 
     code: ClassVar[int] = -32603
     grpc: ClassVar[str] = "INTERNAL"
     http: ClassVar[int] = 500
-    reason: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -58,68 +46,39 @@ class A2AError(Exception):
         self.retry_after = retry_after
 
 
-class TaskNotFound(A2AError):
-    code, grpc, http, reason = -32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"
+def _row(name: str, code: int, grpc: str, http: int) -> type[A2AError]:
+    return type(name, (A2AError,), {"code": code, "grpc": grpc, "http": http, "__module__": __name__})
 
 
-class TaskNotCancelable(A2AError):
-    code, grpc, http, reason = -32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"
-
-
-class PushNotificationNotSupported(A2AError):
-    code, grpc, http, reason = -32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"
-
-
-class UnsupportedOperation(A2AError):
-    code, grpc, http, reason = -32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"
-
-
-class ContentTypeNotSupported(A2AError):
-    code, grpc, http, reason = -32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"
-
-
-class InvalidAgentResponse(A2AError):
-    code, grpc, http, reason = -32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"
-
-
-class ExtendedAgentCardNotConfigured(A2AError):
-    code, grpc, http, reason = -32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
-
-
-class ExtensionSupportRequired(A2AError):
-    code, grpc, http, reason = -32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"
-
-
-class VersionNotSupported(A2AError):
-    code, grpc, http, reason = -32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"
-
-
-class ParseError(A2AError):
-    """The body is not acceptable JSON."""
-
-    code, grpc, http = -32700, "INVALID_ARGUMENT", 400
-
-
-class InvalidRequest(A2AError):
-    """The body is JSON, but not a request of the binding."""
-
-    code, grpc, http = -32600, "INVALID_ARGUMENT", 400
-
-
-class MethodNotFound(A2AError):
-    code, grpc, http = -32601, "UNIMPLEMENTED", 404
+TaskNotFound = _row("TaskNotFound", -32001, "NOT_FOUND", 404)
+TaskNotCancelable = _row("TaskNotCancelable", -32002, "FAILED_PRECONDITION", 400)
+PushNotificationNotSupported = _row("PushNotificationNotSupported", -32003, "FAILED_PRECONDITION", 400)
+UnsupportedOperation = _row("UnsupportedOperation", -32004, "FAILED_PRECONDITION", 400)
+ContentTypeNotSupported = _row("ContentTypeNotSupported", -32005, "INVALID_ARGUMENT", 400)
+InvalidAgentResponse = _row("InvalidAgentResponse", -32006, "INTERNAL", 500)
+ExtendedAgentCardNotConfigured = _row("ExtendedAgentCardNotConfigured", -32007, "FAILED_PRECONDITION", 400)
+ExtensionSupportRequired = _row("ExtensionSupportRequired", -32008, "FAILED_PRECONDITION", 400)
+VersionNotSupported = _row("VersionNotSupported", -32009, "FAILED_PRECONDITION", 400)
+ParseError = _row("ParseError", -32700, "INVALID_ARGUMENT", 400)
+"""The body is not acceptable JSON."""
+InvalidRequest = _row("InvalidRequest", -32600, "INVALID_ARGUMENT", 400)
+"""The body is JSON, but not a request of the binding."""
+MethodNotFound = _row("MethodNotFound", -32601, "UNIMPLEMENTED", 404)
+PayloadTooLarge = _row("PayloadTooLarge", -32600, "RESOURCE_EXHAUSTED", 413)
+UnsupportedMediaType = _row("UnsupportedMediaType", -32600, "INVALID_ARGUMENT", 415)
+PermissionDenied = _row("PermissionDenied", -32600, "PERMISSION_DENIED", 403)
+"""Only in the admin API: elsewhere the objects of other callers are not found."""
+NotFound = _row("NotFound", -32601, "NOT_FOUND", 404)
+"""No agent, no context and no route at this path."""
+MethodNotAllowed = _row("MethodNotAllowed", -32600, "UNIMPLEMENTED", 405)
+Busy = _row("Busy", -32603, "UNAVAILABLE", 503)
+"""Nothing was stored; the same request may succeed after `retry_after` seconds."""
+TooManyRequests = _row("TooManyRequests", -32603, "RESOURCE_EXHAUSTED", 429)
+"""The caller is over a limit. Nothing was done; the same request may succeed after `retry_after` seconds."""
 
 
 class InvalidParams(A2AError):
     code, grpc, http = -32602, "INVALID_ARGUMENT", 400
-
-
-class PayloadTooLarge(A2AError):
-    code, grpc, http = -32600, "RESOURCE_EXHAUSTED", 413
-
-
-class UnsupportedMediaType(A2AError):
-    code, grpc, http = -32600, "INVALID_ARGUMENT", 415
 
 
 class Unauthenticated(A2AError):
@@ -130,34 +89,6 @@ class Unauthenticated(A2AError):
     def __init__(self, message: str, *, presented: bool = False) -> None:
         super().__init__(message)
         self.presented = presented
-
-
-class PermissionDenied(A2AError):
-    """Only in the admin API: elsewhere the objects of other callers are not found."""
-
-    code, grpc, http = -32600, "PERMISSION_DENIED", 403
-
-
-class NotFound(A2AError):
-    """No agent, no context and no route at this path."""
-
-    code, grpc, http = -32601, "NOT_FOUND", 404
-
-
-class MethodNotAllowed(A2AError):
-    code, grpc, http = -32600, "UNIMPLEMENTED", 405
-
-
-class Busy(A2AError):
-    """Nothing was stored; the same request may succeed after `retry_after` seconds."""
-
-    code, grpc, http = -32603, "UNAVAILABLE", 503
-
-
-class TooManyRequests(A2AError):
-    """The caller is over a limit. Nothing was done; the same request may succeed after `retry_after` seconds."""
-
-    code, grpc, http = -32603, "RESOURCE_EXHAUSTED", 429
 
 
 class InternalError(A2AError):

@@ -5,17 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.a2a import model
 from gateway.a2a.errors import echo, invalid
-from gateway.a2a.model import (
-    Json,
-    ListTasksRequest,
-    Message,
-    Role,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    TaskPushNotificationConfig,
-    Wire,
-)
+from gateway.a2a.model import Json
 
 _IDS = (("tenant", "tenant"), ("taskId", "task_id"), ("id", "id"), ("contextId", "context_id"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -40,20 +32,20 @@ class Limits:
     id_length: int = 256
 
 
-def check(request: Wire, limits: Limits) -> None:
+def check(request: model.Wire, limits: Limits) -> None:
     """Raises: InvalidParams naming the field."""
     for field, attribute in _IDS:
         value = getattr(request, attribute, None)
         if value is not None:
             check_id(field, value, limits)
     match request:
-        case SendMessageRequest():
+        case model.SendMessageRequest():
             _check_message(request.message, limits)
             if request.configuration is not None:
                 _check_configuration(request.configuration, limits)
-        case ListTasksRequest(page_size=size) if size is not None and size not in _PAGE_SIZES:
+        case model.ListTasksRequest(page_size=size) if size is not None and size not in _PAGE_SIZES:
             raise invalid("pageSize", f"must be from 1 to 100, not {size}")
-        case TaskPushNotificationConfig():
+        case model.TaskPushNotificationConfig():
             _check_push_config("", request, limits)
         case _:
             pass
@@ -69,7 +61,7 @@ def check_id(field: str, value: str, limits: Limits) -> None:
         raise invalid(field, f"must not contain control characters or lone surrogates: {echo(value)}")
 
 
-def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: Limits) -> None:
+def _check_push_config(place: str, config: model.TaskPushNotificationConfig, limits: Limits) -> None:
     for field, value in (("taskId", config.task_id), ("id", config.id)):
         if value is not None:
             check_id(f"{place}{field}", value, limits)
@@ -86,10 +78,10 @@ def _check_push_config(place: str, config: TaskPushNotificationConfig, limits: L
             raise invalid(f"{place}{field}", f"must be one line of up to {_SECRET} visible ASCII characters")
 
 
-def _check_message(message: Message, limits: Limits) -> None:
+def _check_message(message: model.Message, limits: Limits) -> None:
     check_id("message.messageId", message.message_id, limits)
-    if message.role is not Role.USER:
-        raise invalid("message.role", f"must be {Role.USER}: an agent's message cannot be sent to it")
+    if message.role is not model.Role.USER:
+        raise invalid("message.role", f"must be {model.Role.USER}: an agent's message cannot be sent to it")
     if message.context_id is not None:
         check_id("message.contextId", message.context_id, limits)
     if message.task_id is not None:
@@ -108,7 +100,7 @@ def _check_message(message: Message, limits: Limits) -> None:
     _check_metadata("message.metadata", message.metadata, limits)
 
 
-def _check_configuration(configuration: SendMessageConfiguration, limits: Limits) -> None:
+def _check_configuration(configuration: model.SendMessageConfiguration, limits: Limits) -> None:
     modes = configuration.accepted_output_modes or ()
     _check_id_list("configuration.acceptedOutputModes", modes, _OUTPUT_MODES, limits)
     _check_history_length("configuration.historyLength", configuration.history_length)

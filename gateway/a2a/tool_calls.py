@@ -13,25 +13,15 @@ from typing import Literal
 
 import msgspec
 
-from gateway.a2a.model import (
-    AgentExtension,
-    Artifact,
-    Json,
-    Message,
-    Part,
-    Role,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from gateway.a2a import model
+from gateway.a2a.model import Json, Part
 from gateway.a2a.redaction import MASK, JsonPath, redacted_member
 
 URI = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
 Channel = Literal["status", "artifact"]
 Exposure = Literal["full", "args", "names", "none"]
-Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+Update = model.TaskStatusUpdateEvent | model.TaskArtifactUpdateEvent
 
 
 class Phase(StrEnum):
@@ -237,26 +227,26 @@ def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> U
     """Call and outcome are two artifacts: with one id the outcome, which does not append, would replace the call."""
     extensions = (URI,) if rendering.active else None
     if rendering.channel == "artifact":
-        artifact = Artifact(artifact_id=artifact_id, parts=(part,), extensions=extensions)
-        return TaskArtifactUpdateEvent(
+        artifact = model.Artifact(artifact_id=artifact_id, parts=(part,), extensions=extensions)
+        return model.TaskArtifactUpdateEvent(
             task_id=place.task_id, context_id=place.context_id, artifact=artifact, last_chunk=True
         )
-    message = Message(
+    message = model.Message(
         message_id=place.new_id(),
         context_id=place.context_id,
         task_id=place.task_id,
-        role=Role.AGENT,
+        role=model.Role.AGENT,
         parts=(part,),
         extensions=extensions,
     )
     return _status(place, message)
 
 
-def _status(place: Place, message: Message | None = None, metadata: dict[str, Json] | None = None) -> Update:
-    return TaskStatusUpdateEvent(
+def _status(place: Place, message: model.Message | None = None, metadata: dict[str, Json] | None = None) -> Update:
+    return model.TaskStatusUpdateEvent(
         task_id=place.task_id,
         context_id=place.context_id,
-        status=TaskStatus(state=TaskState.WORKING, message=message, timestamp=place.now),
+        status=model.TaskStatus(state=model.TaskState.WORKING, message=message, timestamp=place.now),
         metadata=metadata,
     )
 
@@ -311,10 +301,10 @@ def rendering(visibility: Visibility, principal: str, named: frozenset[str]) -> 
 
 def card_extensions(
     visibility: Visibility, *, approvals: bool = False, client_tools: bool = False
-) -> tuple[AgentExtension, ...]:
+) -> tuple[model.AgentExtension, ...]:
     """The extension in a card; none where no caller sees tool calls."""
     if visibility.when == "never":
         return ()
     params = {"exposure": visibility.exposure, "approvals": approvals, "clientTools": client_tools}
     words = "Tool calls and their results as updates of the task."
-    return (AgentExtension(uri=URI, description=words, required=False, params=params),)
+    return (model.AgentExtension(uri=URI, description=words, required=False, params=params),)

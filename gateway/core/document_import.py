@@ -9,29 +9,21 @@ from msgspec import UNSET
 
 from gateway.a2a.errors import echo, invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Part, StreamResponse
-from gateway.ledger.documents import (
-    FORMAT,
-    VERSION,
-    ContextDocument,
-    PortableItem,
-    PortableTask,
-    PortableThread,
-    PortableTurn,
-)
+from gateway.ledger import documents
 from gateway.ledger.tasks import StoredArtifact
 from gateway.ports.conversation import AssistantItem, Ownership, UserItem
 
 T = TypeVar("T")
 
 
-def read(value: Json) -> ContextDocument:
+def read(value: Json) -> documents.ContextDocument:
     """Raises: InvalidParams naming the place."""
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise invalid("format", f"must be {FORMAT!r}: this is no exported context")
+    if not isinstance(value, dict) or value.get("format") != documents.FORMAT:
+        raise invalid("format", f"must be {documents.FORMAT!r}: this is no exported context")
     version = value.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise invalid("version", f"{version} is newer than {VERSION}, the latest that this gateway reads")
-    document = _convert(value, ContextDocument, "")
+    if isinstance(version, int) and version > documents.VERSION:
+        raise invalid("version", f"{version} is newer than {documents.VERSION}, the latest that this gateway reads")
+    document = _convert(value, documents.ContextDocument, "")
     for index, task in enumerate(document.tasks):
         _check_task(f"tasks[{index}]", task)
     agents = {task.id: task.agent for task in document.tasks}
@@ -53,7 +45,7 @@ def _convert(value: Json, kind: type[T], place: str) -> T:
         raise invalid(joined or "document", reason) from error
 
 
-def _check_task(place: str, task: PortableTask) -> None:
+def _check_task(place: str, task: documents.PortableTask) -> None:
     if task.state not in TERMINAL | INTERRUPTED:
         raise invalid(f"{place}.state", f"a task at work cannot be imported: {task.state}")
     logged = len(task.events)
@@ -73,7 +65,7 @@ def _check_event(place: str, event: StreamResponse, task: str) -> None:
         raise invalid(place, f"is of another task, {echo(update.task_id)}")
 
 
-def _check_thread(place: str, thread: PortableThread, agents: dict[str, str]) -> None:
+def _check_thread(place: str, thread: documents.PortableThread, agents: dict[str, str]) -> None:
     try:
         Ownership(thread.owner, thread.handle_kind)
     except ValueError as error:
@@ -88,7 +80,7 @@ def _check_thread(place: str, thread: PortableThread, agents: dict[str, str]) ->
     _check_items(place, thread)
 
 
-def _check_turn(place: str, turn: PortableTurn) -> None:
+def _check_turn(place: str, turn: documents.PortableTurn) -> None:
     if turn.displaced and turn.status in ("completed", "rejected"):
         raise invalid(f"{place}.displaced", f"a turn that is {turn.status} is a part of the conversation")
     for index, given in enumerate(turn.inputs):
@@ -102,7 +94,7 @@ def _check_turn(place: str, turn: PortableTurn) -> None:
         _check_parts(f"{place}.artifacts[{index}].artifact", stored.artifact.parts)
 
 
-def _check_items(place: str, thread: PortableThread) -> None:
+def _check_items(place: str, thread: documents.PortableThread) -> None:
     turns = {turn.id: {given.ordinal for given in turn.inputs} for turn in thread.turns}
     calls = {call.id for turn in thread.turns for call in turn.calls}
     tools = {made.id for turn in thread.turns for call in turn.calls for made in call.tool_calls}
@@ -125,7 +117,7 @@ def _check_known(place: str, name: str | None, known: Iterable[str]) -> None:
         raise invalid(place, f"{echo(name)} is not in the thread")
 
 
-def _check_item(place: str, item: PortableItem) -> None:
+def _check_item(place: str, item: documents.PortableItem) -> None:
     match item.item:
         case AssistantItem(parts=parts):
             _check_parts(place, parts)

@@ -14,18 +14,8 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.core.citations import NO_SOURCE
 from gateway.ledger.calls import MeasuredCall
-from gateway.ports.conversation import (
-    AssistantItem,
-    CallItem,
-    HistoryRecord,
-    Item,
-    OpaqueItem,
-    OutputItem,
-    Ownership,
-    ReasoningItem,
-    StorageOwner,
-    UserItem,
-)
+from gateway.ports import conversation
+from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, UserItem
 from gateway.ports.weight import weigh
 
 _BYTES_PER_TOKEN = 3.0
@@ -50,7 +40,7 @@ def newest(records: Sequence[HistoryRecord], window: Window) -> Sequence[History
     turns = [tuple(turn) for _, turn in groupby(records, lambda record: record.turn)]
     messages = size = kept = 0
     for turn in reversed(turns):
-        messages += sum(isinstance(record.item, UserItem | AssistantItem) for record in turn)
+        messages += sum(isinstance(record.item, UserItem | conversation.AssistantItem) for record in turn)
         size += weigh(record.item for record in turn)
         if kept and (_over(messages, window.messages) or _over(size, window.weight)):
             break
@@ -84,7 +74,7 @@ class View(msgspec.Struct, frozen=True):
     """`positions`: those of the items that the backend's chain does not hold yet; for owner BACKEND those of all items, in
     order. `last_source`: the highest source number in the records, where the agent numbers sources."""
 
-    items: tuple[Item, ...]
+    items: tuple[conversation.Item, ...]
     positions: tuple[int, ...]
     last_source: int = NO_SOURCE
 
@@ -106,7 +96,7 @@ def project(
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
     due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
-    if new_chain or ownership.owner is StorageOwner.GATEWAY:
+    if new_chain or ownership.owner is conversation.StorageOwner.GATEWAY:
         records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
         sent = records if window is None else newest(records, window)
         first = sent[0].turn
@@ -124,7 +114,7 @@ def _from_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
     """From the latest item on that holds, for its backend, everything before it."""
     for index in reversed(range(len(records))):
         item = records[index].item
-        if isinstance(item, OpaqueItem) and item.boundary:
+        if isinstance(item, conversation.OpaqueItem) and item.boundary:
             return records[index:]
     return records
 
@@ -138,20 +128,20 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Hist
     for index in reversed(range(len(records))):
         item = records[index].item
         match item:
-            case CallItem():
+            case conversation.CallItem():
                 stays = index in answered
                 leads = stays or (in_calls and leads)
             case OutputItem():
                 stays, leads = index in answered, False
-            case ReasoningItem():
+            case conversation.ReasoningItem():
                 stays = ownership.opaque_replay and leads
-            case OpaqueItem():
+            case conversation.OpaqueItem():
                 stays = leads = ownership.opaque_replay
-            case AssistantItem(parts=parts):
+            case conversation.AssistantItem(parts=parts):
                 stays = leads = any(part.text != "" for part in parts)
             case _:
                 stays, leads = True, False
-        in_calls = isinstance(item, CallItem)
+        in_calls = isinstance(item, conversation.CallItem)
         if stays:
             kept.append(records[index])
     return tuple(_outputs_in_order(kept[::-1]))
@@ -178,7 +168,7 @@ def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:
     paired: set[int] = set()
     for index, record in enumerate(records):
         match record.item:
-            case CallItem(call_id=call_id):
+            case conversation.CallItem(call_id=call_id):
                 open_calls[record.turn, call_id] = index
             case OutputItem(call_id=call_id) if (record.turn, call_id) in open_calls:
                 paired |= {open_calls.pop((record.turn, call_id)), index}

@@ -1,21 +1,25 @@
-"""The lifecycles of turns, service calls and tool calls. Law: one table each says which state may follow which; any other step
-raises, and a final state is final.
+"""The lifecycles of tasks, turns, service calls and tool calls. Law: one table each says which state may follow which; any
+other step raises, and a final state is final.
 
-Source: docs/state-model.md, entities.
+Source: docs/state-model.md, entities; for tasks A2A 1.0, sections 4.1.3 and 3.1.1.
 """
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
-from gateway.a2a.lifecycle import IllegalTransition
+from gateway.a2a.model import TERMINAL, TaskState
 from gateway.ledger.states import SETTLED, ServiceCallStatus, ToolCallStatus, TurnStatus
 
-S = TypeVar("S", TurnStatus, ServiceCallStatus, ToolCallStatus)
+S = TypeVar("S", TaskState, TurnStatus, ServiceCallStatus, ToolCallStatus)
 
 _TURN_ENDS = frozenset({TurnStatus.COMPLETED, TurnStatus.FAILED, TurnStatus.CANCELLED, TurnStatus.REJECTED})
 _HEARD = frozenset({ServiceCallStatus.COMPLETED, ServiceCallStatus.FAILED})
 _REFUSED = frozenset({ToolCallStatus.REJECTED, ToolCallStatus.CANCELLED})
+
+TASK: Mapping[TaskState | None, AbstractSet[TaskState]] = dict.fromkeys(
+    set(TaskState) - TERMINAL, frozenset(TaskState) - {TaskState.SUBMITTED}
+)
 
 TURN: Mapping[TurnStatus | None, AbstractSet[TurnStatus]] = {
     TurnStatus.ACCEPTED: {TurnStatus.RUNNING, TurnStatus.FAILED, TurnStatus.CANCELLED},
@@ -40,6 +44,10 @@ TOOL_CALL: Mapping[ToolCallStatus | None, AbstractSet[ToolCallStatus]] = {
     ToolCallStatus.RUNNING: SETTLED | {ToolCallStatus.RUNNING, ToolCallStatus.PENDING_CONSENT},
     ToolCallStatus.PENDING_CONSENT: _REFUSED | {ToolCallStatus.APPROVED},
 }
+
+
+class IllegalTransition(Exception):
+    """The present state does not allow the following one."""
 
 
 def advance(table: Mapping[S | None, AbstractSet[S]], status: S | None, following: S) -> S:

@@ -7,20 +7,12 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import Json
 from gateway.core.agents import AgentPolicies
+from gateway.ledger import threads
 from gateway.ledger.calls import Complete
 from gateway.ledger.documents import PortableThread
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import TurnStatus
-from gateway.ledger.threads import (
-    BeginEpoch,
-    DeleteOrphan,
-    MarkHandleLost,
-    MarkSynced,
-    MarkUnsynced,
-    RevertIfDisplaced,
-    Rewind,
-    ThreadRecord,
-)
+from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
 from gateway.ports.capabilities import CanReadState
 from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
@@ -115,8 +107,8 @@ def is_complete(records: Sequence[HistoryRecord]) -> bool:
     return sent <= answered
 
 
-def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> BeginEpoch:
-    return BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
+def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> threads.BeginEpoch:
+    return threads.BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
 
 
 def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
@@ -144,16 +136,16 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             if state is None:
                 return moved
             return replace(moved, adapter_state=state, state_version=point.state_version)
-        case Rewind(handle=handle) if handle != thread.handle:
+        case threads.Rewind(handle=handle) if handle != thread.handle:
             return replace(thread, handle=handle, generation=thread.generation + 1)
-        case BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
+        case threads.BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
             following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
             following = replace(following, state_version=1, unsynced=False)
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
-        case MarkHandleLost():
+        case threads.MarkHandleLost():
             return replace(thread, lost=True, unsynced=False)
-        case MarkUnsynced() | MarkSynced():
-            return replace(thread, unsynced=isinstance(point, MarkUnsynced))
+        case threads.MarkUnsynced() | threads.MarkSynced():
+            return replace(thread, unsynced=isinstance(point, threads.MarkUnsynced))
         case _:
             return thread
 
@@ -171,7 +163,7 @@ def orphaned_handle(thread: ThreadRecord, pending: str | None) -> str | None:
 
 def abandoned_handles(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
     """The handles that become orphans when a unit with these points is not stored."""
-    handles = {p.handle for p in points if isinstance(p, BeginEpoch | DeleteOrphan)}
+    handles = {p.handle for p in points if isinstance(p, threads.BeginEpoch | threads.DeleteOrphan)}
     handles |= {orphaned_handle(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)
 

@@ -6,17 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from gateway.a2a.model import (
-    INTERRUPTED,
-    Artifact,
-    Message,
-    Part,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from gateway.a2a import model
+from gateway.a2a.model import Artifact, Message, Task
 from gateway.a2a.tool_calls import URI
 from gateway.ledger.events import Update, logged
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
@@ -33,22 +24,22 @@ class ArtifactBuilder:
         self.head = head
         self.append = append
         self.finished = False
-        self.parts: list[Part] = []
+        self.parts: list[model.Part] = []
         self.texts: list[str] = []
 
-    def extend(self, parts: Iterable[Part]) -> None:
+    def extend(self, parts: Iterable[model.Part]) -> None:
         for part in parts:
             text = part.text
             if text is not None and part.metadata is None and part.filename is None and part.media_type is None:
                 self.texts.append(text)
             else:
                 if self.texts:
-                    self.parts.append(Part(text="".join(self.texts)))
+                    self.parts.append(model.Part(text="".join(self.texts)))
                     self.texts.clear()
                 self.parts.append(part)
 
     def whole(self) -> Artifact:
-        text = (Part(text="".join(self.texts)),) if self.texts else ()
+        text = (model.Part(text="".join(self.texts)),) if self.texts else ()
         return msgspec.structs.replace(self.head, parts=(*self.parts, *text))
 
 
@@ -77,7 +68,7 @@ class TurnOutput:
         self.messages.append(message)
 
     def apply(self, update: Update) -> None:
-        if isinstance(update, TaskStatusUpdateEvent):
+        if isinstance(update, model.TaskStatusUpdateEvent):
             if update.status.message is not None:
                 self.messages.append(update.status.message)
             return
@@ -116,7 +107,7 @@ def replay_events(
 
 def pauses(update: Update) -> bool:
     """Whether the turn waits after this event, instead of having ended with it."""
-    if not isinstance(update, TaskStatusUpdateEvent) or update.status.state not in INTERRUPTED:
+    if not isinstance(update, model.TaskStatusUpdateEvent) or update.status.state not in model.INTERRUPTED:
         return False
     message = update.status.message
     return message is not None and URI in (message.metadata or {})
@@ -125,7 +116,9 @@ def pauses(update: Update) -> bool:
 def only_works(update: Update) -> bool:
     """Whether the event says WORKING and nothing else, as the first event of a task that was submitted."""
     match update:
-        case TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING, message=None), metadata=None):
+        case model.TaskStatusUpdateEvent(
+            status=model.TaskStatus(state=model.TaskState.WORKING, message=None), metadata=None
+        ):
             return True
         case _:
             return False
@@ -147,7 +140,7 @@ def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
 def assemble(
     task_id: str,
     context_id: str,
-    status: TaskStatus,
+    status: model.TaskStatus,
     outputs: Sequence[TurnOutput],
     *,
     history_length: int | None = None,
@@ -187,9 +180,11 @@ def repeats_answers(setting: Repeat, named: frozenset[str]) -> bool:
     return setting == "always" or (setting == "auto" and ADK in named)
 
 
-def whole_artifacts(output: TurnOutput, task_id: str, context_id: str) -> Iterator[TaskArtifactUpdateEvent]:
+def whole_artifacts(output: TurnOutput, task_id: str, context_id: str) -> Iterator[model.TaskArtifactUpdateEvent]:
     """The artifacts that this turn began and no update has closed. Continuations of an earlier turn's are left out."""
     for builder in output.artifacts.values():
         if not (builder.finished or builder.append):
             artifact = builder.whole()
-            yield TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True)
+            yield model.TaskArtifactUpdateEvent(
+                task_id=task_id, context_id=context_id, artifact=artifact, last_chunk=True
+            )

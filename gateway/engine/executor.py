@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import structlog
 
-from gateway.a2a.lifecycle import apply
 from gateway.a2a.model import TaskArtifactUpdateEvent
 from gateway.core import commit_points, ownership
+from gateway.core.lifecycles import TASK, advance
 from gateway.core.replay import Replay
 from gateway.core.task_record import whole_artifacts
 from gateway.core.turn.commands import (
@@ -189,7 +189,7 @@ class CommandExecutor:
     async def _pause(self, wait: Wait) -> None:
         live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
         now = self._context.clock.now()
-        asking = status(apply(live.status.state, wait.state), timestamp(now), wait.message)
+        asking = status(advance(TASK, live.status.state, wait.state), timestamp(now), wait.message)
         update = status_update(live, asking)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
@@ -207,7 +207,7 @@ class CommandExecutor:
         """C6, with the points that close the service call, in one unit; then the final event is shown."""
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
         live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()
-        final = status(apply(live.status.state, end.state), timestamp(now), end.message)
+        final = status(advance(TASK, live.status.state, end.state), timestamp(now), end.message)
         update = status_update(live, final, end.metadata)
         if run.repeats_answer and end.status is TurnStatus.COMPLETED:
             for again in whole_artifacts(output, live.id, live.context_id):

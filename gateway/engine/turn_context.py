@@ -9,13 +9,13 @@ from functools import partial
 
 import msgspec
 
-from gateway.a2a.lifecycle import apply
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.citations import drop_uncited, last_source_number
 from gateway.core.failures import TOOLS_UNAVAILABLE
 from gateway.core.history import View, Window, project, weight_of_tokens
+from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
 from gateway.core.tools.approvals import asks
 from gateway.core.tools.tool_call import ToolPolicy
@@ -138,7 +138,7 @@ class TurnContext:
     def working(self) -> tuple[TaskStatus, bytes | None]:
         """The WORKING status of the task, and its event, None where the task has this status already."""
         live = self.run.live
-        working = status(apply(live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
+        working = status(advance(TASK, live.status.state, TaskState.WORKING), timestamp(self.clock.now()))
         if live.status.state is TaskState.WORKING:
             return working, None
         return working, entry(status_update(live, working))

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from gateway.a2a.errors import TooManyRequests, Unauthenticated
+from gateway.a2a.errors import A2AError, TooManyRequests, Unauthenticated
 from gateway.foundation.clock import Clock
 from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.api_keys import ApiKey, digest_of, has_form, shown
@@ -136,7 +136,7 @@ class KeyAuthentication:
         self._known[digest] = found
         return found
 
-    def _failure(self, peer: str, prefix: str, reason: str) -> Unauthenticated | TooManyRequests:
+    def _failure(self, peer: str, prefix: str, reason: str) -> A2AError:
         wait = self._failures.take(_network(peer))
         if wait:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))

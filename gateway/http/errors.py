@@ -52,8 +52,8 @@ def _cut(text: str) -> str:
 
 
 def reason(error: A2AError) -> str:
-    """The reason of ErrorInfo: the error's own, else its name in UPPER_SNAKE_CASE, as clients expect it."""
-    return error.reason or _WORDS.sub("_", type(error).__name__).upper()
+    """The reason of ErrorInfo: the error's name in UPPER_SNAKE_CASE, as the specification and clients have it."""
+    return _WORDS.sub("_", type(error).__name__).upper()
 
 
 def _details(error: A2AError) -> list[dict[str, Any]]:

@@ -176,7 +176,7 @@ class Pipeline:
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
-    def _too_large(self) -> PayloadTooLarge:
+    def _too_large(self) -> A2AError:
         return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
 
     async def invoke(self, admitted: AdmittedRequest, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
@@ -251,7 +251,7 @@ _STORAGE = {
 }
 
 
-def _storage_error(error: LedgerUnavailable) -> Busy:
+def _storage_error(error: LedgerUnavailable) -> A2AError:
     text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
     return Busy(text, metadata={"storage": error.trouble}, retry_after=5)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gateway.a2a.errors import Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
+from gateway.a2a.errors import A2AError, Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.a2a.limits import Limits, check_id
 from gateway.a2a.model import Json
 from gateway.core.agents import Agent, Agents
@@ -112,7 +112,7 @@ class Contexts:
             await self._runner.cancel(run)
 
 
-def _not_found(context_id: str, agent: Agent | None) -> NotFound:
+def _not_found(context_id: str, agent: Agent | None) -> A2AError:
     where = "" if agent is None else f" with the agent {agent.name!r}"
     return NotFound(f"there is no context {echo(context_id)} of yours{where}")
 

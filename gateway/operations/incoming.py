@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from gateway.a2a.errors import ContentTypeNotSupported, FieldViolation, echo
+from gateway.a2a.errors import A2AError, ContentTypeNotSupported, FieldViolation, echo
 from gateway.a2a.model import Message, Part, SendMessageRequest
 from gateway.core.agents import Agent
 from gateway.core.tools.answers import AG2_RESULTS, Answers, answers
@@ -130,6 +130,6 @@ def _matches(kind: str, pattern: str) -> bool:
     return (one == other or "*" in (one, other)) and (rest == other_rest or "*" in (rest, other_rest))
 
 
-def _unsupported(field: str, what: str, modes: Sequence[str]) -> ContentTypeNotSupported:
+def _unsupported(field: str, what: str, modes: Sequence[str]) -> A2AError:
     text = f"{what}; this agent knows {', '.join(modes)}"
     return ContentTypeNotSupported(f"{field}: {text}", violations=(FieldViolation(field, text),))

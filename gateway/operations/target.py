@@ -3,7 +3,7 @@ message; a refusal stores nothing."""
 
 import msgspec
 
-from gateway.a2a.errors import TaskNotFound, UnsupportedOperation, echo, invalid
+from gateway.a2a.errors import A2AError, TaskNotFound, UnsupportedOperation, echo, invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Message
 from gateway.core.agents import Agent
 from gateway.core.ownership import can_serve, state_is_newer
@@ -99,7 +99,7 @@ async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_i
     return KnownContext(context, task) if context.waiting is None else Occupied(context, context.waiting)
 
 
-def not_found(task_id: str, field: str = "id") -> TaskNotFound:
+def not_found(task_id: str, field: str = "id") -> A2AError:
     return TaskNotFound("Task not found", metadata={"taskId": task_id[:100], "field": field})
 
 

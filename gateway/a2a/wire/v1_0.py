@@ -12,21 +12,9 @@ from typing import Any
 
 import msgspec
 
+from gateway.a2a import model
 from gateway.a2a.errors import MethodNotFound, VersionNotSupported, echo
-from gateway.a2a.model import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    Json,
-    ListTaskPushNotificationConfigsRequest,
-    ListTasksRequest,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-    Wire,
-)
+from gateway.a2a.model import Json, Wire
 from gateway.a2a.wire.proto_json import Misfit, ObjectReader
 
 VERSION = "1.0"
@@ -48,17 +36,17 @@ class Method:
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        Method("SendMessage", SendMessageRequest),
-        Method("SendStreamingMessage", SendMessageRequest, streaming=True),
-        Method("GetTask", GetTaskRequest),
-        Method("ListTasks", ListTasksRequest),
-        Method("CancelTask", CancelTaskRequest),
-        Method("SubscribeToTask", SubscribeToTaskRequest, streaming=True),
-        Method("CreateTaskPushNotificationConfig", TaskPushNotificationConfig),
-        Method("GetTaskPushNotificationConfig", GetTaskPushNotificationConfigRequest),
-        Method("ListTaskPushNotificationConfigs", ListTaskPushNotificationConfigsRequest),
-        Method("DeleteTaskPushNotificationConfig", DeleteTaskPushNotificationConfigRequest),
-        Method("GetExtendedAgentCard", GetExtendedAgentCardRequest, needs_extensions=False),
+        Method("SendMessage", model.SendMessageRequest),
+        Method("SendStreamingMessage", model.SendMessageRequest, streaming=True),
+        Method("GetTask", model.GetTaskRequest),
+        Method("ListTasks", model.ListTasksRequest),
+        Method("CancelTask", model.CancelTaskRequest),
+        Method("SubscribeToTask", model.SubscribeToTaskRequest, streaming=True),
+        Method("CreateTaskPushNotificationConfig", model.TaskPushNotificationConfig),
+        Method("GetTaskPushNotificationConfig", model.GetTaskPushNotificationConfigRequest),
+        Method("ListTaskPushNotificationConfigs", model.ListTaskPushNotificationConfigsRequest),
+        Method("DeleteTaskPushNotificationConfig", model.DeleteTaskPushNotificationConfigRequest),
+        Method("GetExtendedAgentCard", model.GetExtendedAgentCardRequest, needs_extensions=False),
     )
 }
 

@@ -15,16 +15,8 @@ from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import NewItem, NewToolCall
 from gateway.ledger.states import ToolCallStatus
-from gateway.ports.adapter import (
-    AdapterError,
-    AdapterEvent,
-    ApprovalAsked,
-    ErrorClass,
-    ToolCallAnnounced,
-    ToolCallArguments,
-    ToolCallReady,
-    ToolResultReady,
-)
+from gateway.ports import adapter
+from gateway.ports.adapter import AdapterError
 from gateway.ports.conversation import CallItem, OutputItem
 
 
@@ -36,24 +28,24 @@ class ToolCallTracker:
     rendering: tool_calls.Rendering
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _unnamed: str = ""
-    _early_results: dict[str, ToolResultReady] = field(default_factory=dict)
+    _early_results: dict[str, adapter.ToolResultReady] = field(default_factory=dict)
     _reserved_ids: deque[str] = field(default_factory=deque)
 
-    def receive(self, event: AdapterEvent, policy: ToolPolicy, round_: int) -> None:
+    def receive(self, event: adapter.AdapterEvent, policy: ToolPolicy, round_: int) -> None:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
         match event:
-            case ToolCallAnnounced(call_id=call_id, name=name):
+            case adapter.ToolCallAnnounced(call_id=call_id, name=name):
                 self.show(self._add(call_id, name, None, policy, round_), Phase.ARGS_DELTA, "")
-            case ToolCallArguments(call_id=call_id, delta=delta):
+            case adapter.ToolCallArguments(call_id=call_id, delta=delta):
                 call = self._find(call_id)
                 if call is None:
                     raise _broken(f"nobody announced tool call {call_id!r}")
                 self.show(call, Phase.ARGS_DELTA, delta)
-            case ToolCallReady():
+            case adapter.ToolCallReady():
                 self._complete(event, policy, round_)
-            case ToolResultReady():
+            case adapter.ToolResultReady():
                 self._answer(event)
-            case ApprovalAsked():
+            case adapter.ApprovalAsked():
                 self._ask(event, policy, round_)
             case _:
                 raise _broken(f"{event!r} is not an event of the port")
@@ -157,7 +149,7 @@ class ToolCallTracker:
     def _find(self, call_id: str) -> ToolCall | None:
         return self._calls.get(call_id or self._unnamed)
 
-    def _complete(self, event: ToolCallReady, policy: ToolPolicy, round_: int) -> None:
+    def _complete(self, event: adapter.ToolCallReady, policy: ToolPolicy, round_: int) -> None:
         known = self._find(event.call_id)
         if known is not None and not event.call_id and known.arguments is not None:
             known = None
@@ -179,7 +171,7 @@ class ToolCallTracker:
         if early is not None:
             self._answer(early)
 
-    def _ask(self, event: ApprovalAsked, policy: ToolPolicy, round_: int) -> None:
+    def _ask(self, event: adapter.ApprovalAsked, policy: ToolPolicy, round_: int) -> None:
         server = f"mcp:{event.server}"
         call = self._add(event.call_id, event.name, server, policy, round_)
         call.facts = replace(call.facts, origin="backend", server=server)
@@ -187,12 +179,12 @@ class ToolCallTracker:
         self._keep_call(call, event, CallItem(call.external_id, event.name, event.arguments, asking=event.server))
         self._show_arguments(call)
 
-    def _keep_call(self, call: ToolCall, event: ToolCallReady | ApprovalAsked, item: CallItem) -> None:
+    def _keep_call(self, call: ToolCall, event: adapter.ToolCallReady | adapter.ApprovalAsked, item: CallItem) -> None:
         self.output.flush()
         call.arguments = event.arguments
         self.output.items.append(NewItem(item, event.provider_id, call.facts.id))
 
-    def _answer(self, event: ToolResultReady) -> None:
+    def _answer(self, event: adapter.ToolResultReady) -> None:
         call = self._find(event.call_id)
         if call is None or call.arguments is None:
             # Some backends send the result before the call; a stray result is known when the service call is complete.
@@ -213,4 +205,4 @@ def output_item(call: ToolCall, *, unsent: bool, replayable: bool = True) -> New
 
 
 def _broken(detail: str) -> AdapterError:
-    return AdapterError(ErrorClass.CONTRACT_BROKEN, detail)
+    return AdapterError(adapter.ErrorClass.CONTRACT_BROKEN, detail)

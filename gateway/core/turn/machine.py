@@ -16,52 +16,25 @@ from gateway.core.tools import consent, tool_call
 from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.prompts import prompt
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
+from gateway.core.turn import commands
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
-from gateway.core.turn.commands import (
-    AbortCall,
-    Command,
-    CompleteCall,
-    Continue,
-    EndTool,
-    EndTurn,
-    OwnershipConflict,
-    PauseTool,
-    Publish,
-    RecordPending,
-    Reply,
-    StartTool,
-    Wait,
-)
+from gateway.core.turn.commands import Command
 from gateway.core.turn.output import NOTE, OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus, TurnStatus
-from gateway.ports.adapter import (
-    AdapterError,
-    AdapterEvent,
-    ArtifactReady,
-    CallCompleted,
-    CallStarted,
-    ConsentAsked,
-    DirectReply,
-    Ending,
-    ErrorClass,
-    ItemReady,
-    PartReady,
-    Progress,
-    ReasoningDelta,
-    TextDelta,
-)
+from gateway.ports import adapter
+from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
 from gateway.ports.tools import ConsentPage
 
 _REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
 _ENDINGS = {
-    Ending.COMPLETED: TaskState.COMPLETED,
-    Ending.INPUT_REQUIRED: TaskState.INPUT_REQUIRED,
-    Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
-    Ending.REJECTED: TaskState.REJECTED,
+    adapter.Ending.COMPLETED: TaskState.COMPLETED,
+    adapter.Ending.INPUT_REQUIRED: TaskState.INPUT_REQUIRED,
+    adapter.Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
+    adapter.Ending.REJECTED: TaskState.REJECTED,
 }
 
 
@@ -105,36 +78,36 @@ class Turn:
         self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
         self._tracker = ToolCallTracker(self._output, self.facts.rendering)
 
-    def receive(self, event: AdapterEvent) -> list[Command]:
+    def receive(self, event: adapter.AdapterEvent) -> list[Command]:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
         if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
         output = self._output
         out = output.begin_event()
         match event:
-            case TextDelta(text=text):
+            case adapter.TextDelta(text=text):
                 output.add_text(text)
-            case ReasoningDelta(text=text):
+            case adapter.ReasoningDelta(text=text):
                 output.add_reasoning(text)
-            case CallStarted(handle=handle):
-                out += [] if handle is None else [RecordPending(handle)]
-            case PartReady(part=part):
+            case adapter.CallStarted(handle=handle):
+                out += [] if handle is None else [commands.RecordPending(handle)]
+            case adapter.PartReady(part=part):
                 output.add_part(part)
-            case ArtifactReady():
+            case adapter.ArtifactReady():
                 output.add_artifact(event)
-            case Progress(text=text):
+            case adapter.Progress(text=text):
                 output.add_note(text)
-            case ItemReady():
+            case adapter.ItemReady():
                 output.add_item(event)
-            case ConsentAsked():
+            case adapter.ConsentAsked():
                 self._add_consent(event)
-            case CallCompleted():
+            case adapter.CallCompleted():
                 self._complete(event)
-            case DirectReply(parts=parts, state=state):
+            case adapter.DirectReply(parts=parts, state=state):
                 self._reply(parts, state)
             case _:
                 self._tracker.receive(event, self.facts.tools, self.round)
-        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
+        self._shown = self._shown or any(isinstance(command, commands.Publish) for command in out)
         return out
 
     @property
@@ -172,13 +145,13 @@ class Turn:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
-        abort = AbortCall(failure, self._output.unreplayable())
+        abort = commands.AbortCall(failure, self._output.unreplayable())
         return [*out, abort, self._failed(failure, correlation_id, retry_after)]
 
     def cancel(self) -> list[Command]:
         out = self._interrupt(TurnStatus.CANCELLED)
-        abort = AbortCall("cancelled", self._output.unreplayable())
-        return [*out, abort, EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
+        abort = commands.AbortCall("cancelled", self._output.unreplayable())
+        return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
 
     def restart(self, facts: TurnFacts) -> None:
         """The end could not be stored: drops the output, and gives the tool calls the statuses from before the end."""
@@ -193,12 +166,12 @@ class Turn:
         self.status = advance(TURN, self.status, status)
         self.ended = status not in TURN
 
-    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> EndTurn:
+    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> commands.EndTurn:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
             metadata["retryAfter"] = retry_after
         message = self._output.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
-        return EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
+        return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
 
     def _interrupt(self, status: TurnStatus) -> list[Command]:
         """Ends the turn early: an unanswered tool call of the running service call is shown as interrupted, an open one of a
@@ -254,7 +227,7 @@ class Turn:
         call.enter(ToolCallStatus.RUNNING)
         again, call.rerun = call.rerun, False
         out = self._output.begin_event()
-        out.append(StartTool(call.facts.id))
+        out.append(commands.StartTool(call.facts.id))
         if not again:
             self._tracker.show(call, Phase.EXECUTING)
         return out
@@ -275,7 +248,7 @@ class Turn:
         server, new_id = call.facts.server or "", self.clock.new_id
         call.pages = tuple(ConsentLink(f"consent_{new_id()}", p.url, server, p.text, call.facts.id) for p in pages)
         call.expires_at = self.clock.now() + self.facts.tools.patience
-        return [PauseTool(call.facts.id, call.expires_at)]
+        return [commands.PauseTool(call.facts.id, call.expires_at)]
 
     @property
     def waiting(self) -> bool:
@@ -295,7 +268,7 @@ class Turn:
         only_consents = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
         self._enter(TurnStatus.WAITING)
         state = TaskState.AUTH_REQUIRED if only_consents else TaskState.INPUT_REQUIRED
-        out.append(Wait(state, self._output.message(parts, metadata)))
+        out.append(commands.Wait(state, self._output.message(parts, metadata)))
         return out
 
     def _end_tool(self, call: ToolCall, settled: Settled) -> None:
@@ -304,12 +277,12 @@ class Turn:
         gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
         call.settle(settled)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
-        self._output.out.append(EndTool(call.facts.id, settled.status, settled.output, item))
+        self._output.out.append(commands.EndTool(call.facts.id, settled.status, settled.output, item))
         self._tracker.show_outcome(call, settled.output)
 
     # --- the end of a service call
 
-    def _add_consent(self, event: ConsentAsked) -> None:
+    def _add_consent(self, event: adapter.ConsentAsked) -> None:
         try:
             consent.check_all([*self._consents, event.url])
         except ValueError as error:
@@ -317,9 +290,13 @@ class Turn:
         link = ConsentLink(f"consent_{self.clock.new_id()}", event.url, event.server, event.text)
         self._consents.setdefault(event.url, link)
 
-    def _complete(self, event: CallCompleted) -> None:
+    def _complete(self, event: adapter.CallCompleted) -> None:
         facts, output, tracker = self.facts, self._output, self._tracker
-        ending = Ending.AUTH_REQUIRED if self._consents and event.ending is Ending.COMPLETED else event.ending
+        ending = (
+            adapter.Ending.AUTH_REQUIRED
+            if self._consents and event.ending is adapter.Ending.COMPLETED
+            else event.ending
+        )
         out = output.out
         backend = facts.ownership.owner is StorageOwner.BACKEND
         output.flush()
@@ -334,27 +311,27 @@ class Turn:
             return
         unanswered = tracker.unanswered
         on_chain = event.handle is not None and (backend or adopts)
-        continues = ending is Ending.COMPLETED and (on_chain or not backend)
+        continues = ending is adapter.Ending.COMPLETED and (on_chain or not backend)
         for call in unanswered:
             self._decide(call, continues=continues, on_chain=on_chain)
         tracker.keep_stray_results()
         handle = event.handle if backend else None
-        out.append(CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
+        out.append(commands.CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
         if conflict is not None:
             out.append(conflict)
         asked = [call for call in unanswered if call.executor != "backend" or call.question]
         if asked and continues:
             out.extend(self._continue(asked))
             return
-        status = TurnStatus.REJECTED if event.ending is Ending.REJECTED else TurnStatus.COMPLETED
+        status = TurnStatus.REJECTED if event.ending is adapter.Ending.REJECTED else TurnStatus.COMPLETED
         self._enter(status)
         reason: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
         message = self._final_message(event, reason)
         gap = HANDLE_MISSING if missing else None
         metadata = reason | {"contextGap": gap} if gap else reason
-        out.append(EndTurn(status, _ENDINGS[ending], message, gap, metadata or None))
+        out.append(commands.EndTurn(status, _ENDINGS[ending], message, gap, metadata or None))
 
-    def _final_message(self, event: CallCompleted, reason: dict[str, Json]) -> Message | None:
+    def _final_message(self, event: adapter.CallCompleted, reason: dict[str, Json]) -> Message | None:
         """The message of the status that ends the turn: all that a caller sees who did not follow the turn."""
         if event.message:
             return self._output.message(event.message, reason or None)
@@ -367,11 +344,13 @@ class Turn:
             return self._output.message((note,), reason)
         return None
 
-    def _conflict(self, event: CallCompleted) -> OwnershipConflict | None:
+    def _conflict(self, event: adapter.CallCompleted) -> commands.OwnershipConflict | None:
         """Only a handle can be adopted. Source: docs/state-model.md, scenarios 21 to 23."""
         if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
             return None
-        return OwnershipConflict(event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None)
+        return commands.OwnershipConflict(
+            event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None
+        )
 
     def _decide(self, call: ToolCall, *, continues: bool, on_chain: bool) -> None:
         """The only decision on a call that was unanswered when its service call was complete."""
@@ -407,7 +386,7 @@ class Turn:
         for call in asked:
             if call.status is ToolCallStatus.PENDING_APPROVAL:
                 self._tracker.show(call, Phase.AWAITING_APPROVAL)
-        return [Continue()]
+        return [commands.Continue()]
 
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
         if self._shown or self._output.items or not self.facts.direct_replies:
@@ -417,9 +396,9 @@ class Turn:
         self._enter(TurnStatus.COMPLETED)
         message = self._output.message(parts, task=False)
         self._output.out += [
-            CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
-            Reply(message),
-            EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, message),
+            commands.CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
+            commands.Reply(message),
+            commands.EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, message),
         ]
 
     def _kept_items(self) -> list[NewItem]:

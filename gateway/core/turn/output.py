@@ -3,17 +3,8 @@ same order."""
 
 from dataclasses import dataclass, field
 
-from gateway.a2a.model import (
-    Artifact,
-    Json,
-    Message,
-    Part,
-    Role,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from gateway.a2a import model
+from gateway.a2a.model import Json, Message, Part
 from gateway.core.turn.commands import Command, Publish
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
@@ -72,7 +63,7 @@ class OutputBuilder:
         self._parts.extend(event.artifact.parts)
         self.out.append(
             Publish(
-                TaskArtifactUpdateEvent(
+                model.TaskArtifactUpdateEvent(
                     task_id=self.task_id,
                     context_id=self.context_id,
                     artifact=event.artifact,
@@ -116,10 +107,10 @@ class OutputBuilder:
         now = timestamp(self.clock.now())
         self.out.append(
             Publish(
-                TaskStatusUpdateEvent(
+                model.TaskStatusUpdateEvent(
                     task_id=self.task_id,
                     context_id=self.context_id,
-                    status=TaskStatus(state=TaskState.WORKING, message=message, timestamp=now),
+                    status=model.TaskStatus(state=model.TaskState.WORKING, message=message, timestamp=now),
                     metadata=metadata,
                 )
             )
@@ -132,7 +123,7 @@ class OutputBuilder:
             message_id=self.clock.new_id(),
             context_id=self.context_id,
             task_id=self.task_id if task else None,
-            role=Role.AGENT,
+            role=model.Role.AGENT,
             parts=parts,
             metadata=metadata,
         )
@@ -143,10 +134,10 @@ class OutputBuilder:
             self.answer = self.clock.new_id()
         self.out.append(
             Publish(
-                TaskArtifactUpdateEvent(
+                model.TaskArtifactUpdateEvent(
                     task_id=self.task_id,
                     context_id=self.context_id,
-                    artifact=Artifact(artifact_id=self.answer, parts=(part,)),
+                    artifact=model.Artifact(artifact_id=self.answer, parts=(part,)),
                     append=append,
                 )
             )

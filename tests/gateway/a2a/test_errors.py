@@ -7,28 +7,28 @@ from gateway.a2a.errors import A2AError, FieldViolation, InvalidParams, echo, in
 
 # Source: A2A 1.0, sections 5.4, 9.5 and 11.6.
 TABLE = {
-    "TaskNotFound": (-32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
-    "TaskNotCancelable": (-32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"),
-    "PushNotificationNotSupported": (-32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    "UnsupportedOperation": (-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
-    "ContentTypeNotSupported": (-32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
-    "InvalidAgentResponse": (-32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
-    "ExtendedAgentCardNotConfigured": (-32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
-    "ExtensionSupportRequired": (-32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"),
-    "VersionNotSupported": (-32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"),
-    "ParseError": (-32700, "INVALID_ARGUMENT", 400, None),
-    "InvalidRequest": (-32600, "INVALID_ARGUMENT", 400, None),
-    "MethodNotFound": (-32601, "UNIMPLEMENTED", 404, None),
-    "InvalidParams": (-32602, "INVALID_ARGUMENT", 400, None),
-    "PayloadTooLarge": (-32600, "RESOURCE_EXHAUSTED", 413, None),
-    "UnsupportedMediaType": (-32600, "INVALID_ARGUMENT", 415, None),
-    "Unauthenticated": (-32600, "UNAUTHENTICATED", 401, None),
-    "PermissionDenied": (-32600, "PERMISSION_DENIED", 403, None),
-    "NotFound": (-32601, "NOT_FOUND", 404, None),
-    "MethodNotAllowed": (-32600, "UNIMPLEMENTED", 405, None),
-    "Busy": (-32603, "UNAVAILABLE", 503, None),
-    "TooManyRequests": (-32603, "RESOURCE_EXHAUSTED", 429, None),
-    "InternalError": (-32603, "INTERNAL", 500, None),
+    "TaskNotFound": (-32001, "NOT_FOUND", 404),
+    "TaskNotCancelable": (-32002, "FAILED_PRECONDITION", 400),
+    "PushNotificationNotSupported": (-32003, "FAILED_PRECONDITION", 400),
+    "UnsupportedOperation": (-32004, "FAILED_PRECONDITION", 400),
+    "ContentTypeNotSupported": (-32005, "INVALID_ARGUMENT", 400),
+    "InvalidAgentResponse": (-32006, "INTERNAL", 500),
+    "ExtendedAgentCardNotConfigured": (-32007, "FAILED_PRECONDITION", 400),
+    "ExtensionSupportRequired": (-32008, "FAILED_PRECONDITION", 400),
+    "VersionNotSupported": (-32009, "FAILED_PRECONDITION", 400),
+    "ParseError": (-32700, "INVALID_ARGUMENT", 400),
+    "InvalidRequest": (-32600, "INVALID_ARGUMENT", 400),
+    "MethodNotFound": (-32601, "UNIMPLEMENTED", 404),
+    "InvalidParams": (-32602, "INVALID_ARGUMENT", 400),
+    "PayloadTooLarge": (-32600, "RESOURCE_EXHAUSTED", 413),
+    "UnsupportedMediaType": (-32600, "INVALID_ARGUMENT", 415),
+    "Unauthenticated": (-32600, "UNAUTHENTICATED", 401),
+    "PermissionDenied": (-32600, "PERMISSION_DENIED", 403),
+    "NotFound": (-32601, "NOT_FOUND", 404),
+    "MethodNotAllowed": (-32600, "UNIMPLEMENTED", 405),
+    "Busy": (-32603, "UNAVAILABLE", 503),
+    "TooManyRequests": (-32603, "RESOURCE_EXHAUSTED", 429),
+    "InternalError": (-32603, "INTERNAL", 500),
 }
 
 
@@ -41,7 +41,7 @@ def _classes() -> dict[str, type[A2AError]]:
 
 
 def test_every_error_has_its_row() -> None:
-    found = {name: (c.code, c.grpc, c.http, c.reason) for name, c in _classes().items()}
+    found = {name: (c.code, c.grpc, c.http) for name, c in _classes().items()}
     assert found == TABLE
 
 

@@ -1,4 +1,4 @@
-"""The HTTP client of the families, one for each adapter: event streams in, every fault an AdapterError.
+"""The HTTP client of the families, one for each adapter: event streams in; every fault, silence and cut an AdapterError.
 
 Law: no proxy, cookie, redirect or retry of its own; the headers of a family go to the configured host only.
 """
@@ -6,28 +6,79 @@ Law: no proxy, cookie, redirect or retry of its own; the headers of a family go 
 import asyncio
 import io
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import aiohttp
 import msgspec
 
 from adapters.http.connection import Connection, Connector
-from adapters.http.event_stream import EventStream
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
+from adapters.http.sse import EventReader, StreamTooLarge
 from gateway.a2a.model import Json
 from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.foundation.watchdog import Watchdog
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _ERROR_BODY_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _DRAIN_SECONDS = 0.2
-
 _EVENTS = "text/event-stream"
 _JSON = "application/json"
-
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
 _WHOLE_BODY_LIMIT = 1024 * 1024
+
+
+class EventStream:
+    """Iterating gives, for each network read that completes any event, the `data` of these events.
+
+    Set `answered` once the answer is complete: then the rest is read, so that the connection can be used again.
+    """
+
+    def __init__(self, content: aiohttp.StreamReader, failures: Failures, between_bytes: float) -> None:
+        """`between_bytes`: the longest wait for the next byte, in seconds."""
+        self.answered = False
+        self._content = content
+        self._failures = failures
+        # The watchdog holds the body and not this stream: a cycle of objects would be left to the garbage collector.
+        self._silence = Watchdog(between_bytes, partial(_stall, content))
+        self._reader = EventReader()
+        self._ended = False
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> list[bytes]:
+        while not self._ended:
+            if events := await self._read():
+                return events
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        self._silence.close()
+
+    async def _read(self) -> list[bytes]:
+        self._silence.begin()
+        try:
+            chunk = await self._content.readany()
+            if chunk:
+                return self._reader.feed(chunk)
+        except StreamTooLarge as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "the answer is too large") from error
+        except TimeoutError as error:
+            raise self._failures.error(ErrorClass.TIMED_OUT, f"the stream stalled: {error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._failures.error(ErrorClass.INTERRUPTED, f"the stream was cut: {error}") from error
+        finally:
+            self._silence.end()
+        self._ended = True
+        last = self._reader.finish()
+        return [last] if last else []
+
+
+def _stall(content: aiohttp.StreamReader) -> None:
+    content.set_exception(aiohttp.SocketTimeoutError("nothing was heard for too long"))
 
 
 class HttpClient:
@@ -48,24 +99,15 @@ class HttpClient:
         }
         self._session: aiohttp.ClientSession | None = None
 
-    def post_stream(
-        self, url: str, body: bytes, *, handle: str | None = None
-    ) -> AbstractAsyncContextManager[EventStream]:
-        """The event stream that answers `body`. `handle`: the one that the request continues.
+    @asynccontextmanager
+    async def stream(
+        self, url: str, body: bytes | None = None, *, handle: str | None = None
+    ) -> AsyncGenerator[EventStream, None]:
+        """The event stream that answers a POST of `body`, or a GET. `handle`: the one that the request continues.
 
         Raises: AdapterError, also while the stream is read.
         """
-        return self._stream("POST", url, body, handle)
-
-    def get_stream(self, url: str, *, handle: str) -> AbstractAsyncContextManager[EventStream]:
-        """The event stream at `url`. Raises: as `post_stream`."""
-        return self._stream("GET", url, None, handle)
-
-    @asynccontextmanager
-    async def _stream(
-        self, method: str, url: str, body: bytes | None, handle: str | None
-    ) -> AsyncGenerator[EventStream, None]:
-        response = await self._send(method, url, body, _EVENTS)
+        response = await self._send("GET" if body is None else "POST", url, body, _EVENTS)
         try:
             await self._check(response, handle)
             stream = EventStream(response.content, self._failures, self._between_bytes)

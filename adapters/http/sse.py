@@ -88,9 +88,5 @@ class EventReader:
 
 
 def _data(block: bytes) -> bytes:
-    fields = [_field(line) for line in block.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(fields)
-
-
-def _field(line: bytes) -> bytes:
-    return line[6:] if line.startswith(b"data: ") else line[5:]
+    lines = (line.removeprefix(b"data:") for line in block.split(b"\n") if line.startswith(b"data:"))
+    return b"\n".join(line.removeprefix(b" ") for line in lines)

@@ -1,20 +1,92 @@
-"""The base of the adapters of both OpenAI wires. Law: a probe stores nothing, and reads only the beginning of an answer."""
+"""The base of the adapters of both OpenAI wires: settings, errors, probe. Law: a probe stores nothing, and reads only the
+beginning of an answer.
+"""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from pydantic import Field, JsonValue
 
 from adapters.http.client import HttpClient
-from adapters.openai.failures import OpenAIFailures
-from adapters.openai.settings import OpenAISettings
-from adapters.openai.tools import ToolOffer
+from adapters.http.failures import BackendError, Failures
+from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.openai.encoding import ToolOffer
 from gateway.a2a.model import Json
+from gateway.config.settings import Settings, TextOrFile
 from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass
+from gateway.ports.capabilities import Backend
 from gateway.ports.tools import ToolDeclaration
 
 PROMPT = "ping"
 
+_CODES = {
+    "previous_response_not_found": ErrorClass.HANDLE_NOT_FOUND,
+    "conversation_locked": ErrorClass.LOCKED,
+    "rate_limit_exceeded": ErrorClass.RATE_LIMITED,
+    "rate_limit_error": ErrorClass.RATE_LIMITED,
+    "too_many_requests": ErrorClass.RATE_LIMITED,
+    "slow_down": ErrorClass.RATE_LIMITED,
+    "overloaded_error": ErrorClass.RATE_LIMITED,
+    # Also sent with 429, but waiting does not help.
+    "insufficient_quota": ErrorClass.REJECTED,
+    "invalid_api_key": ErrorClass.UNAUTHORISED,
+    "context_length_exceeded": ErrorClass.OVERFLOW,
+    "exceed_context_size_error": ErrorClass.OVERFLOW,
+}
+_STORED_OBJECT = re.compile("response|conversation", re.IGNORECASE)
 _UNUSABLE = frozenset({ErrorClass.UNAUTHORISED, ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED})
+
+
+class OpenAISettings(Settings):
+    model: str = Field(min_length=1, description="Name of the model.")
+    api_key: ApiKey | None = Field(None, description="Sent as a bearer token; none is sent when it is not given.")
+    base_url: BaseUrl = Field("https://api.openai.com/v1", description="Where the service is, its version included.")
+    instructions: TextOrFile | None = Field(None, description="What the model is told before every conversation.")
+    temperature: float | None = Field(None, ge=0, le=2, description="Sampling temperature.")
+    top_p: float | None = Field(None, ge=0, le=1, description="Nucleus sampling.")
+    timeouts: Timeouts = Field(Timeouts(), description="How long the service may be silent.")
+    extra_body: dict[str, JsonValue] = Field({}, description="More fields for every request, as they are.")
+
+    @property
+    def backend(self) -> Backend:
+        return Backend(self.base_url, self.api_key)
+
+    @property
+    def key(self) -> str:
+        return self.api_key.get_secret_value() if self.api_key else ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def request_fields(self, **optional: Json) -> dict[str, Json]:
+        """The fields of every request; an `optional` one that is None is left out."""
+        optional |= {"temperature": self.temperature, "top_p": self.top_p}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {"model": self.model, "stream": True, **given, **self.extra_body}
+
+    def refuse_fields(self, decided: Iterable[str]) -> None:
+        """Raises: ValueError when `extra_body` sets a field that has a setting, or that the adapter decides itself."""
+        for name in (*decided, *type(self).model_fields):
+            if name in self.extra_body:
+                raise ValueError(f"extra_body must not set {name!r}: the gateway decides it, or it has a setting")
+
+
+class OpenAIFailures(Failures):
+    def class_of(self, error: BackendError) -> ErrorClass | None:
+        for name in (error.code, error.kind):
+            if name in _CODES:
+                return _CODES[name]
+        # Many compatible servers give no code, only a text.
+        message = error.message.lower()
+        refused = (error.code, error.param)
+        if "zero data retention" in message or refused == ("unsupported_parameter", "previous_response_id"):
+            return ErrorClass.STORAGE_DISABLED
+        return ErrorClass.OVERFLOW if "maximum context length" in message else None
+
+    def is_about(self, handle: str, error: BackendError) -> bool:
+        return super().is_about(handle, error) or _STORED_OBJECT.search(error.message) is not None
 
 
 class OpenAIService:
@@ -59,7 +131,7 @@ class OpenAIService:
         """Returns the pending handle at the first output of the model, and drops the rest. Raises: AdapterError."""
         pending = None
         body = self._offer.fields() | body
-        async with self._http.post_stream(self._url, msgspec.json.encode(body), handle=handle) as stream:
+        async with self._http.stream(self._url, msgspec.json.encode(body), handle=handle) as stream:
             async for batch in stream:
                 for event in (event for data in batch for event in read(data)):
                     if not isinstance(event, CallStarted):

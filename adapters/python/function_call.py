@@ -1,17 +1,20 @@
 """Calls a function of any kind. Law: it may block, fail or ignore a cancellation; it holds up only its own call."""
 
 import asyncio
+import contextvars
 import inspect
 import logging
+import threading
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from adapters.python.reference import AgentFunction
-from adapters.python.thread import CallThread
 from gateway.agent import TurnEnding
 from gateway.foundation.tasks import stop
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -20,6 +23,47 @@ T = TypeVar("T")
 _DETAIL = 2000
 
 _log = logging.getLogger(__name__)
+
+
+class CallThread:
+    """Every step of a call runs in this thread, with the call's context variables: a generator stays in one thread.
+
+    A daemon thread, so that the process can end before the function does.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._work,), name="python-agent", daemon=True).start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Raises: the exception of the function."""
+        future: Future[tuple[Any, BaseException | None]] = Future()
+
+        def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result((function(), None))
+            except BaseException as error:  # noqa: BLE001  # as a result: a future cannot carry every exception (StopIteration)
+                future.set_result((None, error))
+
+        self._jobs.put(job)
+        value, error = await asyncio.wrap_future(future)
+        if error is not None:
+            raise error
+        result: T = value
+        return result
+
+    def finish(self, last: Callable[[], None] | None = None) -> None:
+        """Runs `last`, then ends the thread. Does not wait: the thread may be in a long step."""
+        if last is not None:
+            self._jobs.put(last)
+        self._jobs.put(None)
 
 
 @dataclass(frozen=True, slots=True)

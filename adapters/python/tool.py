@@ -10,8 +10,8 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from adapters.python.function_call import CallThread
 from adapters.python.reference import RefSettings, load
-from adapters.python.thread import CallThread
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -62,7 +62,14 @@ class PythonTool:
         return result if isinstance(result, ToolOutput) else ToolOutput(_json(run.name, result))
 
     async def _result(self, call: Callable[[], Any]) -> Any:
-        result = call() if _is_async(self._function) else await _run_in_thread(call)
+        if _is_async(self._function):
+            result = call()
+        else:
+            thread = CallThread()
+            try:
+                result = await thread.run(call)
+            finally:
+                thread.finish()
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
@@ -107,14 +114,6 @@ def _json(name: str, value: object) -> Json:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-async def _run_in_thread(call: Callable[[], Any]) -> Any:
-    thread = CallThread()
-    try:
-        return await thread.run(call)
-    finally:
-        thread.finish()
 
 
 factory = ToolFactory(settings=PythonToolSettings, build=PythonTool)

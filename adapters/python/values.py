@@ -8,26 +8,12 @@ import msgspec
 from gateway import agent
 from gateway.a2a import model
 from gateway.a2a.model import Json
-from gateway.ports.adapter import (
-    AdapterError,
-    AdapterEvent,
-    ArtifactReady,
-    CallCompleted,
-    DirectReply,
-    Ending,
-    ErrorClass,
-    PartReady,
-    Progress,
-    TextDelta,
-    ToolCallAnnounced,
-    ToolCallReady,
-    ToolResultReady,
-)
+from gateway.ports import adapter as port
 
-_ENDINGS: dict[type[agent.TurnEnding], Ending] = {
-    agent.InputRequired: Ending.INPUT_REQUIRED,
-    agent.AuthRequired: Ending.AUTH_REQUIRED,
-    agent.Reject: Ending.REJECTED,
+_ENDINGS: dict[type[agent.TurnEnding], port.Ending] = {
+    agent.InputRequired: port.Ending.INPUT_REQUIRED,
+    agent.AuthRequired: port.Ending.AUTH_REQUIRED,
+    agent.Reject: port.Ending.REJECTED,
 }
 _IDENTIFIER = 256
 
@@ -38,7 +24,7 @@ def checked_contract() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise AdapterError(ErrorClass.CONTRACT_BROKEN, str(error)) from error
+        raise port.AdapterError(port.ErrorClass.CONTRACT_BROKEN, str(error)) from error
 
 
 class ValueTranslator:
@@ -51,7 +37,7 @@ class ValueTranslator:
         self._answered: dict[str, bool] = {}
         self._direct: tuple[model.Part, ...] | None = None
 
-    def events(self, value: object) -> tuple[AdapterEvent, ...]:
+    def events(self, value: object) -> tuple[port.AdapterEvent, ...]:
         """Raises: AdapterError (CONTRACT_BROKEN) for a value that is not allowed, or not at this place."""
         with checked_contract():
             if self._direct is not None:
@@ -62,29 +48,31 @@ class ValueTranslator:
             self._begun = True
             return self._events(value)
 
-    def last(self, ending: agent.TurnEnding | None, state: Json) -> CallCompleted | DirectReply:
+    def last(self, ending: agent.TurnEnding | None, state: Json) -> port.CallCompleted | port.DirectReply:
         """Raises: AdapterError (CONTRACT_BROKEN) when a result is missing."""
         with checked_contract():
             unanswered = [call_id for call_id, answered in self._answered.items() if not answered]
             if unanswered:
                 raise ValueError(f"there is no ToolResult for {', '.join(map(repr, unanswered))}")
             if ending is None:
-                return CallCompleted(state=state) if self._direct is None else DirectReply(self._direct, state)
+                return (
+                    port.CallCompleted(state=state) if self._direct is None else port.DirectReply(self._direct, state)
+                )
             if self._direct is not None:
                 raise ValueError(f"{type(ending).__name__} may not follow a DirectMessage")
             kind = next(_ENDINGS[base] for base in type(ending).__mro__ if base in _ENDINGS)
-            return CallCompleted(ending=kind, message=agent.decode_parts(ending.content), state=state)
+            return port.CallCompleted(ending=kind, message=agent.decode_parts(ending.content), state=state)
 
-    def _events(self, value: object) -> tuple[AdapterEvent, ...]:
+    def _events(self, value: object) -> tuple[port.AdapterEvent, ...]:
         match value:
             case str():
-                return (TextDelta(agent.decode_text(value)),) if value else ()
+                return (port.TextDelta(agent.decode_text(value)),) if value else ()
             case dict():
-                return (PartReady(agent.decode_part(value)),)
+                return (port.PartReady(agent.decode_part(value)),)
             case agent.Artifact():
                 return (self._artifact(value),)
             case agent.Status():
-                return (Progress(agent.decode_text(value.text, "the status")),)
+                return (port.Progress(agent.decode_text(value.text, "the status")),)
             case agent.ToolCall():
                 return self._tool_call(value)
             case agent.ToolResult():
@@ -102,7 +90,7 @@ class ValueTranslator:
             raise ValueError("a DirectMessage must be the first thing that is said")
         return agent.decode_parts(value.content)
 
-    def _artifact(self, value: agent.Artifact) -> ArtifactReady:
+    def _artifact(self, value: agent.Artifact) -> port.ArtifactReady:
         artifact = model.Artifact(
             artifact_id=_identifier(self._new_id() if value.artifact_id is None else value.artifact_id, "artifact_id"),
             name=None if value.name is None else agent.decode_text(value.name, "the artifact's name"),
@@ -110,18 +98,18 @@ class ValueTranslator:
             parts=agent.decode_parts(value.parts, "the artifact"),
             metadata=None if value.metadata is None else agent.decode_json(value.metadata, "the artifact's metadata"),
         )
-        return ArtifactReady(artifact, value.append, value.last_chunk)
+        return port.ArtifactReady(artifact, value.append, value.last_chunk)
 
-    def _tool_call(self, value: agent.ToolCall) -> tuple[AdapterEvent, ...]:
+    def _tool_call(self, value: agent.ToolCall) -> tuple[port.AdapterEvent, ...]:
         call_id = _identifier(value.call_id, "the call_id of a ToolCall")
         name = _identifier(value.name, "the name of a ToolCall")
         if call_id in self._answered:
             raise ValueError(f"there are two ToolCalls with the call_id {call_id!r}")
         arguments = msgspec.json.encode(agent.decode_json(value.arguments, f"the arguments of {call_id!r}")).decode()
         self._answered[call_id] = False
-        return ToolCallAnnounced(call_id, name), ToolCallReady(call_id, name, arguments, handled=True)
+        return port.ToolCallAnnounced(call_id, name), port.ToolCallReady(call_id, name, arguments, handled=True)
 
-    def _tool_result(self, value: agent.ToolResult) -> ToolResultReady:
+    def _tool_result(self, value: agent.ToolResult) -> port.ToolResultReady:
         call_id = _identifier(value.call_id, "the call_id of a ToolResult")
         match self._answered.get(call_id):
             case None:
@@ -129,7 +117,7 @@ class ValueTranslator:
             case True:
                 raise ValueError(f"there are two ToolResults with the call_id {call_id!r}")
         self._answered[call_id] = True
-        return ToolResultReady(call_id, agent.decode_json(value.output, f"the output of {call_id!r}"), value.error)
+        return port.ToolResultReady(call_id, agent.decode_json(value.output, f"the output of {call_id!r}"), value.error)
 
 
 def _identifier(text: str, where: str) -> str:

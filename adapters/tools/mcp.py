@@ -86,8 +86,7 @@ class McpServer:
 
 
 def _connect(settings: McpSettings) -> "Connection":
-    from adapters.tools.mcp_connection import Connection
-    from adapters.tools.mcp_transport import over_http, over_stdio
+    from adapters.tools.mcp_connection import Connection, over_http, over_stdio
 
     if settings.url is not None:
         return Connection(over_http(settings.url, plain(settings.headers)))

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import groupby
 
-from adapters.openai.content import answer_text, file_name, file_url, media_type, part_text
-from adapters.openai.tools import CallIds, arguments_text, function_name, output_text
+from adapters.openai import encoding
 from gateway.a2a.model import Json, Part
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
 from gateway.ports.tools import ToolDeclaration
@@ -29,7 +28,7 @@ def encode_messages(items: Iterable[Item]) -> list[Json]:
     for item in items:
         if isinstance(item, OutputItem):
             outputs.setdefault(item.call_id, deque()).append(item)
-    ids = CallIds()
+    ids = encoding.CallIds()
     messages: list[Json] = []
     for is_call, group in groupby(items, lambda item: isinstance(item, CallItem)):
         if is_call:
@@ -54,7 +53,7 @@ def _add_text(messages: list[Json], item: Item) -> None:
         case UserItem(message=message):
             messages.append({"role": "user", "content": _content(message.parts)})
         case AssistantItem(parts=parts):
-            text = answer_text(parts)
+            text = encoding.answer_text(parts)
             last = messages[-1] if messages else {}
             if last.get("role") == "assistant":
                 last["content"] += text
@@ -63,7 +62,7 @@ def _add_text(messages: list[Json], item: Item) -> None:
 
 
 def _add_calls(
-    messages: list[Json], calls: list[CallItem], outputs: dict[str, deque[OutputItem]], ids: CallIds
+    messages: list[Json], calls: list[CallItem], outputs: dict[str, deque[OutputItem]], ids: encoding.CallIds
 ) -> None:
     """One message with all calls, and the output of each. Ids may repeat in a thread: a call has the first output left."""
     if not messages or messages[-1]["role"] != "assistant":
@@ -72,17 +71,20 @@ def _add_calls(
         {
             "id": ids.of_call(call.call_id),
             "type": "function",
-            "function": {"name": function_name(call.name), "arguments": arguments_text(call.arguments)},
+            "function": {
+                "name": encoding.function_name(call.name),
+                "arguments": encoding.arguments_text(call.arguments),
+            },
         }
         for call in calls
     ]
     for call in calls:
-        output = output_text(outputs[call.call_id].popleft())
+        output = encoding.output_text(outputs[call.call_id].popleft())
         messages.append({"role": "tool", "tool_call_id": ids.of_output(call.call_id), "content": output})
 
 
 def _content(parts: tuple[Part, ...]) -> Json:
-    texts = [part_text(part) for part in parts]
+    texts = [encoding.part_text(part) for part in parts]
     if None not in texts:
         # Many compatible servers take lists of parts only for models with vision.
         return "\n".join(text for text in texts if text is not None)
@@ -90,14 +92,14 @@ def _content(parts: tuple[Part, ...]) -> Json:
 
 
 def _part(part: Part) -> Json:
-    text = part_text(part)
+    text = encoding.part_text(part)
     if text is not None:
         return {"type": "text", "text": text}
-    kind = media_type(part)
+    kind = encoding.media_type(part)
     if kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": file_url(part)}}
+        return {"type": "image_url", "image_url": {"url": encoding.file_url(part)}}
     if part.raw is None:
-        return {"type": "text", "text": f"{file_name(part)}: {part.url}"}
+        return {"type": "text", "text": f"{encoding.file_name(part)}: {part.url}"}
     if kind in _AUDIO_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": part.raw, "format": _AUDIO_FORMATS[kind]}}
-    return {"type": "file", "file": {"filename": file_name(part), "file_data": file_url(part)}}
+    return {"type": "file", "file": {"filename": encoding.file_name(part), "file_data": encoding.file_url(part)}}

@@ -1,21 +1,132 @@
-"""Chunks of a Chat Completions stream -> adapter events; no IO. Law: only a finish reason is an end.
+"""Chunks of a Chat Completions stream -> adapter events; no IO. Law: only a finish reason is an end; the id tells the call
+of a fragment, the index only where there is no id; a name is set once. A call without an id gets one, and keeps it.
 
-Source: OpenAI API description 2.3.0, schema `CreateChatCompletionStreamResponse`; captures of compatible servers.
+llama.cpp repeats id and name with every fragment; Ollama gives every call the index 0; some parsers of vLLM give no id,
+or give it late. Source: OpenAI API description 2.3.0, schema `CreateChatCompletionStreamResponse`; captures of servers.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
 
 import msgspec
 
 from adapters.http.failures import Failures
 from adapters.http.sse import DONE
-from adapters.openai.chat.calls import CompletionCalls, Fragment, Function
+from adapters.openai.encoding import json_text
 from gateway.a2a.model import Json
-from gateway.ports.adapter import AdapterEvent, CallCompleted, ErrorClass, ItemReady, ReasoningDelta, TextDelta
+from gateway.ports import adapter as port
 from gateway.ports.conversation import ReasoningItem
 
 _COMPLETE = frozenset({"stop", "tool_calls", "function_call"})
 _FAILED = "error"
+
+_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Function(msgspec.Struct):
+    name: str | None = None
+    arguments: Json = None
+
+    @property
+    def text(self) -> str:
+        """The piece of the arguments; some servers give an object."""
+        given = self.arguments
+        return given if isinstance(given, str) else "" if given is None else json_text(given)
+
+
+class Fragment(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """`given` is the server's id, once it is known; `call_id` is the id of the events, from the announcement on."""
+
+    call_id: str
+    given: str | None
+    index: int | None
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class CompletionCalls:
+    """The calls of one completion."""
+
+    def __init__(self) -> None:
+        self._in_order: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, _Call] = {}
+
+    def receive(self, fragment: Fragment) -> Iterator[port.AdapterEvent]:
+        function = fragment.function or Function()
+        call = self._call(fragment, function)
+        arguments = function.text
+        if function.name and not call.name:
+            call.name = function.name
+            yield port.ToolCallAnnounced(call.call_id, call.name)
+            if call.arguments:
+                yield port.ToolCallArguments(call.call_id, "".join(call.arguments))
+        if arguments:
+            call.arguments.append(arguments)
+            if call.name:
+                yield port.ToolCallArguments(call.call_id, arguments)
+
+    def receive_legacy(self, function: Function) -> Iterator[port.AdapterEvent]:
+        """The single `function_call` of the older wire. Servers that speak both wires send each call twice."""
+        if not any(call.given or call.index is not None for call in self._in_order):
+            yield from self.receive(Fragment(function=function))
+
+    def finish(self, *, cut: bool) -> Iterator[port.AdapterEvent]:
+        """`cut`: the answer is incomplete. A last call whose arguments had not begun was never made: it must not run."""
+        last = self._in_order[-1] if self._in_order else None
+        for call in self._in_order:
+            if cut and call is last and not "".join(call.arguments).strip():
+                return
+            yield port.ToolCallReady(call.call_id, call.name, "".join(call.arguments))
+
+    def _call(self, fragment: Fragment, function: Function) -> _Call:
+        call = self._known(fragment, function) or self._new(fragment)
+        if fragment.id and call.given is None:
+            call.given = fragment.id
+            if not call.name:
+                call.call_id = fragment.id
+            self._by_id[fragment.id] = call
+        if fragment.index is not None:
+            self._by_index[fragment.index] = call
+        return call
+
+    def _known(self, fragment: Fragment, function: Function) -> _Call | None:
+        given, index = fragment.id, fragment.index
+        if given and given in self._by_id:
+            named = self._by_id[given]
+            moved = index is not None and named.index not in (None, index)
+            return None if moved and _begins_another(named, function) else named
+        latest = self._in_order[-1] if self._in_order else None
+        call = latest if index is None else self._by_index.get(index)
+        if call is None or (given and call.given) or _begins_another(call, function):
+            return None
+        return call
+
+    def _new(self, fragment: Fragment) -> _Call:
+        # One id for two calls: nothing would tell whose output is whose, so the second call gets an id of its own.
+        given = fragment.id if fragment.id in self._by_id else None
+        call = _Call(f"call_{token_hex(12)}", given, fragment.index)
+        self._in_order.append(call)
+        return call
+
+
+def _begins_another(call: _Call, function: Function) -> bool:
+    """Without an id, a name after complete arguments begins the next call."""
+    if not (function.name and call.name):
+        return False
+    try:
+        _json.decode("".join(call.arguments))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -56,7 +167,7 @@ class CompletionParser:
         self._reasoning: list[str] = []
         self._calls = CompletionCalls()
 
-    def receive(self, data: bytes) -> Sequence[AdapterEvent]:
+    def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the completion failed, or `data` is no chunk."""
         self.ended = self.ended or data == DONE
         if self.ended:
@@ -64,7 +175,7 @@ class CompletionParser:
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"a chunk cannot be read: {error}") from error
+            raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, f"a chunk cannot be read: {error}") from error
         if chunk.error is not None:
             raise self._failures.from_event(chunk.error)
         if chunk.object == _FAILED:
@@ -76,28 +187,28 @@ class CompletionParser:
                 return tuple(self._choice(choice))
         return ()
 
-    def finish(self) -> Sequence[AdapterEvent]:
+    def finish(self) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the stream ended before the completion did."""
         reason = self._finish_reason
         if reason is None:
-            raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
+            raise self._failures.error(port.ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
         finish = None if reason in _COMPLETE else reason
         return (
             *self._reasoning_item(),
             *self._calls.finish(cut=finish is not None),
-            CallCompleted(usage=self._usage, finish=finish),
+            port.CallCompleted(usage=self._usage, finish=finish),
         )
 
-    def _choice(self, choice: _Choice) -> Iterator[AdapterEvent]:
+    def _choice(self, choice: _Choice) -> Iterator[port.AdapterEvent]:
         delta = choice.delta
         if delta is not None:
             # Some servers send the same text under both names.
             if reasoning := delta.reasoning_content or delta.reasoning:
                 self._reasoning.append(reasoning)
-                yield ReasoningDelta(reasoning)
+                yield port.ReasoningDelta(reasoning)
             if text := delta.content or delta.refusal:
                 yield from self._reasoning_item()
-                yield TextDelta(text)
+                yield port.TextDelta(text)
             if delta.tool_calls:
                 yield from self._reasoning_item()
                 for fragment in delta.tool_calls:
@@ -107,11 +218,11 @@ class CompletionParser:
                 yield from self._calls.receive_legacy(delta.function_call)
         if choice.finish_reason:
             if choice.finish_reason == _FAILED:
-                raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend finished with an error")
+                raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend finished with an error")
             self._finish_reason = choice.finish_reason
 
-    def _reasoning_item(self) -> Iterator[AdapterEvent]:
+    def _reasoning_item(self) -> Iterator[port.AdapterEvent]:
         if self._reasoning:
             text = "".join(self._reasoning)
             self._reasoning.clear()
-            yield ItemReady(ReasoningItem(text))
+            yield port.ItemReady(ReasoningItem(text))

@@ -5,11 +5,9 @@ conversation (as a chain of responses, or as a `conversation`), or the gateway d
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from adapters.openai.responses.continuation import Chain
+from adapters.openai.responses.continuation import Chain, check_response_id, unknown_handle
 from adapters.openai.responses.conversation import ConversationAdapter
-from adapters.openai.responses.handles import check_response_id, unknown_handle
-from adapters.openai.responses.service import RESPONSES, ResponsesService
-from adapters.openai.responses.settings import ResponsesSettings
+from adapters.openai.responses.service import RESPONSES, ResponsesService, ResponsesSettings
 from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Message
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StartedOver
@@ -88,7 +86,7 @@ class BackgroundAdapter(ResponsesAdapter):
         """From the first event on: the meaning of an event depends on those before it, and a backend that was itself
         interrupted sends all of them again. The core knows which output was shown already."""
         parser = ResponseParser(self._failures, Chain(request.handle, verifies=self._verifies))
-        opening = self._http.get_stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
+        opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
         begun = False
         try:
             async with aclosing(self._events(opening, parser)) as events:

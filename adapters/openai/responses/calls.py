@@ -6,16 +6,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from adapters.openai.responses.items import SERVER_TOOLS, ResponseItem, outcome, server_call
+from adapters.openai.responses import wire
 from gateway.a2a.model import Part
-from gateway.ports.adapter import (
-    AdapterEvent,
-    PartReady,
-    ToolCallAnnounced,
-    ToolCallArguments,
-    ToolCallReady,
-    ToolResultReady,
-)
+from gateway.ports import adapter as port
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +18,7 @@ class _Call:
     """A tool call in progress; `item` is its first copy."""
 
     call_id: str
-    item: ResponseItem
+    item: wire.ResponseItem
     ready: bool = False
 
 
@@ -45,24 +38,24 @@ class ResponseCalls:
         """Every `call_id` of the response."""
         self._early: dict[str, _EarlyArguments] = {}
         self._unanswered: dict[str, list[str]] = {}
-        self._unmatched: list[ResponseItem] = []
+        self._unmatched: list[wire.ResponseItem] = []
 
-    def add(self, item: ResponseItem) -> Sequence[AdapterEvent]:
+    def add(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
         if item.key in self.open or (item.type == "mcp_call" and not item.name):
             return ()
         call = self.open[item.key] = _Call(self._new_id(item), item)
         early = self._early.pop(item.key, None) or _EarlyArguments()
-        deltas = tuple(ToolCallArguments(call.call_id, delta) for delta in early.deltas)
-        return (ToolCallAnnounced(call.call_id, item.tool), *deltas, *self._start(call, early.whole))
+        deltas = tuple(port.ToolCallArguments(call.call_id, delta) for delta in early.deltas)
+        return (port.ToolCallAnnounced(call.call_id, item.tool), *deltas, *self._start(call, early.whole))
 
-    def add_arguments(self, key: str, delta: str) -> Sequence[AdapterEvent]:
+    def add_arguments(self, key: str, delta: str) -> Sequence[port.AdapterEvent]:
         call = self.open.get(key)
         if call is None:
             self._early.setdefault(key, _EarlyArguments()).deltas.append(delta)
             return ()
-        return (ToolCallArguments(call.call_id, delta),)
+        return (port.ToolCallArguments(call.call_id, delta),)
 
-    def end_arguments(self, key: str, arguments: str | None) -> Sequence[AdapterEvent]:
+    def end_arguments(self, key: str, arguments: str | None) -> Sequence[port.AdapterEvent]:
         """From here on, the backend runs the tool."""
         call = self.open.get(key)
         if call is None:
@@ -70,51 +63,51 @@ class ResponseCalls:
             return ()
         return self._start(call, arguments)
 
-    def _start(self, call: _Call, arguments: str | None) -> Sequence[AdapterEvent]:
-        if arguments is None or call.ready or call.item.type not in SERVER_TOOLS:
+    def _start(self, call: _Call, arguments: str | None) -> Sequence[port.AdapterEvent]:
+        if arguments is None or call.ready or call.item.type not in wire.SERVER_TOOLS:
             return ()
         call.ready = True
-        return (server_call(call.call_id, call.item, arguments),)
+        return (wire.server_call(call.call_id, call.item, arguments),)
 
-    def end_client_call(self, item: ResponseItem) -> Iterator[AdapterEvent]:
+    def end_client_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
         call = self._pop(item)
         arguments = item.arguments if item.arguments is not None else item.input or ""
         if item.status == "incomplete" and not arguments.strip():
             # Cut before they began. Blank arguments would be taken for none, and the tool would run.
             arguments = "{"
-        yield ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
+        yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
         early = next((output for output in self._unmatched if output.call_id == item.call_id), None)
         if early is not None:
             self._unmatched.remove(early)
             yield from self.add_output(early)
 
-    def add_output(self, item: ResponseItem) -> Iterator[AdapterEvent]:
+    def add_output(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
         """The backend answers a call that looked like the client's, perhaps before the end of the call."""
         waiting = self._unanswered.get(item.call_id or "")
         if waiting:
-            yield ToolResultReady(waiting.pop(0), "" if item.output is None else item.output)
+            yield port.ToolResultReady(waiting.pop(0), "" if item.output is None else item.output)
         else:
             self._unmatched.append(item)
 
-    def end_server_call(self, item: ResponseItem) -> Iterator[AdapterEvent]:
+    def end_server_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
         call = self._pop(item)
-        result = outcome(item)
+        result = wire.outcome(item)
         if not call.ready:
-            yield server_call(call.call_id, item, result.arguments)
-        yield ToolResultReady(call.call_id, result.output, result.error)
+            yield wire.server_call(call.call_id, item, result.arguments)
+        yield port.ToolResultReady(call.call_id, result.output, result.error)
         if item.type == "image_generation_call" and item.result:
-            yield PartReady(Part(raw=item.result, media_type=f"image/{item.output_format or 'png'}"))
+            yield port.PartReady(Part(raw=item.result, media_type=f"image/{item.output_format or 'png'}"))
 
-    def unmatched_outputs(self) -> Iterator[AdapterEvent]:
+    def unmatched_outputs(self) -> Iterator[port.AdapterEvent]:
         for item in self._unmatched:
             _log.warning("a tool output belongs to no call of its response")
-            yield ToolResultReady(self._new_id(item), "" if item.output is None else item.output)
+            yield port.ToolResultReady(self._new_id(item), "" if item.output is None else item.output)
 
-    def _pop(self, item: ResponseItem) -> _Call:
+    def _pop(self, item: wire.ResponseItem) -> _Call:
         return self.open.pop(item.key, None) or _Call(self._new_id(item), item)
 
-    def _new_id(self, item: ResponseItem) -> str:
+    def _new_id(self, item: wire.ResponseItem) -> str:
         """The backend's id of the call, unless it gave none or the response has that id already."""
         call_id = item.call_id or item.id or "call"
         if call_id in self.ids or call_id == "call":

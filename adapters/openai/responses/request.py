@@ -7,8 +7,7 @@ Source: OpenAI API description 2.3.0, schema `InputItem`.
 from collections.abc import Sequence
 from typing import assert_never
 
-from adapters.openai.content import answer_text, file_name, file_url, media_type, part_text
-from adapters.openai.tools import CallIds, arguments_text, function_name, output_text
+from adapters.openai import encoding
 from gateway.a2a.model import Json, Part
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
 from gateway.ports.tools import ToolDeclaration
@@ -21,7 +20,7 @@ def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
 
 
 def encode_input(items: Sequence[Item]) -> list[Json]:
-    ids = CallIds()
+    ids = encoding.CallIds()
     fresh = _fresh_decisions(items)
     return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
 
@@ -39,13 +38,13 @@ def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:
     return frozenset(fresh)
 
 
-def _item(item: Item, ids: CallIds, fresh: frozenset[str]) -> Json:
+def _item(item: Item, ids: encoding.CallIds, fresh: frozenset[str]) -> Json:
     match item:
         case UserItem(message=message):
             return {"type": "message", "role": "user", "content": [_part(part) for part in message.parts]}
         case AssistantItem(parts=parts):
             # A list of `output_text` would need the ids that the backend gave.
-            text = answer_text(parts)
+            text = encoding.answer_text(parts)
             return {"type": "message", "role": "assistant", "content": text} if text else None
         case CallItem(call_id=question, asking=str(server)):
             asked = {"type": "mcp_approval_request", "id": question, "server_label": server}
@@ -56,11 +55,12 @@ def _item(item: Item, ids: CallIds, fresh: frozenset[str]) -> Json:
             return {
                 "type": "function_call",
                 "call_id": ids.of_call(item.call_id),
-                "name": function_name(item.name),
-                "arguments": arguments_text(item.arguments),
+                "name": encoding.function_name(item.name),
+                "arguments": encoding.arguments_text(item.arguments),
             }
         case OutputItem():
-            return {"type": "function_call_output", "call_id": ids.of_output(item.call_id), "output": output_text(item)}
+            output = encoding.output_text(item)
+            return {"type": "function_call_output", "call_id": ids.of_output(item.call_id), "output": output}
         case ReasoningItem(opaque=opaque):
             return opaque
         case OpaqueItem(payload=payload):
@@ -75,11 +75,11 @@ def _decision(question: str, approved: bool, reason: Json) -> Json:
 
 
 def _part(part: Part) -> Json:
-    text = part_text(part)
+    text = encoding.part_text(part)
     if text is not None:
         return {"type": "input_text", "text": text}
-    if media_type(part).startswith("image/"):
-        return {"type": "input_image", "image_url": file_url(part), "detail": "auto"}
+    if encoding.media_type(part).startswith("image/"):
+        return {"type": "input_image", "image_url": encoding.file_url(part), "detail": "auto"}
     if part.url is not None:
         return {"type": "input_file", "file_url": part.url}
-    return {"type": "input_file", "filename": file_name(part), "file_data": file_url(part)}
+    return {"type": "input_file", "filename": encoding.file_name(part), "file_data": encoding.file_url(part)}

@@ -12,34 +12,10 @@ import msgspec
 
 from adapters.http.failures import Failures
 from adapters.http.sse import DONE
+from adapters.openai.responses import wire
 from adapters.openai.responses.calls import ResponseCalls
 from adapters.openai.responses.continuation import Continuation
-from adapters.openai.responses.events import REPETITIONS, TYPE_FIRST, Event, Response, decode_event, decode_response
-from adapters.openai.responses.items import (
-    CALLS,
-    COMPACTION,
-    CONSENT,
-    OPEN_CALL_OUTPUTS,
-    OPEN_CALLS,
-    SERVER_TOOLS,
-    ResponseItem,
-    decode_item,
-    replay,
-)
-from gateway.ports.adapter import (
-    AdapterError,
-    AdapterEvent,
-    ApprovalAsked,
-    CallCompleted,
-    CallStarted,
-    ConsentAsked,
-    ErrorClass,
-    ItemReady,
-    Progress,
-    ReasoningDelta,
-    StartedOver,
-    TextDelta,
-)
+from gateway.ports import adapter as port
 from gateway.ports.conversation import OpaqueItem, ReasoningItem
 
 _log = logging.getLogger(__name__)
@@ -68,14 +44,14 @@ class ResponseParser:
         self._calls = ResponseCalls()
         self._links: set[str] = set()
 
-    def receive(self, data: bytes) -> Sequence[AdapterEvent]:
+    def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the response failed, or `data` is no event."""
-        if data.startswith(TYPE_FIRST) and data[9 : data.find(b'"', 9)] in REPETITIONS:
+        if data.startswith(wire.TYPE_FIRST) and data[9 : data.find(b'"', 9)] in wire.REPETITIONS:
             return ()
         if data == DONE:
             return ()
         try:
-            event = decode_event(data)
+            event = wire.decode_event(data)
             number = event.sequence_number
             if isinstance(number, int):
                 if 0 < number <= self._number:
@@ -92,31 +68,31 @@ class ResponseParser:
 
     # --- the response
 
-    def _opened(self, event: Event) -> Sequence[AdapterEvent]:
-        return self._start(decode_response(event.response))
+    def _opened(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
+        return self._start(wire.decode_response(event.response))
 
-    def _in_progress(self, event: Event) -> Sequence[AdapterEvent]:
+    def _in_progress(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         """After some output, the backend was interrupted, and sends all of it again. Source: agentserver 2.3.0."""
         started = self._opened(event)
         if not (self._text or self._items_done or self._calls.open):
             return started
         self._reset()
-        return (*started, StartedOver())
+        return (*started, port.StartedOver())
 
-    def _start(self, response: Response) -> Sequence[AdapterEvent]:
+    def _start(self, response: wire.Response) -> Sequence[port.AdapterEvent]:
         if error := self._continuation.mismatch(response, self._failures):
             raise error
         if self._started:
             return ()
         self._started = True
-        return (CallStarted(self._continuation.handle_of(response)),)
+        return (port.CallStarted(self._continuation.handle_of(response)),)
 
-    def _closed(self, event: Event) -> Sequence[AdapterEvent]:
-        response = decode_response(event.response)
+    def _closed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
+        response = wire.decode_response(event.response)
         finish = self._finish(event, response)
         events = [*self._start(response), *self._unstreamed_items(response), *self._calls.unmatched_outputs()]
         self.ended = True
-        completed = CallCompleted(
+        completed = port.CallCompleted(
             # A response that the backend kept against the request is named, so that it can be deleted there.
             self._continuation.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
@@ -127,7 +103,7 @@ class ResponseParser:
         )
         return (*events, completed)
 
-    def _finish(self, event: Event, response: Response) -> str | None:
+    def _finish(self, event: wire.Event, response: wire.Response) -> str | None:
         """None for a complete answer, else why it is not complete. Raises: AdapterError for a response that failed."""
         status = event.type.removeprefix("response.")
         if status == "completed" and response.status is not None:
@@ -141,36 +117,36 @@ class ResponseParser:
                 error = response.error or {"message": "the response failed"}
                 raise self._failures.from_event(error, handle=self._handle)
             case "cancelled":
-                raise self._failures.error(ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
+                raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
         raise self._broken(f"a response that ended has the status {status!r}")
 
-    def _unstreamed_items(self, response: Response) -> Iterator[AdapterEvent]:
+    def _unstreamed_items(self, response: wire.Response) -> Iterator[port.AdapterEvent]:
         """A server that streams no items has them in the finished response only; so has every server the end of a call
         that was cut, for which its chain waits for an output, too."""
         if self._items_done and not self._calls.open:
             return
         for raw in response.output or ():
-            item = decode_item(raw)
-            if not self._items_done or (item.type in OPEN_CALLS and item.key in self._calls.open):
+            item = wire.decode_item(raw)
+            if not self._items_done or (item.type in wire.OPEN_CALLS and item.key in self._calls.open):
                 yield from self._item(raw)
 
-    def _failed(self, event: Event) -> Sequence[AdapterEvent]:
+    def _failed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         error = event.error or {"code": event.code, "message": event.message}
         raise self._failures.from_event(error, handle=self._handle)
 
-    def _broken(self, what: str) -> AdapterError:
-        return self._failures.error(ErrorClass.CONTRACT_BROKEN, what)
+    def _broken(self, what: str) -> port.AdapterError:
+        return self._failures.error(port.ErrorClass.CONTRACT_BROKEN, what)
 
     # --- deltas
 
-    def _text_delta(self, event: Event) -> Sequence[AdapterEvent]:
+    def _text_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
         if not isinstance(delta, str) or not delta or event.item_id in self._commentary:
             return ()
         self._text.append(delta)
-        return (TextDelta(delta),)
+        return (port.TextDelta(delta),)
 
-    def _reasoning_delta(self, event: Event) -> Sequence[AdapterEvent]:
+    def _reasoning_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
         if not isinstance(delta, str) or not delta:
             return ()
@@ -179,32 +155,32 @@ class ResponseParser:
             if at != self._summary:
                 self._summary = at
                 delta = f"\n\n{delta}"
-        return (ReasoningDelta(delta),)
+        return (port.ReasoningDelta(delta),)
 
-    def _arguments_delta(self, event: Event) -> Sequence[AdapterEvent]:
+    def _arguments_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
         return self._calls.add_arguments(event.item_id or "", delta) if isinstance(delta, str) and delta else ()
 
-    def _arguments_done(self, event: Event) -> Sequence[AdapterEvent]:
+    def _arguments_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         return self._calls.end_arguments(event.item_id or "", event.arguments)
 
     # --- items
 
-    def _item_added(self, event: Event) -> Sequence[AdapterEvent]:
-        item = decode_item(event.item)
-        if item.type == CONSENT and item.consent_link:
+    def _item_added(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
+        item = wire.decode_item(event.item)
+        if item.type == wire.CONSENT and item.consent_link:
             return tuple(self._consent(item))
         if item.type == "message" and item.phase == "commentary" and item.id:
             self._commentary.add(item.id)
-        return self._calls.add(item) if item.type in CALLS else ()
+        return self._calls.add(item) if item.type in wire.CALLS else ()
 
-    def _item_done(self, event: Event) -> Sequence[AdapterEvent]:
+    def _item_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         self._items_done += 1
         return tuple(self._item(event.item))
 
-    def _item(self, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
-        item = decode_item(raw)
-        if item.type == CONSENT:
+    def _item(self, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
+        item = wire.decode_item(raw)
+        if item.type == wire.CONSENT:
             yield from self._consent(item)
             return
         self._last_item = item.id or self._last_item
@@ -212,54 +188,54 @@ class ResponseParser:
             case "message":
                 yield from self._message(item, raw)
             case "reasoning":
-                name, payload = replay(raw)
-                yield ItemReady(ReasoningItem(item.reasoning, payload), name)
+                name, payload = wire.replay(raw)
+                yield port.ItemReady(ReasoningItem(item.reasoning, payload), name)
             case "mcp_list_tools":
                 pass
             case "mcp_approval_request":
                 yield self._approval(item)
-            case kind if kind in OPEN_CALLS:
+            case kind if kind in wire.OPEN_CALLS:
                 yield from self._calls.end_client_call(item)
-            case kind if kind in OPEN_CALL_OUTPUTS:
+            case kind if kind in wire.OPEN_CALL_OUTPUTS:
                 yield from self._calls.add_output(item)
-            case kind if kind in SERVER_TOOLS:
+            case kind if kind in wire.SERVER_TOOLS:
                 yield from self._calls.end_server_call(item)
             case _:
-                name, payload = replay(raw)
-                yield ItemReady(OpaqueItem(item.type, payload, item.type == COMPACTION), name)
+                name, payload = wire.replay(raw)
+                yield port.ItemReady(OpaqueItem(item.type, payload, item.type == wire.COMPACTION), name)
 
-    def _message(self, item: ResponseItem, raw: msgspec.Raw) -> Iterator[AdapterEvent]:
+    def _message(self, item: wire.ResponseItem, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
         if item.phase == "commentary":
-            name, payload = replay(raw)
-            yield Progress(item.text)
-            yield ItemReady(OpaqueItem(item.type, payload), name)
+            name, payload = wire.replay(raw)
+            yield port.Progress(item.text)
+            yield port.ItemReady(OpaqueItem(item.type, payload), name)
             return
         streamed = "".join(self._text)
         self._text.clear()
         if item.text.startswith(streamed):
             if rest := item.text[len(streamed) :]:
-                yield TextDelta(rest)
+                yield port.TextDelta(rest)
         elif streamed.startswith(item.text):
             self._text.append(streamed[len(item.text) :])
         else:
             _log.warning("a finished message is not what was streamed of it")
 
-    def _approval(self, item: ResponseItem) -> ApprovalAsked:
+    def _approval(self, item: wire.ResponseItem) -> port.ApprovalAsked:
         """The decision is sent with the id of the question, so the id cannot be made up."""
         if not item.id or not item.name or item.id in self._calls.ids:
             raise self._broken("a question for approval has no id of its own, or names no tool")
         self._calls.ids.add(item.id)
-        return ApprovalAsked(item.id, item.name, item.arguments or "", item.server_label or "", item.id)
+        return port.ApprovalAsked(item.id, item.name, item.arguments or "", item.server_label or "", item.id)
 
-    def _consent(self, item: ResponseItem) -> Iterator[ConsentAsked]:
+    def _consent(self, item: wire.ResponseItem) -> Iterator[port.ConsentAsked]:
         """Complete with its first event, which is the only one on some servers. Nothing of it is sent back."""
         if not item.consent_link:
             raise self._broken("consent was asked for without a link")
         if item.consent_link not in self._links:
             self._links.add(item.consent_link)
-            yield ConsentAsked(item.consent_link, f"mcp:{item.server_label}" if item.server_label else "")
+            yield port.ConsentAsked(item.consent_link, f"mcp:{item.server_label}" if item.server_label else "")
 
-    _READERS: ClassVar[Mapping[str, Callable[["ResponseParser", Event], Sequence[AdapterEvent]]]] = {
+    _READERS: ClassVar[Mapping[str, Callable[["ResponseParser", wire.Event], Sequence[port.AdapterEvent]]]] = {
         "response.output_text.delta": _text_delta,
         "response.refusal.delta": _text_delta,
         "response.reasoning_summary_text.delta": _reasoning_delta,

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.http.client import HttpClient
 from adapters.http.settings import Timeouts
-from adapters.openai.failures import OpenAIFailures
+from adapters.openai.service import OpenAIFailures
 from gateway.ports.adapter import AdapterError
 
 KEY = "sk-proj-0123456789abcdef"
@@ -32,7 +32,7 @@ async def connect() -> AsyncGenerator[Connect]:
 
 
 async def batches(client: HttpClient, url: str, body: bytes = b"{}", **options: Any) -> list[list[bytes]]:
-    async with client.post_stream(url, body, **options) as stream:
+    async with client.stream(url, body, **options) as stream:
         return [batch async for batch in stream]
 
 
@@ -42,7 +42,7 @@ async def events(client: HttpClient, url: str) -> list[bytes]:
 
 async def answered(client: HttpClient, url: str) -> None:
     """A call as adapters make it: they stop at the event that ends the answer."""
-    async with client.post_stream(url, b"{}") as stream:
+    async with client.stream(url, b"{}") as stream:
         async for _ in stream:
             stream.answered = True
             return

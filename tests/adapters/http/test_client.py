@@ -100,7 +100,7 @@ class TestStreams:
             released.set()
 
         server = await raw(answer)
-        async with connect().post_stream(server.url, b"{}") as stream:
+        async with connect().stream(server.url, b"{}") as stream:
             assert await anext(aiter(stream)) == [b"1"]
         await released.wait()
 
@@ -207,7 +207,7 @@ class TestConnections:
         server = await raw(answer)
         seen = []
         with pytest.raises(AdapterError) as caught:  # noqa: PT012
-            async with connect(between_bytes=0.05).post_stream(server.url, b"{}") as stream:
+            async with connect(between_bytes=0.05).stream(server.url, b"{}") as stream:
                 async for batch in stream:
                     seen.extend(batch)
         assert (seen, caught.value.kind) == ([b"1"], ErrorClass.TIMED_OUT)
@@ -231,7 +231,7 @@ class TestConnections:
 
         server = await raw(answer)
         with pytest.raises(AdapterError) as caught:  # noqa: PT012
-            async with connect().post_stream(server.url, b"{}") as stream:
+            async with connect().stream(server.url, b"{}") as stream:
                 async for batch in stream:
                     assert batch == [b"1"]
                     read.set()

@@ -47,7 +47,7 @@ async def test_every_stream_comes_over_a_connection_of_our_own(
 
     monkeypatch.setattr(Connection, "carry", recorded)
     server = await raw(answer)
-    async with connect().post_stream(server.url, b"{}") as stream:
+    async with connect().stream(server.url, b"{}") as stream:
         opened.set()
         assert [batch async for batch in stream] == [[b"1"]]
     assert timeouts == [None]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from adapters.openai.chat.adapter import factory
 from adapters.openai.chat.stream import CompletionParser
-from adapters.openai.failures import OpenAIFailures
+from adapters.openai.service import OpenAIFailures
 from gateway.a2a.model import Json, Part
 from gateway.ports.adapter import (
     Adapter,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from adapters.openai.responses.handles import check_conversation_id, check_response_id
+from adapters.openai.responses.continuation import check_conversation_id, check_response_id
 
 RESPONSES = ["resp_68ca", "resp_1", "resp-0f3e", "caresp_d567434e4c60f632", "resp_" + "x" * 470]
 CONVERSATIONS = ["conv_68ca", "conv-1"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Chain
 from adapters.openai.responses.stream import ResponseParser
+from adapters.openai.service import OpenAIFailures
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
     AdapterError,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.responses.tail import TailMatch, match_tail
+from adapters.openai.responses.conversation import TailMatch, match_tail
 
 Items = list[dict[str, Any]]
 

@@ -1,19 +1,20 @@
-"""Tools offered to a model and its calls, as far as both OpenAI wires agree. Law: the same id stands on a call and on its
-output, and on no other; a name stands on one tool.
+"""Parts of messages, tools and calls in the form of both OpenAI wires. Law: the same id stands on a call and on its output,
+and on no other; a name stands on one tool.
 
 Source: OpenAI API description 2.3.0, schemas `FunctionTool` and `ChatCompletionTool`.
 """
 
 import hashlib
+import mimetypes
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from adapters.http.failures import Failures
-from adapters.openai.content import json_text
-from gateway.a2a.model import Json
+from gateway.a2a.model import Json, Part
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import OutputItem
 from gateway.ports.tools import ToolDeclaration
@@ -24,6 +25,40 @@ _CALL_ID_LIMIT = 64
 _ONLY_WITH_TOOLS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def json_text(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def part_text(part: Part) -> str | None:
+    """The text of a part of text or data, None for a file."""
+    if part.text is not None:
+        return part.text
+    return None if part.data is UNSET else json_text(part.data)
+
+
+def answer_text(parts: tuple[Part, ...]) -> str:
+    """An earlier answer of the model. The model cannot take its own files back: a file becomes its name."""
+    texts = []
+    for part in parts:
+        text = part_text(part)
+        texts.append(f"[{part.filename or part.url or media_type(part)}]" if text is None else text)
+    return "".join(texts)
+
+
+def media_type(part: Part) -> str:
+    guessed = mimetypes.guess_type(part.filename or part.url or "")[0]
+    return part.media_type or guessed or "application/octet-stream"
+
+
+def file_url(part: Part) -> str:
+    """The file's address; a data URL for a file whose bytes are in the part."""
+    return part.url if part.url is not None else f"data:{media_type(part)};base64,{part.raw}"
+
+
+def file_name(part: Part) -> str:
+    return part.filename or f"file{mimetypes.guess_extension(media_type(part)) or ''}"
 
 
 class ToolOffer:

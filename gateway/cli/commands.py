@@ -52,7 +52,7 @@ def root(
     "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
     "a2a-gateway serve -c gateway.yaml --port 9000",
 )
-def serve(options: ServeOptions) -> int:
+def serve(options: ServeOptions) -> None:
     """Run the gateway on a configuration file, or on targets.
 
     \b
@@ -68,7 +68,7 @@ def serve(options: ServeOptions) -> int:
     with hidden("rich"):
         from gateway.cli.serve.serve import serve_agents
 
-    return serve_agents(options)
+    serve_agents(options)
 
 
 @commands.command("demo", "a2a-gateway demo", "a2a-gateway demo --port 9000")
@@ -79,7 +79,7 @@ def demo(
             metavar="PORT", min=0, max=65535, show_default="8080, or the next free one", help="Where to listen."
         ),
     ] = None,
-) -> int:
+) -> None:
     """Run the gateway in front of scripted backends.
 
     It needs no key and no service, and keeps nothing.
@@ -87,20 +87,20 @@ def demo(
     with hidden("rich"):
         from gateway.cli.demo.demo import run_demo
 
-    return run_demo(port)
+    run_demo(port)
 
 
 @commands.command("init", "a2a-gateway init", "a2a-gateway init my-gateway")
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
-) -> int:
+) -> None:
     """Write a gateway.yaml to start from, and an agent in Python.
 
     Nothing that is there already is written over.
     """
     from gateway.cli.serve.starter import write_starter
 
-    return write_starter(folder)
+    write_starter(folder)
 
 
 @commands.command(
@@ -115,7 +115,7 @@ def check(
         bool, typer.Option("--live", help="Ask every backend, too: each model gets one word to answer to.")
     ] = False,
     show: Annotated[bool, typer.Option("--print", help="Print everything that is in force, secrets masked.")] = False,
-) -> int:
+) -> None:
     """Tell everything that is wrong with a configuration file.
 
     Exit codes: 0 all is well, 78 the file is wrong; with --live also 69 a backend is unreachable, 75 try again,
@@ -123,15 +123,15 @@ def check(
     """
     from gateway.cli.serve.check import check_file
 
-    return check_file(file, live=live, show=show)
+    check_file(file, live=live, show=show)
 
 
 @commands.command("schema", "a2a-gateway schema > gateway.schema.json")
-def schema() -> int:
+def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
     from gateway.cli.serve.check import print_schema
 
-    return print_schema()
+    print_schema()
 
 
 @commands.command("card", "a2a-gateway card support", "a2a-gateway card https://agents.example.com -o json")
@@ -142,11 +142,11 @@ def card(
     output: Annotated[
         CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
     ] = CardOutput.text,
-) -> int:
+) -> None:
     """Print the card of an agent."""
     from gateway.cli.manage.card import print_card
 
-    return print_card(where.address(agent), as_json=output is CardOutput.json)
+    print_card(where.address(agent), as_json=output is CardOutput.json)
 
 
 @commands.command(
@@ -241,11 +241,11 @@ def health(
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
-) -> int:
+) -> None:
     """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
     from gateway.cli.manage.health import print_health
 
-    return print_health(url, live=live)
+    print_health(url, live=live)
 
 
 @commands.command("version", "a2a-gateway version")

@@ -45,30 +45,30 @@ def list_tasks(
     limit: Limit = None,
     where: AgentOptions,
     output: parameters.Listing = parameters.Output.text,
-) -> int:
+) -> None:
     """List tasks, the latest first.
 
     The columns are task, state, time of the state, context, and what was said first.
     """
-    from gateway.cli.manage.tasks import Filters, print_tasks
+    from gateway.cli.manage.tasks import print_tasks
 
-    return print_tasks(where.address(), Filters(context, state, limit), output)
+    print_tasks(where.address(), context, state, limit, output)
 
 
 @tasks.command("get", "a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts")
-def get_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
+def get_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.manage.tasks import print_task
 
-    return print_task(where.address(), task, output)
+    print_task(where.address(), task, output)
 
 
 @tasks.command("cancel", "a2a-gateway tasks cancel ID -a support")
-def cancel_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
+def cancel_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Cancel a task that has not ended."""
     from gateway.cli.manage.tasks import cancel
 
-    return cancel(where.address(), task, output)
+    cancel(where.address(), task, output)
 
 
 @tasks.command(
@@ -91,7 +91,7 @@ def watch_task(
     It begins with what is past already. An agent that keeps no log of events shows the task as it stands and what
     follows. A tool call that needs a yes is asked about, and the task watched on. Exit codes: as for send.
     """
-    from gateway.cli.manage.watch import watch
+    from gateway.cli.manage.tasks import watch
     from gateway.cli.talk.local_tools import read_tools
 
     return watch(where.address(), task, first, output, approve, read_tools(tools or ()))
@@ -100,22 +100,22 @@ def watch_task(
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
 def list_contexts(
     *, limit: Limit = None, where: AgentOptions, output: parameters.Listing = parameters.Output.text
-) -> int:
+) -> None:
     """List conversations, the latest first.
 
     The columns are context, number of tasks, state of the last task, its time, and what was said first.
     """
     from gateway.cli.manage.contexts import print_contexts
 
-    return print_contexts(where.address(), limit, output)
+    print_contexts(where.address(), limit, output)
 
 
 @contexts.command("show", "a2a-gateway contexts show ID -a support")
-def show_context(context: ContextId, where: AgentOptions, output: Whole = parameters.Output.text) -> int:
+def show_context(context: ContextId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.manage.contexts import print_context
 
-    return print_context(where.address(), context, output)
+    print_context(where.address(), context, output)
 
 
 @contexts.command(
@@ -128,7 +128,7 @@ def export_context(
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="Write it here, not to standard output.")
     ] = None,
     where: GatewayOptions,
-) -> int:
+) -> None:
     """Write a conversation as a JSON document.
 
     Another gateway of this kind takes it up with `contexts import`. It holds all that is stored, the ids of the backend's
@@ -136,7 +136,7 @@ def export_context(
     """
     from gateway.cli.manage.contexts import export
 
-    return export(where.address(), context, file)
+    export(where.address(), context, file)
 
 
 @contexts.command(
@@ -149,7 +149,7 @@ def import_context(
         Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
     ],
     where: GatewayOptions,
-) -> int:
+) -> None:
     """Take up a conversation that was exported.
 
     The next message goes on with it. All of it is stored or nothing: an id that exists here is refused, and so is an
@@ -157,7 +157,7 @@ def import_context(
     """
     from gateway.cli.manage.contexts import import_document
 
-    return import_document(where.address(), file)
+    import_document(where.address(), file)
 
 
 @contexts.command(
@@ -178,7 +178,7 @@ def adopt_handle(
         str | None, typer.Option("--context", metavar="ID", help="Id of the new conversation; made if not given.")
     ] = None,
     where: GatewayOptions,
-) -> int:
+) -> None:
     """Go on with a conversation of the backend's own.
 
     It makes a conversation here whose first message continues the one that the agent's backend has, and prints its id, for
@@ -186,7 +186,7 @@ def adopt_handle(
     """
     from gateway.cli.manage.contexts import adopt
 
-    return adopt(where.address(agent), handle, context)
+    adopt(where.address(agent), handle, context)
 
 
 @contexts.command("delete", "a2a-gateway contexts delete ID")
@@ -196,7 +196,7 @@ def delete_context(
     agent: parameters.Agent = None,
     headers: parameters.Headers = None,
     key: parameters.ApiKey = None,
-) -> int:
+) -> None:
     """Delete a conversation and all that was said in it.
 
     What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
@@ -204,7 +204,7 @@ def delete_context(
     """
     from gateway.cli.manage.contexts import delete
 
-    return delete(read_address(agent, url, None, headers, key), context)
+    delete(read_address(agent, url, None, headers, key), context)
 
 
 @push.command("list", "a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")
@@ -213,7 +213,7 @@ def list_pushes(
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
     where: GatewayOptions,
     output: parameters.Listing = parameters.Output.text,
-) -> int:
+) -> None:
     """List what is still to be posted, the latest first.
 
     The columns are task, configuration, state, the next event's number, its failed attempts, the next attempt, address, and
@@ -221,7 +221,7 @@ def list_pushes(
     """
     from gateway.cli.manage.push import print_pushes
 
-    return print_pushes(where.address(), stopped, output)
+    print_pushes(where.address(), stopped, output)
 
 
 @push.command("replay", "a2a-gateway push replay TASK", "a2a-gateway push replay TASK CONFIG")
@@ -235,14 +235,14 @@ def replay_pushes(
         ),
     ] = None,
     where: GatewayOptions,
-) -> int:
+) -> None:
     """Post again what was given up.
 
     Each configuration goes on with the event at which it was stopped, and in order.
     """
     from gateway.cli.manage.push import replay
 
-    return replay(where.address(), task, config)
+    replay(where.address(), task, config)
 
 
 @keys.command(
@@ -251,7 +251,7 @@ def replay_pushes(
     "a2a-gateway keys create laptop --principal ada --expires 90d",
     "a2a-gateway keys create ops --admin -c /etc/a2a-gateway/gateway.yaml",
 )
-def create_key(options: NewKeyOptions) -> int:
+def create_key(options: NewKeyOptions) -> None:
     """Make an API key and print it.
 
     It is printed this once: what is stored finds the key and cannot be turned back into it. A gateway that runs takes it
@@ -259,28 +259,28 @@ def create_key(options: NewKeyOptions) -> int:
     """
     from gateway.cli.manage.keys import create
 
-    return create(options)
+    create(options)
 
 
 @keys.command("list", "a2a-gateway keys list", "a2a-gateway keys list -o jsonl | jq .principal")
 def list_keys(
     file: parameters.ConfigFile = parameters.DEFAULT_FILE, output: parameters.Listing = parameters.Output.text
-) -> int:
+) -> None:
     """List all keys that were ever made, the oldest first.
 
     The columns are name, how the key begins, principal, tenant, admin, made, expires, and whether it is in force.
     """
     from gateway.cli.manage.keys import print_keys
 
-    return print_keys(file, output)
+    print_keys(file, output)
 
 
 @keys.command("revoke", "a2a-gateway keys revoke laptop")
-def revoke_key(name: parameters.KeyName, file: parameters.ConfigFile = parameters.DEFAULT_FILE) -> int:
+def revoke_key(name: parameters.KeyName, file: parameters.ConfigFile = parameters.DEFAULT_FILE) -> None:
     """Revoke a key.
 
     A gateway that runs refuses it a second later. What it began goes on: turns, and streams that are open.
     """
     from gateway.cli.manage.keys import revoke
 
-    return revoke(file, name)
+    revoke(file, name)

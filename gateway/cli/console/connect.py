@@ -1,8 +1,17 @@
-"""A client of the agent that a command line names, and its errors as ends of commands."""
+"""Calls to the server that a command line names, and their errors as ends of commands."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from typing import TypeVar
+
+import httpx2
 
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
 from gateway.cli.console.address import AgentAddress, BindingChoice
@@ -14,6 +23,31 @@ from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, U
 
 _BINDINGS = {BindingChoice.jsonrpc: Binding.JSONRPC, BindingChoice.rest: Binding.REST}
 _TASK_NOT_FOUND = -32001
+
+ClientT = TypeVar("ClientT")
+T = TypeVar("T")
+
+
+def call(
+    opened: AbstractAsyncContextManager[ClientT],
+    operation: Callable[[ClientT], Awaitable[T]],
+    guard: AbstractContextManager[object] | None = None,
+) -> T:
+    """The result of one operation of a client. `guard` may explain its errors. Raises: Stop."""
+
+    async def run() -> T:
+        async with opened as client:
+            return await operation(client)
+
+    with client_errors_stop(), guard or nullcontext():
+        return asyncio.run(run())
+
+
+def call_admin(
+    address: AgentAddress, operation: Callable[[httpx2.AsyncClient], Awaitable[T]], group: str = "contexts"
+) -> T:
+    """As `call`, of the administration API. `group`: the commands of which one lists what exists."""
+    return call(open_http(address.url, address.request_headers), operation, _resource_must_exist(address, group))
 
 
 @asynccontextmanager
@@ -92,5 +126,19 @@ def task_must_exist(address: AgentAddress, task: str) -> Iterator[None]:
     except Refused as error:
         if error.code != _TASK_NOT_FOUND and error.reason != "TASK_NOT_FOUND":
             raise
-        text = f"there is no task {task!r} at {address.text}\nThose that are there: {address.command('tasks', 'list')}"
-        raise Stop(ExitCode.UNEXPECTED, text) from error
+        raise not_found(address, f"there is no task {task!r} at {address.text}", "tasks") from error
+
+
+@contextmanager
+def _resource_must_exist(address: AgentAddress, group: str) -> Iterator[None]:
+    try:
+        yield
+    except Refused as error:
+        if error.status != 404:
+            raise
+        raise not_found(address, f"{address.url}: {error}", group) from error
+
+
+def not_found(address: AgentAddress, text: str, group: str) -> Stop:
+    """`group`: the commands of which one lists what exists."""
+    return Stop(ExitCode.UNEXPECTED, f"{text}\nThose that are there: {address.command(group, 'list')}")

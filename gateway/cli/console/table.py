@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.terminal import json_text, visible
 
@@ -51,7 +50,7 @@ def print_listing(
     heads: Sequence[str],
     row: Callable[[Any], Sequence[str]],
     empty: str,
-) -> int:
+) -> None:
     """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none."""
     if output is not Output.text:
         print_json(values, {name: values}, output)
@@ -59,4 +58,3 @@ def print_listing(
         print_rows(sys.stdout, heads, [row(value) for value in values])
     else:
         sys.stderr.write(f"{empty}\n")
-    return ExitCode.OK

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gateway.app.process import serve
-from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.terminal import program
 from gateway.cli.demo.backends import backends
 from gateway.cli.demo.scenario import configuration, introduction
@@ -21,7 +20,7 @@ _HOST = "127.0.0.1"
 _PORTS = range(8080, 8100)
 
 
-def run_demo(port: int | None) -> int:
+def run_demo(port: int | None) -> None:
     """Raises: Stop when no port is free."""
     configure_logging(logging.WARNING)
     try:
@@ -29,7 +28,6 @@ def run_demo(port: int | None) -> int:
             run_loop(_run(Path(folder), _PORTS if port is None else (port,)))
     except KeyboardInterrupt:  # before the gateway handles signals
         pass
-    return ExitCode.OK
 
 
 async def _run(folder: Path, ports: range | tuple[int]) -> None:

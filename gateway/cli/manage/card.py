@@ -1,29 +1,21 @@
 """`card`: the card of an agent, as text or as JSON."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.connect import client_errors_stop
-from gateway.cli.console.exits import ExitCode
+from gateway.cli.console.connect import call
 from gateway.cli.console.terminal import json_text, visible
 from gateway.client.discovery import fetch_card
 from gateway.client.transport import Json, json_at, objects, open_http
 
 
-def print_card(address: AgentAddress, *, as_json: bool) -> int:
+def print_card(address: AgentAddress, *, as_json: bool) -> None:
     """Raises: Stop."""
-
-    async def fetch() -> tuple[str, Json]:
-        async with open_http(address.url, address.request_headers) as http:
-            return await fetch_card(http, address.url, address.agent)
-
-    with client_errors_stop():
-        url, card = asyncio.run(fetch())
+    connection = open_http(address.url, address.request_headers)
+    url, card = call(connection, lambda http: fetch_card(http, address.url, address.agent))
     text = json_text(card, indent=2) if as_json else visible("\n".join(_lines(url, card)))
     sys.stdout.write(f"{text}\n")
-    return ExitCode.OK
 
 
 def _lines(url: str, card: Json) -> Iterator[str]:

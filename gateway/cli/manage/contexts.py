@@ -1,33 +1,28 @@
 """`contexts`: conversations. Law: uses ListTasks, as A2A has no other operation for them, and the administration API."""
 
-import asyncio
 import sys
 from pathlib import Path
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.connect import client_errors_stop
+from gateway.cli.console.connect import call_admin, not_found
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
-from gateway.cli.manage.admin import call_admin, not_found
-from gateway.cli.manage.tasks import Filters, list_tasks
-from gateway.cli.talk.state import state_words
-from gateway.cli.talk.transcript import first_text, state_of, status_time, transcript
+from gateway.cli.manage.tasks import list_tasks
+from gateway.cli.talk.render import first_text, state_of, state_words, status_time, transcript
 from gateway.client.admin import adopt_handle, delete_context, export_context, import_context
 from gateway.client.transport import Json, text_at
 
 
-def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> int:
+def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> None:
     """Raises: Stop."""
-    with client_errors_stop():
-        tasks = asyncio.run(list_tasks(address, Filters()))
     contexts: dict[str, list[Json]] = {}
-    for task in tasks:
+    for task in list_tasks(address, {}):
         contexts.setdefault(text_at(task, "contextId") or "", []).append(task)
     latest = [_summary(context, found) for context, found in list(contexts.items())[:limit]]
     heads = ("CONTEXT", "TASKS", "LAST", "SINCE", "BEGAN WITH")
-    return print_listing(output, "contexts", latest, heads, _row, "there are no contexts")
+    print_listing(output, "contexts", latest, heads, _row, "there are no contexts")
 
 
 def _summary(context: str, tasks: list[Json]) -> Json:
@@ -52,46 +47,42 @@ def _row(summary: Json) -> tuple[str, ...]:
     )
 
 
-def print_context(address: AgentAddress, context: str, output: Output) -> int:
+def print_context(address: AgentAddress, context: str, output: Output) -> None:
     """Raises: Stop."""
-    with client_errors_stop():
-        tasks = asyncio.run(list_tasks(address, Filters(context=context), {"includeArtifacts": True}))
+    tasks = list_tasks(address, {"contextId": context, "includeArtifacts": True})
     if not tasks:
-        raise not_found(address, f"there is no task of a context {context!r} at {address.text}")
+        raise not_found(address, f"there is no task of a context {context!r} at {address.text}", "contexts")
     tasks.reverse()
     if output is not Output.text:
         print_json(tasks, {"contextId": context, "tasks": tasks}, output)
-        return ExitCode.OK
+        return
     lines = [f"context {context}: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}"]
     for task in tasks:
         moment = local_time(sys.stdout, status_time(task))
         lines += ["", f"task {text_at(task, 'id')}  {state_of(task)}  {moment}".rstrip(), *transcript(task)]
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
-    return ExitCode.OK
 
 
-def delete(address: AgentAddress, context: str) -> int:
+def delete(address: AgentAddress, context: str) -> None:
     """Raises: Stop."""
     call_admin(address, lambda http: delete_context(http, address.url, context, address.agent))
     sys.stdout.write(f"{visible(f'context {context} is deleted')}\n")
-    return ExitCode.OK
 
 
-def export(address: AgentAddress, context: str, file: Path | None) -> int:
+def export(address: AgentAddress, context: str, file: Path | None) -> None:
     """To standard output where no file is given. Raises: Stop."""
     document = call_admin(address, lambda http: export_context(http, address.url, context))
     if file is None:
         sys.stdout.write(f"{document.decode()}\n")
-        return ExitCode.OK
+        return
     try:
         file.write_bytes(document)
     except OSError as error:
         raise Stop(ExitCode.UNEXPECTED, f"{file} cannot be written: {error.strerror}") from error
     sys.stderr.write(f"{visible(f'context {context} is in {file}')}\n")
-    return ExitCode.OK
 
 
-def import_document(address: AgentAddress, file: Path) -> int:
+def import_document(address: AgentAddress, file: Path) -> None:
     """From standard input where the file is -. Raises: Stop."""
     try:
         document = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -99,12 +90,10 @@ def import_document(address: AgentAddress, file: Path) -> int:
         raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
     context = call_admin(address, lambda http: import_context(http, address.url, document))
     sys.stdout.write(f"{visible(f'context {context} is imported')}\n")
-    return ExitCode.OK
 
 
-def adopt(address: AgentAddress, handle: str, context: str | None) -> int:
+def adopt(address: AgentAddress, handle: str, context: str | None) -> None:
     """Prints the id of the new context alone. Raises: Stop."""
     agent = address.agent or ""
     made = call_admin(address, lambda http: adopt_handle(http, address.url, agent, handle, context))
     sys.stdout.write(f"{visible(made)}\n")
-    return ExitCode.OK

@@ -14,11 +14,10 @@ from gateway.cli.console.exits import ExitCode, Stop
 _TIMEOUT = 4.0
 
 
-def print_health(url: str | None, *, live: bool) -> int:
+def print_health(url: str | None, *, live: bool) -> None:
     """Raises: Stop (69) with the reason."""
     base = read_url(url or f"http://127.0.0.1:{os.environ.get('A2A_GATEWAY__SERVER__PORT') or 8080}").rstrip("/")
-    path = "/livez" if live else "/readyz"
-    address = f"{base}{path}"
+    address = f"{base}{'/livez' if live else '/readyz'}"
     parts = urlsplit(address)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT)
@@ -36,4 +35,3 @@ def print_health(url: str | None, *, live: bool) -> int:
     if response.status != http.HTTPStatus.OK:
         raise Stop(ExitCode.UNREACHABLE, f"{address} answered {response.status}: {body}")
     sys.stdout.write("alive\n" if live else "ready\n")
-    return ExitCode.OK

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _VALID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 
-def create(options: NewKeyOptions) -> int:
+def create(options: NewKeyOptions) -> None:
     """Raises: Stop."""
     now = Clock().now()
     secret = new_key()
@@ -65,7 +65,6 @@ def create(options: NewKeyOptions) -> int:
         print_json([document], document, options.output)
     if config.auth.mode == "none":
         sys.stderr.write("auth.mode is none: nobody is asked for a key\n")
-    return ExitCode.OK
 
 
 def _milliseconds(expires: str) -> int:
@@ -78,13 +77,13 @@ def _milliseconds(expires: str) -> int:
     return lasts
 
 
-def print_keys(file: Path, output: Output) -> int:
+def print_keys(file: Path, output: Output) -> None:
     """Raises: Stop."""
     keys = _in_ledger(load_file(file), lambda ledger: ledger.api_keys())
     now = Clock().now()
     documents = [_document(key, now) for key in keys]
     heads = ("NAME", "BEGINS", "PRINCIPAL", "TENANT", "ADMIN", "CREATED", "EXPIRES", "STATE")
-    return print_listing(output, "keys", documents, heads, _row, "there are no keys")
+    print_listing(output, "keys", documents, heads, _row, "there are no keys")
 
 
 def _row(document: Json) -> tuple[str, ...]:
@@ -100,7 +99,7 @@ def _row(document: Json) -> tuple[str, ...]:
     )
 
 
-def revoke(file: Path, name: str) -> int:
+def revoke(file: Path, name: str) -> None:
     """Raises: Stop."""
     try:
         _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
@@ -108,7 +107,6 @@ def revoke(file: Path, name: str) -> int:
         listing = f"{program()} keys list{_config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
-    return ExitCode.OK
 
 
 def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:

@@ -6,21 +6,20 @@ Law: uses the administration API only.
 import sys
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.exits import ExitCode
+from gateway.cli.console.connect import call_admin
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.table import local_time, print_listing
 from gateway.cli.console.terminal import visible
-from gateway.cli.manage.admin import call_admin
 from gateway.client.admin import list_pushes, replay_pushes
 from gateway.client.transport import Json, text_at
 
 
-def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> int:
+def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> None:
     """Raises: Stop."""
     found = call_admin(address, lambda http: list_pushes(http, address.url))
     shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
     heads = ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY")
-    return print_listing(output, "configs", shown, heads, _row, "there is nothing to deliver")
+    print_listing(output, "configs", shown, heads, _row, "there is nothing to deliver")
 
 
 def _row(config: Json) -> tuple[str, ...]:
@@ -37,9 +36,8 @@ def _row(config: Json) -> tuple[str, ...]:
     )
 
 
-def replay(address: AgentAddress, task: str, config: str | None) -> int:
+def replay(address: AgentAddress, task: str, config: str | None) -> None:
     """Raises: Stop."""
     count = call_admin(address, lambda http: replay_pushes(http, address.url, task, config), "push")
     what = "configuration goes on where it was" if count == 1 else "configurations go on where they were"
     sys.stdout.write(f"{visible(f'task {task}: {count} {what} stopped')}\n")
-    return ExitCode.OK

@@ -1,56 +1,44 @@
-"""`tasks list`, `get` and `cancel`: the tasks of an agent."""
+"""`tasks`: the tasks of an agent; one of them is watched until it ends or waits for an answer."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.connect import client_errors_stop, open_client, task_must_exist
+from gateway.cli.console.connect import call, open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode
-from gateway.cli.console.parameters import Output, StateChoice
+from gateway.cli.console.parameters import Approve, Output, StateChoice
 from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
-from gateway.cli.talk.transcript import first_text, state_of, status_time, transcript
-from gateway.client.client import Client
-from gateway.client.transport import Json, text_at
+from gateway.cli.talk.answers import answer_questions
+from gateway.cli.talk.display import ConversationState, TaskDisplay
+from gateway.cli.talk.local_tools import Tools
+from gateway.cli.talk.render import first_text, state_of, status_time, transcript
+from gateway.client.client import WAITING, Client
+from gateway.client.transport import ClientError, Json, Refused, text_at
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which tasks. `limit` None: all."""
+def list_tasks(address: AgentAddress, where: dict[str, Json], limit: int | None = None) -> list[Json]:
+    """All tasks unless there is a limit; `where` are parameters of ListTasks. Raises: Stop."""
 
-    context: str | None = None
-    state: StateChoice | None = None
-    limit: int | None = None
+    async def collect(client: Client) -> list[Json]:
+        async with aclosing(client.tasks(where, limit)) as tasks:
+            return [task async for task in tasks]
 
-    @property
-    def params(self) -> dict[str, Json]:
-        """The parameters of ListTasks."""
-        where: dict[str, Json] = {}
-        if self.context is not None:
-            where["contextId"] = self.context
-        if self.state is not None:
-            where["status"] = f"TASK_STATE_{self.state.name.upper()}"
-        return where
+    return call(open_client(address), collect)
 
 
-async def list_tasks(address: AgentAddress, filters: Filters, more: dict[str, Json] | None = None) -> list[Json]:
-    """Raises: ClientError."""
-    async with (
-        open_client(address) as client,
-        aclosing(client.tasks(filters.params | (more or {}), filters.limit)) as tasks,
-    ):
-        return [task async for task in tasks]
-
-
-def print_tasks(address: AgentAddress, filters: Filters, output: Output) -> int:
+def print_tasks(
+    address: AgentAddress, context: str | None, state: StateChoice | None, limit: int | None, output: Output
+) -> None:
     """Raises: Stop."""
-    with client_errors_stop():
-        tasks = asyncio.run(list_tasks(address, filters))
-    empty = "there are no such tasks" if filters.params else "there are no tasks"
-    return print_listing(output, "tasks", tasks, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), _row, empty)
+    where = {} if context is None else {"contextId": context}
+    if state is not None:
+        where["status"] = f"TASK_STATE_{state.name.upper()}"
+    tasks = list_tasks(address, where, limit)
+    empty = "there are no such tasks" if where else "there are no tasks"
+    print_listing(output, "tasks", tasks, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), _row, empty)
 
 
 def _row(task: Json) -> tuple[str, ...]:
@@ -63,36 +51,104 @@ def _row(task: Json) -> tuple[str, ...]:
     )
 
 
-def print_task(address: AgentAddress, task: str, output: Output) -> int:
+def print_task(address: AgentAddress, task: str, output: Output) -> None:
     """Raises: Stop."""
-    found = _call(address, task, lambda client: client.get_task(task))
+    found = call(open_client(address), lambda client: client.get_task(task), task_must_exist(address, task))
     if output is not Output.text:
         print_json([found], found, output)
-        return ExitCode.OK
+        return
     head = f"{state_of(found)}  {local_time(sys.stdout, status_time(found))}".rstrip()
     lines = [f"task     {text_at(found, 'id')}", f"context  {text_at(found, 'contextId')}", f"state    {head}"]
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
     said = list(transcript(found))
     sys.stdout.writelines(f"{line}\n" for line in (["", *said] if said else []))
-    return ExitCode.OK
 
 
-def cancel(address: AgentAddress, task: str, output: Output) -> int:
+def cancel(address: AgentAddress, task: str, output: Output) -> None:
     """Raises: Stop."""
-    found = _call(address, task, lambda client: client.cancel_task(task))
+    found = call(open_client(address), lambda client: client.cancel_task(task), task_must_exist(address, task))
     if output is Output.text:
         sys.stdout.write(f"{visible(f'task {task} is {state_of(found)}')}\n")
     else:
         print_json([found], found, output)
-    return ExitCode.OK
 
 
-def _call(address: AgentAddress, task: str, operation: Callable[[Client], Awaitable[Json]]) -> Json:
-    """Raises: Stop."""
+def watch(
+    address: AgentAddress,
+    task: str,
+    first: int | None,
+    output: Output,
+    approve: Approve | None,
+    tools: Tools,
+) -> int:
+    """`first`: number of the first event. `approve` None: asks on a terminal. Raises: Stop."""
+    display = _Watch(address, task, first or 1, output)
+    try:
+        with task_must_exist(address, task):
+            asyncio.run(display.run())
+        if display.question:
+            answer_questions(display, display.send_answer, approve, tools)
+        if output is Output.json:
+            display.print({"task": asyncio.run(display.get_task(task))})
+    except KeyboardInterrupt:
+        display.leave("interrupted")
+        return ExitCode.INTERRUPTED
+    except ClientError as error:
+        stop = stop_for(error)
+        if display.conversation.state is None:
+            raise stop from error
+        display.leave(stop.text)
+        return stop.code
+    return display.end()
 
-    async def call() -> Json:
-        async with open_client(address) as client:
-            return await operation(client)
 
-    with client_errors_stop(), task_must_exist(address, task):
-        return asyncio.run(call())
+class _Watch(TaskDisplay):
+    def __init__(self, address: AgentAddress, task: str, first: int, output: Output) -> None:
+        super().__init__(address, output, ConversationState(task=task))
+        self._task = task
+        self._first = first
+
+    async def run(self) -> None:
+        """Raises: ClientError."""
+        async with open_client(self.address) as client:
+            now = await client.get_task(self._task)
+            async for event in self._events(client, now):
+                if self.conversation.state is None and self._first > 1:
+                    self.view.skip(event.get("task"))
+                self.receive(event)
+
+    async def _events(self, client: Client, now: Json) -> AsyncIterator[Json]:
+        if not client.endpoint.streaming:
+            yield {"task": now}
+            yield {"task": await client.wait(self._task)}
+            return
+        async with aclosing(client.follow(self._task, self._first - 1, status_time(now))) as events:
+            async for event in events:
+                yield event
+
+    async def send_answer(self, message: dict[str, Json]) -> None:
+        """Sends the answer that the task waits for, and watches on. Raises: ClientError."""
+        self.question = None
+        async with open_client(self.address) as client:
+            try:
+                await self._follow(client.send_and_follow(message))
+            except Refused as error:
+                if error.temporary or error.status in {401, 403}:
+                    raise
+                # Another client may have answered first: the task goes on all the same.
+                self.screen.report(stop_for(error).text)
+                await self._follow(client.follow_any(self._task))
+
+    async def _follow(self, events: AsyncGenerator[Json, None]) -> None:
+        async with aclosing(events):
+            async for event in events:
+                self.receive(event)
+
+    def end(self) -> int:
+        """Shows how to answer a task that waits; the exit code of a task that has ended or waits."""
+        if self.output is Output.text:
+            self.view.finish()
+            self.screen.report(f"context {self.conversation.context}  task {self._task}  {self.conversation.words}")
+            if self.conversation.state in WAITING:
+                self.screen.report(f"answer: {self.answer_command(self._task)}")
+        return self.conversation.exit_code

@@ -18,7 +18,7 @@ _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_IN
 """The first of these that a probe found is the exit code."""
 
 
-def check_file(file: Path, *, live: bool, show: bool) -> int:
+def check_file(file: Path, *, live: bool, show: bool) -> None:
     """Raises: Stop (78) with a line for each problem; with `live` also Stop (69, 75, 77)."""
     config = load_file(file)
     problems = asyncio.run(build_problems(str(file), config))
@@ -37,9 +37,7 @@ def check_file(file: Path, *, live: bool, show: bool) -> int:
             code = min((each.code for each in failed), key=_PRECEDENCE.index)
             wrong = [Problem(str(file), None, None, each.path, each.text) for each in failed]
             raise Stop(code, "\n".join(str(problem) for problem in with_positions(file, wrong)))
-    return ExitCode.OK
 
 
-def print_schema() -> int:
+def print_schema() -> None:
     sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
-    return ExitCode.OK

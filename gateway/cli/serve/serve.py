@@ -33,7 +33,7 @@ class _Source:
     text: str = ""
 
 
-def serve_agents(options: ServeOptions) -> int:
+def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
     _check(options)
     source = _of_targets(options) if options.targets else _of_file(options)
@@ -47,7 +47,6 @@ def serve_agents(options: ServeOptions) -> int:
     if options.save is not None:
         _save(source, config, options.save, force=options.force)
     _run(source, config, options)
-    return ExitCode.OK
 
 
 def _check(options: ServeOptions) -> None:

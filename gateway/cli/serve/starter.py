@@ -54,7 +54,7 @@ async def reply(turn):
 _FILES = {"gateway.yaml": CONFIGURATION, "my_agent.py": AGENT}
 
 
-def write_starter(folder: Path) -> int:
+def write_starter(folder: Path) -> None:
     """Raises: Stop (2) when a file exists or the folder cannot be written."""
     files = {folder / name: text for name, text in _FILES.items()}
     present = [str(file) for file in files if file.exists()]
@@ -77,4 +77,3 @@ def write_starter(folder: Path) -> int:
         f"     {program()} serve{option}",
     ]
     sys.stdout.write(visible("\n".join(lines)) + "\n")
-    return ExitCode.OK

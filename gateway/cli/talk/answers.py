@@ -14,39 +14,41 @@ from gateway.cli.console.terminal import Screen, json_text, one_line
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.line_input import LineInput
 from gateway.cli.talk.local_tools import Tools, run_tool, sendable_text, with_tools
-from gateway.cli.talk.questions import Question
+from gateway.cli.talk.message import compose
+from gateway.cli.talk.tool_calls import Question
 from gateway.client.transport import Json, json_at
 
 Ask: TypeAlias = Callable[[str], str | None]
 """Shows a prompt and gives the line that was typed; None where nobody answers."""
-Send: TypeAlias = Callable[[dict[str, Json], list[Json]], Coroutine[Any, Any, None]]
-"""Sends a message of these keys and parts to the task, and shows what follows."""
 
 _YES = {"y", "yes"}
 _CONSENT_PROMPT = "press Enter when that is done, or type a message: "
 _CONSENT_GIVEN = "That is done. Please go on."
 
 
-def answer_questions(display: TaskDisplay, send: Send, approve: Approve | None, tools: Tools) -> None:
+def answer_questions(
+    display: TaskDisplay,
+    send: Callable[[dict[str, Json]], Coroutine[Any, Any, None]],
+    approve: Approve | None,
+    tools: Tools,
+) -> None:
     """Answers for as long as the task waits for what can be answered here. No event loop may run: a prompt would block it.
 
-    `approve` None: asks on a terminal. Raises: KeyboardInterrupt, and the errors of `send`.
+    `send` shows what follows the message. `approve` None: asks on a terminal.
+    Raises: KeyboardInterrupt, and the errors of `send`.
     """
+    conversation = display.conversation
     with ExitStack() as stack:
-        ask: Ask = _no_answer
         if approve is None and sys.stdin.isatty():
             approve = Approve.ask
-        if approve is Approve.ask:
-            ask = stack.enter_context(LineInput(sys.stdin, sys.stdout, sys.stderr)).read_fresh
-        responder = Responder(approve, tools, ask, display.screen)
+        asks = approve is Approve.ask
+        lines = stack.enter_context(LineInput(sys.stdin, sys.stdout, sys.stderr)) if asks else None
+        responder = Responder(approve, tools, lines.read_fresh if lines else lambda _: None, display.screen)
         display.pause()
         while (parts := responder.answer(display.question)) is not None:
-            asyncio.run(send(with_tools({}, tools), parts))
+            answer = compose(parts, context=conversation.context, task=conversation.task)
+            asyncio.run(send(with_tools(answer, tools)))
             display.pause()
-
-
-def _no_answer(_: str) -> None:
-    return None
 
 
 def decisions_on(calls: Sequence[Json], *, approved: bool) -> Json:

@@ -9,13 +9,10 @@ from dataclasses import replace
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for
 from gateway.cli.console.parameters import Output
-from gateway.cli.talk.display import TaskDisplay
+from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
 from gateway.cli.talk.message import compose
-from gateway.cli.talk.next_commands import blocking_task_lines, open_task_lines
-from gateway.cli.talk.questions import Question
 from gateway.cli.talk.render import TextView
-from gateway.cli.talk.state import ConversationState
 from gateway.client.client import ENDED, WAITING, Client, Retry
 from gateway.client.transport import ClientError, Json, Refused, text_at
 
@@ -58,7 +55,7 @@ class ChatSession(TaskDisplay):
         message = with_tools(compose(parts, context=before.context, task=task), self.tools)
         self.question = None
         self.conversation = ConversationState(context=before.context, task=task)
-        event: Json = None
+        self.last_event = None
         try:
             async with aclosing(self._client.send_and_follow(message)) as events:
                 async for event in events:
@@ -66,13 +63,13 @@ class ChatSession(TaskDisplay):
                     if self._cancels and self.conversation.task is not None:
                         await self.cancel()
         except ClientError:
-            if event is None:
+            if self.last_event is None:
                 self.conversation = before
             raise
         finally:
             self._streams = False
             self.screen.end_line()
-        await self._finish(event)
+        await self._finish()
 
     def receive(self, event: Json) -> None:
         if self._disconnected:
@@ -80,24 +77,23 @@ class ChatSession(TaskDisplay):
         self._disconnected = False
         super().receive(event)
 
-    async def _finish(self, last: Json) -> None:
-        conversation = self.conversation
+    async def get_task(self, task: str) -> Json:
+        return await self._client.get_task(task)
+
+    async def _finish(self) -> None:
         if self.output is Output.text:
             self.view.finish()
-        elif self.output is Output.json:
-            task = conversation.task
-            whole = conversation.replied or task is None
-            self.print(last if whole else {"task": await self._client.get_task(task or "")})
-        if conversation.state in WAITING and not self.question:
+        await self.print_result()
+        if self.conversation.state in WAITING and not self.question:
             self.show_waiting()
-        elif conversation.state == "TASK_STATE_CANCELED":
+        elif self.conversation.state == "TASK_STATE_CANCELED":
             self.screen.note("(canceled)")
 
     def show_waiting(self) -> None:
         """Says how a task that waits continues."""
         words, question = self.conversation.words, self.question
         if question and question.calls and not self.tools:
-            tools = " ".join(shlex.join(["--tool", f"{name}=COMMAND"]) for name in _tool_names(question))
+            tools = shlex.join(question.tool_options)
             self.screen.note(
                 f"({words}: with {tools} this chat can run what is asked for; a message withdraws the call)"
             )
@@ -123,7 +119,7 @@ class ChatSession(TaskDisplay):
 
     async def show_question(self, name: str) -> None:
         """Shows what this task waits for, if it does. Raises: ClientError."""
-        task = await self._client.get_task(name)
+        task = await self.get_task(name)
         event = {"task": task}
         self.note(event)
         if self.conversation.state not in WAITING:
@@ -173,15 +169,8 @@ class ChatSession(TaskDisplay):
 
     def running_lines(self) -> list[str]:
         """How to find a task that still runs."""
-        conversation = self.conversation
-        if conversation.task is None or conversation.state in ENDED | WAITING:
-            return []
-        return open_task_lines(self.address, conversation.task, conversation.state, self.question)
+        return [] if self.conversation.state in ENDED | WAITING else self.open_task_lines()
 
     def recovery_lines(self, error: ClientError) -> list[str]:
         """How to continue after a message or an answer that was lost."""
-        return [*blocking_task_lines(self.address, error), *self.running_lines()]
-
-
-def _tool_names(question: Question) -> list[str]:
-    return list(dict.fromkeys(str(call["name"]) for call in question.calls))
+        return [*self.blocking_task_lines(error), *self.running_lines()]

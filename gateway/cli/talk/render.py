@@ -1,18 +1,19 @@
-"""The events of a task as text on a terminal.
+"""A task as text: its events on a terminal as they come, or the whole of it to read.
 
 Law: nothing is assumed about the agent's JSON; a state that comes twice is shown once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.exits import OF_STATE
-from gateway.cli.console.terminal import Screen, json_text
-from gateway.cli.talk.tool_lines import call_line, progress_line, repeats_approval, replaced_call, tool_call
+from gateway.cli.console.terminal import Screen, json_text, visible
+from gateway.cli.talk.tool_calls import call_line, progress_line, repeats_approval, replaced_call, tool_call
+from gateway.client.client import WAITING
 from gateway.client.transport import Json, json_at, objects, text_at
 
-_QUESTION_STATES = {"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"}
+_SPEAKERS = {"ROLE_USER": "you", "ROLE_AGENT": "agent"}
 _BAD_ENDS = {"TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"}
 
 
@@ -28,9 +29,9 @@ class _Shown:
 class _Final:
     """A state in which the agent does not work, and the text of its message."""
 
-    state: str
-    text: str
-    message: str | None
+    state: str = ""
+    text: str = ""
+    message: str | None = None
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class TextView:
     _answered_messages: set[str] = field(default_factory=set)
     _last: str | None = None
     _has_answer: bool = False
-    _final: _Final | None = None
+    _final: _Final = _Final()
 
     def skip(self, task: Json) -> None:
         """Marks everything that the task holds as shown."""
@@ -64,9 +65,9 @@ class TextView:
 
     def continue_task(self) -> None:
         """Another message goes to the same task, whose question it answers."""
-        if self._final is not None and self._final.message is not None:
+        if self._final.message is not None:
             self._answered_messages.add(self._final.message)
-        self._last, self._has_answer, self._final = None, False, None
+        self._last, self._has_answer, self._final = None, False, _Final()
 
     def receive(self, event: Json) -> None:
         for key, show in (
@@ -81,13 +82,13 @@ class TextView:
 
     def finish(self) -> None:
         """Shows the message of the final state, unless an answer was shown."""
-        state, text = (self._final.state, self._final.text) if self._final is not None else ("", "")
-        if text and (state in _QUESTION_STATES or (state not in _BAD_ENDS and not self._has_answer)):
+        state, text = self._final.state, self._final.text
+        if text and (state in WAITING or (state not in _BAD_ENDS and not self._has_answer)):
             self.screen.end_line()
             self.screen.answer(text)
         self.screen.end_line()
         if text and state in _BAD_ENDS:
-            self.screen.report(f"{state.removeprefix('TASK_STATE_').lower()}: {text}")
+            self.screen.report(f"{state_words(state)}: {text}")
 
     def _task(self, task: Json) -> None:
         """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
@@ -97,12 +98,12 @@ class TextView:
         for artifact in objects(task, "artifacts"):
             self._show_artifact(artifact)
 
-    def _show_progress(self, message: Json) -> None:
+    def _show_progress(self, message: Json, *, calls_only: bool = False) -> None:
         """Shows a message once: it comes as an update, and stands in the task's history as well."""
         name = text_at(message, "messageId")
         if name is None or name not in self._messages:
             for part in objects(message, "parts"):
-                if not repeats_approval(part, message):
+                if not repeats_approval(part, message) and (tool_call(part) or not calls_only):
                     self._note_part(part)
         if name is not None:
             self._messages.add(name)
@@ -145,7 +146,7 @@ class TextView:
         if line is not None:
             self.screen.note(line, about=text_at(update, "metadata", URI, "callId"))
         if text_at(status, "state") not in OF_STATE:
-            if self._final is not None and self._final.text:
+            if self._final.text:
                 self.screen.note(f"... {self._final.text}")
                 self.continue_task()
             self._show_progress(json_at(status, "message"))
@@ -155,44 +156,32 @@ class TextView:
         state, message = text_at(status, "state"), json_at(status, "message")
         name = text_at(message, "messageId")
         if state in OF_STATE and (name is None or name not in self._answered_messages):
-            parts = objects(message, "parts")
-            self._final = _Final(state or "", "\n".join(part["text"] for part in parts if is_text(part)), name)
-            if name is None or name not in self._messages:
-                self._show_calls(part for part in parts if not repeats_approval(part, message))
-            if name is not None:
-                self._messages.add(name)
-
-    def _show_calls(self, parts: Iterable[Json]) -> None:
-        """Shows calls that the client is to run: they come only with the question."""
-        for part in parts:
-            if tool_call(part):
-                self._note_part(part)
+            texts = (part["text"] for part in objects(message, "parts") if _is_text(part))
+            self._final = _Final(state or "", "\n".join(texts), name)
+            # Calls that the client is to run come only with the question.
+            self._show_progress(message, calls_only=True)
 
     def _note_part(self, part: Json) -> None:
-        self.screen.note(part_line(part), about=replaced_call(part))
+        line = call_line(part) if tool_call(part) else f"... {part['text'] if _is_text(part) else _content(part)}"
+        self.screen.note(line, about=replaced_call(part))
 
     def _show(self, parts: Iterable[Json]) -> None:
         for part in parts:
             if tool_call(part):
                 self._note_part(part)
-            elif is_text(part):
-                self._has_answer = True
+                continue
+            self._has_answer = True
+            if _is_text(part):
                 self.screen.answer(part["text"])
             elif "data" in part:
-                self._has_answer = True
                 self.screen.line(json_text(part["data"]))
             else:
-                self._has_answer = True
                 self.screen.note(file_line(part))
 
 
-def part_line(part: Json) -> str:
-    """The line of a part that is not text of the answer."""
-    if tool_call(part):
-        return call_line(part)
-    if is_text(part):
-        return f"... {part['text']}"
-    return f"... {json_text(part['data'])}" if "data" in part else f"... {file_line(part)}"
+def _content(part: Json) -> str:
+    """A part that is neither text nor a tool call."""
+    return json_text(part["data"]) if "data" in part else file_line(part)
 
 
 def _id(artifact: Json) -> str:
@@ -204,20 +193,23 @@ def _by_agent(task: Json) -> list[dict[str, Json]]:
     return [message for message in objects(task, "history") if message.get("role") == "ROLE_AGENT"]
 
 
-def is_text(part: Json) -> bool:
+def _is_text(part: Json) -> bool:
     return isinstance(json_at(part, "text"), str)
 
 
 def _shown(parts: list[dict[str, Json]]) -> _Shown:
-    texts = [part["text"] for part in parts if is_text(part)]
-    return _Shown("".join(texts), len(parts) - len(texts))
+    return _Shown(_text(parts), sum(not _is_text(part) for part in parts))
+
+
+def _text(parts: Iterable[Json]) -> str:
+    return "".join(part["text"] for part in parts if _is_text(part))
 
 
 def _unshown(parts: Iterable[dict[str, Json]], characters: int, others: int) -> list[dict[str, Json]]:
     """The parts after the first `characters` of text and the first `others` other parts."""
     missing = []
     for part in parts:
-        if not is_text(part):
+        if not _is_text(part):
             others -= 1
             if others < 0:
                 missing.append(part)
@@ -233,3 +225,51 @@ def file_line(part: Json) -> str:
     name, kind, url, raw = (json_at(part, key) for key in ("filename", "mediaType", "url", "raw"))
     size = f"{len(raw) * 3 // 4} bytes" if isinstance(raw, str) else None
     return f"file: {' '.join(str(word) for word in (name, kind, size, url) if word) or 'without a name'}"
+
+
+def state_words(state: str | None) -> str:
+    """A task's state as a person writes it."""
+    return (state or "").removeprefix("TASK_STATE_").lower().replace("_", " ")
+
+
+def state_of(task: Json) -> str:
+    return state_words(text_at(task, "status", "state"))
+
+
+def status_time(task: Json) -> str:
+    return text_at(task, "status", "timestamp") or ""
+
+
+def first_text(task: Json) -> str:
+    """The user's first text, where the agent gives the history."""
+    messages = (message for message in objects(task, "history") if message.get("role") == "ROLE_USER")
+    return next((text for message in messages if (text := _text(objects(message, "parts")))), "")
+
+
+def transcript(task: Json) -> Iterator[str]:
+    """The messages of a task, its artifacts and the message of its status, line by line."""
+    for message in objects(task, "history"):
+        yield from _message_lines(message)
+    for artifact in objects(task, "artifacts"):
+        name = text_at(artifact, "name")
+        yield from _lines("agent" if name is None else f"agent, {visible(name)}", objects(artifact, "parts"))
+    closing = json_at(task, "status", "message")
+    known = {text_at(message, "messageId") for message in objects(task, "history")}
+    if closing is not None and text_at(closing, "messageId") not in known:
+        yield from _message_lines(closing)
+    if json_at(task, "metadata", "quarantined") is True:
+        yield "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
+
+
+def _message_lines(message: Json) -> Iterator[str]:
+    speaker = _SPEAKERS.get(str(json_at(message, "role")), "somebody")
+    yield from _lines(speaker, [part for part in objects(message, "parts") if not repeats_approval(part, message)])
+
+
+def _lines(speaker: str, parts: list[dict[str, Json]]) -> Iterator[str]:
+    text = _text(parts)
+    if text:
+        yield f"{speaker}: {visible(text)}"
+    for part in parts:
+        if tool_call(part) or not _is_text(part):
+            yield f"{speaker}: {visible(call_line(part) if tool_call(part) else _content(part))}"

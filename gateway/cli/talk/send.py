@@ -8,37 +8,32 @@ import asyncio
 import shlex
 from collections.abc import Iterator
 from contextlib import aclosing, nullcontext
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.options import SendOptions
 from gateway.cli.console.parameters import Approve, Output
 from gateway.cli.console.terminal import json_text, program
 from gateway.cli.talk.answers import answer_questions, decisions_on
-from gateway.cli.talk.display import TaskDisplay
+from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.local_tools import Tools, with_tools
-from gateway.cli.talk.message import build_message, compose
-from gateway.cli.talk.next_commands import answer_command, blocking_task_lines, open_task_lines
-from gateway.cli.talk.state import ConversationState
+from gateway.cli.talk.message import build_message
 from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, text_at
 
-Command: TypeAlias = Literal["send", "stream"]
 
-
-def run_send(command: Command, options: SendOptions, approve: Approve | None = None, tools: Tools | None = None) -> int:
+def run_send(
+    command: Literal["send", "stream"], options: SendOptions, approve: Approve | None = None, tools: Tools | None = None
+) -> int:
     """`approve` None: asks on a terminal. Raises: Stop."""
-    tools = tools or {}
-    address = options.address()
-    exchange = _Exchange(command, options, address, with_tools(build_message(options), tools))
+    exchange = _Exchange(command, options, with_tools(build_message(options), tools or {}))
     try:
-        with task_must_exist(address, options.task) if options.task is not None else nullcontext():
+        with task_must_exist(exchange.address, options.task) if options.task is not None else nullcontext():
             asyncio.run(exchange.run())
         if command == "stream":
             if exchange.question:
-                answer_questions(exchange, exchange.send_answer, approve, tools)
+                answer_questions(exchange, exchange.send_answer, approve, tools or {})
             asyncio.run(exchange.print_result())
     except KeyboardInterrupt:
         exchange.leave("interrupted")
@@ -50,19 +45,19 @@ def run_send(command: Command, options: SendOptions, approve: Approve | None = N
         exchange.screen.end_line()
         stop = stop_for(error)
         if exchange.last_event is None:
-            raise Stop(stop.code, "\n".join([stop.text, *blocking_task_lines(address, error)])) from error
+            raise Stop(stop.code, "\n".join([stop.text, *exchange.blocking_task_lines(error)])) from error
         exchange.leave(stop.text)
         return stop.code
     return exchange.end()
 
 
 class _Exchange(TaskDisplay):
-    """`last_event` is None until the agent has taken the message."""
+    """One message and its answer. `last_event` is None until the agent has taken the message."""
 
-    def __init__(self, command: Command, options: SendOptions, address: AgentAddress, message: dict[str, Json]) -> None:
-        conversation = ConversationState(context=options.context, task=options.task)
-        super().__init__(address, options.output, conversation)
-        self.last_event: Json = None
+    def __init__(self, command: str, options: SendOptions, message: dict[str, Json]) -> None:
+        super().__init__(
+            options.address(), options.output, ConversationState(context=options.context, task=options.task)
+        )
         self._command = command
         self._options = options
         self._idempotency_key = options.idempotency_key
@@ -78,10 +73,9 @@ class _Exchange(TaskDisplay):
                 self.view.skip(await client.get_task(options.task))
             await (self._send(client) if self._command == "send" else self._stream(client))
 
-    async def send_answer(self, extra: dict[str, Json], parts: list[Json]) -> None:
+    async def send_answer(self, message: dict[str, Json]) -> None:
         """Sends the answer that the task waits for. Raises: ClientError, TimeoutError."""
-        self._message = extra | compose(parts, context=self.conversation.context, task=self.conversation.task)
-        self._idempotency_key = None
+        self._message, self._idempotency_key = message, None
         async with asyncio.timeout(self._options.timeout), open_client(self.address) as client:
             await self._stream(client)
 
@@ -108,20 +102,6 @@ class _Exchange(TaskDisplay):
             async for event in events:
                 self.receive(event)
 
-    async def print_result(self) -> None:
-        """Prints the result as one document in the format json. Raises: ClientError."""
-        if self.output is not Output.json:
-            return
-        task, result = self.conversation.task, self.last_event
-        if task and not self.conversation.replied:
-            async with open_client(self.address) as client:
-                result = {"task": await client.get_task(task)}
-        self.print(result)
-
-    def note(self, event: Json) -> None:
-        self.last_event = event
-        super().note(event)
-
     def end(self) -> int:
         """Shows the next commands; the exit code of a task that has ended or waits."""
         if self.output is Output.text:
@@ -137,33 +117,28 @@ class _Exchange(TaskDisplay):
         if ids:
             yield "  ".join((*ids, *([conversation.words] if conversation.words else [])))
         if question and question.approvals and conversation.task:
-            yield f"ask again: {answer_command(self.address, conversation.task, question)}"
+            yield f"ask again: {self.answer_command(conversation.task)}"
         if ids:
             yield f"next: {self._next_command()}"
 
     def _next_command(self) -> str:
-        address, conversation, question = self.address, self.conversation, self.question
-        words = [self._command, *address.options]
-        if question and question.calls and conversation.task:
-            return answer_command(address, conversation.task, question)
-        if question and question.approvals and conversation.task:
+        conversation, task, question = self.conversation, self.conversation.task, self.question
+        words = [self._command, *self.address.options]
+        if task and question and question.calls:
+            return self.answer_command(task)
+        if task and question and question.approvals:
             decision = json_text(decisions_on(question.approvals, approved=True))
-            return f"{program()} {shlex.join([*words, '--task', conversation.task, '--data', decision, ''])}"
-        if conversation.state in WAITING and conversation.task:
-            words += ["--task", conversation.task]
+            return f"{program()} {shlex.join([*words, '--task', task, '--data', decision, ''])}"
+        if task and conversation.state in WAITING:
+            words += ["--task", task]
         elif conversation.context:
             words += ["--context", conversation.context]
         return f"{program()} {shlex.join(words)} 'your next message'"
 
     def leave(self, reason: str) -> None:
-        """Shows how to follow and cancel the task, which goes on."""
-        self.screen.end_line()
-        task = self.conversation.task
-        lines = [reason]
-        if not self._sent:
-            lines = [f"{reason}; nothing was sent"]
-        elif task is None:
-            lines = [f"{reason}; the agent may work on the message, but it has not named a task yet"]
-        else:
-            lines += open_task_lines(self.address, task, self.conversation.state, self.question)
-        self.screen.report("\n".join(lines))
+        if self._sent and self.conversation.task is None:
+            reason += "; the agent may work on the message, but it has not named a task yet"
+        super().leave(reason if self._sent else f"{reason}; nothing was sent")
+
+    def open_task_lines(self) -> list[str]:
+        return super().open_task_lines() if self._sent else []

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.terminal import Screen
+from gateway.cli.talk.display import ConversationState
 from gateway.cli.talk.render import TextView
-from gateway.cli.talk.state import ConversationState
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
     FAILED,

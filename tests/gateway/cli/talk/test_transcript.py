@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.cli.talk.transcript import first_text, state_of, transcript
+from gateway.cli.talk.render import first_text, state_of, transcript
 
 CALL = {"data": {"name": "lookup", "args": {"q": 1}}, "metadata": {"adk_type": "function_call"}}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.talk.tool_lines import call_line, progress_line, replaced_call, tool_call
+from gateway.cli.talk.tool_calls import call_line, progress_line, replaced_call, tool_call
 
 TIMES = {"startedAt": "2026-11-20T10:00:00.000Z", "endedAt": "2026-11-20T10:00:01.250Z"}
 

@@ -1,16 +1,17 @@
-"""Tool calls as lines on a terminal: the call, its progress, its result and its duration.
+"""Tool calls of an agent: as lines on a terminal, and as questions that can be answered on the command line.
 
 Law: nothing is assumed about the agent's JSON. Source: the tool-calls/v1 extension; its parts are also those of Google ADK.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.terminal import json_text
-from gateway.client.transport import Json, json_at, text_at
+from gateway.client.transport import Json, json_at, objects, text_at
 from gateway.core.tools.answers import ADK_CONFIRMATION
 
-_ENDS = {"failed": "failed:", "rejected": "rejected:", "cancelled": "cancelled:", "interrupted": "interrupted:"}
+_ENDS = ("rejected", "cancelled", "interrupted")
 
 
 def tool_call(part: Json) -> str | None:
@@ -39,9 +40,9 @@ def call_line(part: Json) -> str:
         hidden = json_at(facts, "exposure") in ("names", "args")
         line = f"{name} is done" if hidden else f"{name} gave {json_text(response)}"
     else:
-        reason = json_at(failure, "message") if facts is not None else None
-        end = _ENDS.get(str(json_at(failure, "code")), "failed:") if facts is not None else "failed:"
-        line = f"{name} {end} {reason if isinstance(reason, str) else json_text(failure)}"
+        code, reason = (json_at(failure, key) if facts is not None else None for key in ("code", "message"))
+        end = code if code in _ENDS else "failed"
+        line = f"{name} {end}: {reason if isinstance(reason, str) else json_text(failure)}"
     return f"{line}{_duration(facts)}"
 
 
@@ -70,3 +71,49 @@ def _duration(facts: Json) -> str:
     except (TypeError, ValueError):
         return ""
     return f" ({seconds:.1f} s)" if seconds >= 0 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`approvals` are calls to approve, `calls` are to run here; each is `{id, name, args}`.
+
+    `consent`: the user has to sign in or to consent in another place; after that any message continues the task.
+    """
+
+    approvals: tuple[Json, ...]
+    calls: tuple[Json, ...]
+    consent: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.approvals or self.calls or self.consent)
+
+    @property
+    def tool_options(self) -> list[str]:
+        """The options that name a command for each tool that is to run here."""
+        return [
+            word
+            for tool in dict.fromkeys(call["name"] for call in self.calls)
+            for word in ("--tool", f"{tool}=COMMAND")
+        ]
+
+
+def question_of(event: Json) -> Question | None:
+    """The question in this StreamResponse or SendMessageResponse; None where it has no status.
+
+    An empty question means that the task works, has ended or waits for a text.
+    """
+    status = json_at(event, "task", "status") or json_at(event, "statusUpdate", "status")
+    state = text_at(status, "state")
+    if state is None:
+        return None
+    if state != "TASK_STATE_INPUT_REQUIRED":
+        return Question((), (), consent=state == "TASK_STATE_AUTH_REQUIRED")
+    message = json_at(status, "message")
+    approvals = objects(json_at(message, "metadata", URI, "approval"), "tools")
+    calls = (part["data"] for part in objects(message, "parts") if _runs_here(part))
+    return Question(tuple(tool for tool in approvals if text_at(tool, "id")), tuple(calls))
+
+
+def _runs_here(part: Json) -> bool:
+    named = text_at(part, "data", "id") and text_at(part, "data", "name")
+    return bool(named) and tool_call(part) == "function_call" and json_at(part, "metadata", URI, "origin") == "client"

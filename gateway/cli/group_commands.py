@@ -8,7 +8,6 @@ import typer
 from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup
-from gateway.cli.console.options import AgentOptions, GatewayOptions, NewKeyOptions
 
 tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
@@ -43,7 +42,7 @@ def list_tasks(
     context: OfContext = None,
     state: InState = None,
     limit: Limit = None,
-    where: AgentOptions,
+    where: parameters.AgentOptions,
     output: parameters.Listing = parameters.Output.text,
 ) -> None:
     """List tasks, the latest first.
@@ -56,7 +55,7 @@ def list_tasks(
 
 
 @tasks.command("get", "a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts")
-def get_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
+def get_task(task: TaskId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.manage.tasks import print_task
 
@@ -64,7 +63,7 @@ def get_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Outpu
 
 
 @tasks.command("cancel", "a2a-gateway tasks cancel ID -a support")
-def cancel_task(task: TaskId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
+def cancel_task(task: TaskId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Cancel a task that has not ended."""
     from gateway.cli.manage.tasks import cancel
 
@@ -81,7 +80,7 @@ def watch_task(
     *,
     task: TaskId,
     first: From = None,
-    where: AgentOptions,
+    where: parameters.AgentOptions,
     output: parameters.Format = parameters.Output.text,
     approve: parameters.Approval = None,
     tools: parameters.Tools = None,
@@ -99,7 +98,7 @@ def watch_task(
 
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
 def list_contexts(
-    *, limit: Limit = None, where: AgentOptions, output: parameters.Listing = parameters.Output.text
+    *, limit: Limit = None, where: parameters.AgentOptions, output: parameters.Listing = parameters.Output.text
 ) -> None:
     """List conversations, the latest first.
 
@@ -111,7 +110,7 @@ def list_contexts(
 
 
 @contexts.command("show", "a2a-gateway contexts show ID -a support")
-def show_context(context: ContextId, where: AgentOptions, output: Whole = parameters.Output.text) -> None:
+def show_context(context: ContextId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.manage.contexts import print_context
 
@@ -127,7 +126,7 @@ def export_context(
     file: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="Write it here, not to standard output.")
     ] = None,
-    where: GatewayOptions,
+    where: parameters.GatewayOptions,
 ) -> None:
     """Write a conversation as a JSON document.
 
@@ -148,7 +147,7 @@ def import_context(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
     ],
-    where: GatewayOptions,
+    where: parameters.GatewayOptions,
 ) -> None:
     """Take up a conversation that was exported.
 
@@ -177,7 +176,7 @@ def adopt_handle(
     context: Annotated[
         str | None, typer.Option("--context", metavar="ID", help="Id of the new conversation; made if not given.")
     ] = None,
-    where: GatewayOptions,
+    where: parameters.GatewayOptions,
 ) -> None:
     """Go on with a conversation of the backend's own.
 
@@ -211,7 +210,7 @@ def delete_context(
 def list_pushes(
     *,
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
-    where: GatewayOptions,
+    where: parameters.GatewayOptions,
     output: parameters.Listing = parameters.Output.text,
 ) -> None:
     """List what is still to be posted, the latest first.
@@ -234,7 +233,7 @@ def replay_pushes(
             metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
         ),
     ] = None,
-    where: GatewayOptions,
+    where: parameters.GatewayOptions,
 ) -> None:
     """Post again what was given up.
 
@@ -251,7 +250,7 @@ def replay_pushes(
     "a2a-gateway keys create laptop --principal ada --expires 90d",
     "a2a-gateway keys create ops --admin -c /etc/a2a-gateway/gateway.yaml",
 )
-def create_key(options: NewKeyOptions) -> None:
+def create_key(options: parameters.NewKeyOptions) -> None:
     """Make an API key and print it.
 
     It is printed this once: what is stored finds the key and cannot be turned back into it. A gateway that runs takes it

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Literal, TextIO
 
 import typer
 
@@ -26,34 +25,25 @@ _COMPLETION = "_A2A_GATEWAY_COMPLETE"
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code. `--debug` may stand anywhere before a `--`."""
-    options, separator, rest = _partition(arguments)
-    debug = "--debug" in options
-    options = [option for option in options if option != "--debug"]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:at]
+    options, rest = [option for option in arguments[:at] if option != "--debug"], arguments[at:]
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal of another encoding gets escapes instead of an error.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if not options and not separator and _COMPLETION not in os.environ:
+    if not options and not rest and _COMPLETION not in os.environ:
         _execute(["--help"], debug)
         return ExitCode.USAGE
-    return _execute([*options, *separator, *rest], debug)
+    return _execute([*options, *rest], debug)
 
 
 def _open_closed_streams() -> None:
     """A shell may close standard streams (`<&-`); the next file to be opened, such as the database, would take their place."""
-    sys.stdin = sys.stdin or _null("r")
-    sys.stdout = sys.stdout or _null("w")
-    sys.stderr = sys.stderr or _null("w")
-
-
-def _null(mode: Literal["r", "w"]) -> TextIO:
-    return Path(os.devnull).open(mode, encoding="utf-8")  # open until the process ends
-
-
-def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    return list(arguments[:at]), list(arguments[at : at + 1]), list(arguments[at + 1 :])
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # open until the process ends
 
 
 def _execute(arguments: list[str], debug: bool) -> int:

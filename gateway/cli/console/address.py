@@ -5,7 +5,7 @@ Law: a wrong value stops the command before anything is sent; imports nothing bu
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -34,7 +34,10 @@ class AgentAddress:
 
     @property
     def request_headers(self) -> dict[str, str]:
-        return with_key(self.headers, self.key)
+        """An Authorization header that was typed wins over the key."""
+        if self.key is None or any(name.lower() == "authorization" for name in self.headers):
+            return self.headers
+        return {**self.headers, "Authorization": f"Bearer {self.key}"}
 
     @property
     def options(self) -> list[str]:
@@ -108,10 +111,3 @@ def read_key(key: str | None) -> str | None:
     if not text.isascii() or not text.isprintable() or " " in text:
         raise Stop(ExitCode.USAGE, "the API key holds what no key can hold: is it whole, and nothing else?")
     return text or None
-
-
-def with_key(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """The headers of a request. An Authorization header that was typed wins over the key."""
-    if key is None or any(name.lower() == "authorization" for name in headers):
-        return dict(headers)
-    return {**headers, "Authorization": f"Bearer {key}"}

@@ -14,14 +14,13 @@ from typing import TypeVar
 import httpx2
 
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
-from gateway.cli.console.address import AgentAddress, BindingChoice
+from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable, open_http
 
-_BINDINGS = {BindingChoice.jsonrpc: Binding.JSONRPC, BindingChoice.rest: Binding.REST}
 _TASK_NOT_FOUND = -32001
 
 ClientT = TypeVar("ClientT")
@@ -58,7 +57,7 @@ async def open_client(
     named = any(name.lower() == "a2a-extensions" for name in address.headers)
     extensions = {} if named else {"A2A-Extensions": TOOL_CALLS}
     async with open_http(address.url, extensions | address.request_headers) as http:
-        binding = None if address.binding is None else _BINDINGS[address.binding]
+        binding = None if address.binding is None else Binding[address.binding.name.upper()]
         endpoint = await discover(http, address.url, address.agent, binding)
         try:
             yield Client(http, endpoint, retry, sleep)

@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any, TypeAlias
 
 import typer
@@ -48,25 +48,19 @@ def _expanded(command: Command) -> Command:
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
+    members = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
     @functools.wraps(command)
     def run(**given: Any) -> int | None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            given[name] = group(**{member: given.pop(member) for member in members[name]})
         return command(**given)
 
-    def parameters() -> Iterator[inspect.Parameter]:
-        for name, parameter in signature.parameters.items():
-            if name not in groups:
-                yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-                continue
-            for field in fields(groups[name]):
-                default = inspect.Parameter.empty if field.default is MISSING else field.default
-                yield inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
-                )
-
-    expanded = list(parameters())
+    expanded = [
+        member.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in signature.parameters.items()
+        for member in members.get(name, {name: parameter}).values()
+    ]
     run.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]  # inspect.signature reads it
     run.__annotations__ = {each.name: each.annotation for each in expanded}
     return run

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.options import NewKeyOptions
-from gateway.cli.console.parameters import Output
+from gateway.cli.console.parameters import NewKeyOptions, Output
 from gateway.cli.console.table import local_time, print_json, print_listing
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.sources import load_file

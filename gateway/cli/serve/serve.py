@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.options import ServeOptions
-from gateway.cli.console.parameters import DEFAULT_FILE
+from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, check_free, compose, invalid, read_composed, read_file, save

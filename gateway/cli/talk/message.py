@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.options import SendOptions
+from gateway.cli.console.parameters import SendOptions
 from gateway.client.transport import Json
 
 

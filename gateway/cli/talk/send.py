@@ -12,8 +12,7 @@ from typing import Literal
 
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.options import SendOptions
-from gateway.cli.console.parameters import Approve, Output
+from gateway.cli.console.parameters import Approve, Output, SendOptions
 from gateway.cli.console.terminal import json_text, program
 from gateway.cli.talk.answers import answer_questions, decisions_on
 from gateway.cli.talk.display import ConversationState, TaskDisplay

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.options import SendOptions
+from gateway.cli.console.parameters import SendOptions
 from gateway.cli.main import run
 from tests.gateway.cli.conftest import CommandLine
 

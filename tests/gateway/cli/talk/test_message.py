@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.console.exits import Stop
-from gateway.cli.console.options import SendOptions
+from gateway.cli.console.parameters import SendOptions
 from gateway.cli.talk.message import build_message
 
 

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from gateway.cli.console.imports import hidden
+from gateway.cli.commands import hidden
 
 _START = """
 import sys
-from gateway.cli.console.imports import hidden
+from gateway.cli.commands import hidden
 with hidden("rich"):
     import gateway.cli.serve.serve
 assert "structlog" in sys.modules

@@ -1,7 +1,9 @@
-"""`demo`: the gateway in front of scripted backends, on a database that is removed when it ends."""
+"""`demo`: the gateway in front of scripted backends, on a database that is removed when it ends, and what to try on it."""
 
 import errno
+import json
 import logging
+import shlex
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +11,6 @@ from tempfile import TemporaryDirectory
 from gateway.app.process import serve
 from gateway.cli.console.terminal import program
 from gateway.cli.demo.backends import backends
-from gateway.cli.demo.scenario import configuration, introduction
 from gateway.cli.serve.serve import cannot_listen, run_loop
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
@@ -18,6 +19,11 @@ from gateway.foundation.logs import configure_logging
 
 _HOST = "127.0.0.1"
 _PORTS = range(8080, 8100)
+_QUESTION = "What is the weather in Oslo?"
+_CONTEXT_COMMANDS = (
+    ("responses", "the service keeps the conversation; its response id rotates"),
+    ("notes", "the gateway keeps the conversation"),
+)
 
 
 def run_demo(port: int | None) -> None:
@@ -51,3 +57,68 @@ def _load(text: str, folder: Path, port: int) -> GatewayConfig:
 def _introduce(url: str) -> None:
     sys.stdout.write(f"{introduction(url, program(), ('responses', 'notes', 'chat', 'python'))}\n")
     sys.stdout.flush()
+
+
+def configuration(backend: str, database: Path) -> str:
+    """The gateway.yaml of the demo; `backend` is the base URL of both APIs."""
+    return f"""\
+version: 1
+server: {{shutdown_grace: 2s}}
+storage: {{url: {json.dumps(f"sqlite:///{database}")}}}
+agents:
+  responses:
+    type: openai-responses
+    model: scripted
+    base_url: {backend}
+    default: true
+    card:
+      name: Responses
+      description: A Responses API that keeps the conversation itself and runs a tool on its own side.
+      skills: [{{id: weather, name: Weather, description: Tells the weather, tags: [weather], examples: ["{_QUESTION}"]}}]
+  notes:
+    type: openai-responses
+    model: scripted
+    base_url: {backend}
+    history: {{owner: gateway}}
+    card: {{name: Notes, description: The same API with store=false; the gateway keeps the conversation.}}
+  chat:
+    type: openai-chat
+    model: scripted
+    base_url: {backend}
+    card: {{name: Chat, description: A Chat Completions API; the gateway keeps the conversation.}}
+  python:
+    type: python
+    ref: gateway.cli.demo.agent:reply
+    card: {{name: Python, description: A Python function that calls a tool of its own.}}
+"""
+
+
+def introduction(url: str, program: str, agents: tuple[str, ...]) -> str:
+    """What to try on the demo at this base URL; `program` is how a shell calls the command."""
+    where = "" if url in {"http://127.0.0.1:8080", "http://localhost:8080"} else f" -u {shlex.quote(url)}"
+    lines = [f"The demo runs on {url}: the real gateway in front of scripted backends.", "", "Agents:"]
+    lines += [f"  {name:<10} {url}/a2a/{name}/.well-known/agent-card.json" for name in agents]
+    lines += ["", "Try in another terminal:"]
+    lines += [f"  {program} stream{where} -a {name} '{_QUESTION}'" for name in agents]
+    lines += ["", "The second message of a context knows the first:"]
+    for name, why in _CONTEXT_COMMANDS:
+        lines += [
+            f"  # {why}",
+            f"  {program} send{where} -a {name} --context {name}-1 'My name is Ada.'",
+            f"  {program} stream{where} -a {name} --context {name}-1 'What did I say first?'",
+        ]
+    lines += [
+        "",
+        "The same in plain JSON-RPC:",
+        f"  {_curl(url)}",
+        "",
+        "Ctrl-C ends the demo and removes what it kept.",
+    ]
+    return "\n".join(lines)
+
+
+def _curl(url: str) -> str:
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
+    return f"curl -s {url}/a2a/responses {headers} -d {shlex.quote(json.dumps(body, separators=(',', ':')))}"

@@ -1,21 +1,69 @@
-"""`check` and `schema`: a configuration, without serving it."""
+"""`check` and `schema`: a configuration, without serving it; `check --live` asks every backend and every source of tools.
+
+Law: the plug-ins know how to ask.
+"""
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
+from gateway.app.build import build_sources
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import json_text, visible
-from gateway.cli.serve.probe import probe_all
 from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import invalid, load_file
+from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump
+from gateway.config.gateway import GatewayConfig
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
 from gateway.config.problems import Problem
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
+from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.capabilities import CanProbe, ProbeReport
+from gateway.ports.tools import ProgramNotStarted, ToolError
 
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
+_UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
+_FAILURES = {
+    ErrorClass.UNAUTHORISED: (
+        ExitCode.NOT_AUTHORISED,
+        "is reachable, but refuses the credentials ({detail}); check the key",
+    ),
+    ErrorClass.REJECTED: (
+        ExitCode.CONFIG_INVALID,
+        "is reachable, but refuses the request ({detail}); check the model and the other settings",
+    ),
+    ErrorClass.STORAGE_DISABLED: (
+        ExitCode.CONFIG_INVALID,
+        "keeps no conversations for this account ({detail}); let the gateway keep them: history: {{owner: gateway}}",
+    ),
+    ErrorClass.CONTRACT_BROKEN: (
+        ExitCode.CONFIG_INVALID,
+        "answers otherwise than this type of agent needs ({detail}); check the address, and that it can stream",
+    ),
+    ErrorClass.RATE_LIMITED: (
+        ExitCode.TRY_AGAIN,
+        "is reachable, but takes no more requests now ({detail}); try again later",
+    ),
+}
+
+_FACTS = (
+    ("the model is listed", "the model is not listed, but answers"),
+    ("it streams", "it does not stream: answers come whole"),
+    (
+        "it refuses a response id that it does not know",
+        "it takes a response id that it does not know: a conversation that it has lost goes on without its beginning",
+    ),
+)
+"""What a ProbeReport says of model, streaming and chain, where it is true and where it is false."""
+
+
+_Finding: TypeAlias = tuple[ExitCode, str]
+"""OK and a fact where a backend or a source can be used, another code and the problem where it cannot."""
 
 
 def check_file(file: Path, *, live: bool, show: bool) -> None:
@@ -30,14 +78,60 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     verdict = sys.stderr if show else sys.stdout
     verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
     if live:
-        findings = asyncio.run(probe_all(config))
-        verdict.writelines(visible(f"{file}: {each.path}: {each.text}\n") for each in findings if not each.code)
-        failed = [each for each in findings if each.code]
-        if failed:
-            code = min((each.code for each in failed), key=_PRECEDENCE.index)
-            wrong = [Problem(str(file), None, None, each.path, each.text) for each in failed]
+        findings = asyncio.run(_probe_all(config))
+        verdict.writelines(visible(f"{file}: {path}: {text}\n") for path, (code, text) in findings.items() if not code)
+        wrong = [Problem(str(file), None, None, path, text) for path, (code, text) in findings.items() if code]
+        if wrong:
+            code = min((code for code, _ in findings.values() if code), key=_PRECEDENCE.index)
             raise Stop(code, "\n".join(str(problem) for problem in with_positions(file, wrong)))
 
 
 def print_schema() -> None:
     sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
+
+
+async def _probe_all(config: GatewayConfig) -> dict[str, _Finding]:
+    """By key of the configuration: each agent, then each source of tools; all are asked at once."""
+    sources = build_sources(config, Registry())
+    async with asyncio.TaskGroup() as group:
+        tasks = {f"agents.{name}": group.create_task(_probe_agent(agent)) for name, agent in config.agents.items()}
+        tasks |= {f"tools.{name}": group.create_task(_probe_source(attached)) for name, attached in sources.items()}
+    return {path: task.result() for path, task in tasks.items()}
+
+
+async def _probe_source(attached: AttachedSource) -> _Finding:
+    """The tools of this source that a model would get; the log says why one is left out."""
+    try:
+        total = len(await attached.tools())
+        offered = await SourceToolset([attached]).offered()
+    except ProgramNotStarted as error:
+        return ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"
+    except ToolError as error:
+        return ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail)
+    finally:
+        await attached.source.aclose()
+    more = f" (of {total})" if total > len(offered) else ""
+    if not offered:
+        return ExitCode.CONFIG_INVALID, f"works, but has no tool that can be used{more}; check `allow`"
+    return ExitCode.OK, f"{len(offered)} tool{'' if len(offered) == 1 else 's'}{more}: {', '.join(offered)}"
+
+
+async def _probe_agent(agent: AgentConfig) -> _Finding:
+    adapter = Registry().factory(agent.type).build(agent.settings)
+    try:
+        if not isinstance(adapter, CanProbe):
+            return ExitCode.OK, f"an agent of type {agent.type} cannot be asked without a message"
+        report = await adapter.probe()
+    except AdapterError as error:
+        code, text = _FAILURES.get(error.kind, (ExitCode.UNREACHABLE, _UNREACHABLE))
+        return code, text.format(detail=error.detail)
+    finally:
+        await adapter.aclose()
+    return ExitCode.OK, "; ".join(_sentences(report)) or "works"
+
+
+def _sentences(report: ProbeReport) -> Iterator[str]:
+    for fact, (yes, no) in zip((report.model, report.streams, report.verifies_chain), _FACTS, strict=True):
+        if fact is not None:
+            yield yes if fact else no
+    yield from report.notes

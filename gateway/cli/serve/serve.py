@@ -14,7 +14,7 @@ from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.problems import build_problems, with_positions
-from gateway.cli.serve.sources import COMMAND_LINE, check_free, compose, invalid, read_composed, read_file, save
+from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid
 from gateway.foundation.logs import configure_logging
@@ -109,12 +109,17 @@ def _of_targets(options: ServeOptions) -> _Source:
 
 def _save(source: _Source, config: GatewayConfig, file: Path, *, force: bool) -> None:
     """Saves only a configuration that works. Raises: Stop."""
-    if not force:
-        check_free(file)
+    if file.exists() and not force:
+        remedy = "write over it with --force, or choose another name: --save FILE"
+        raise Stop(ExitCode.USAGE, f"{file} is there already; {remedy}")
     problems = asyncio.run(build_problems(source.name, config))
     if problems:
         raise invalid(problems)
-    save(source.text, file)
+    try:
+        file.write_text(source.text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or "not writable").lower()
+        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason}") from error
     sys.stderr.write(visible(f"wrote {file}; next time: {program()} serve -c {shlex.quote(str(file))}") + "\n")
 
 

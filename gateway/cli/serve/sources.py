@@ -71,19 +71,3 @@ def _load(text: str, source: str, folder: Path, overrides: Mapping[str, object])
 
 def invalid(problems: Iterable[Problem]) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
-
-
-def check_free(file: Path) -> None:
-    """Raises: Stop (2) when the file exists."""
-    if file.exists():
-        remedy = "write over it with --force, or choose another name: --save FILE"
-        raise Stop(ExitCode.USAGE, f"{file} is there already; {remedy}")
-
-
-def save(text: str, file: Path) -> None:
-    """Raises: Stop (2) when it cannot be written."""
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or "not writable").lower()
-        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason}") from error

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.cli.console.exits import ExitCode, Stop
@@ -50,15 +50,6 @@ class _Shorthand:
 
     def refused(self, problem: str) -> Stop:
         return Stop(ExitCode.USAGE, f"serve: {display(self.text)} {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Agent:
-    """The agent of a shorthand. Its name is made from `default_name` where none was typed."""
-
-    type: str
-    default_name: str
-    settings: dict[str, str] = field(default_factory=dict)
 
 
 def read_targets(words: Sequence[str], env: Mapping[str, str], base_dir: Path) -> tuple[Target, ...]:
@@ -107,13 +98,13 @@ def _target(target: _Shorthand) -> Target:
     agent = read(target)
     name = target.name
     if name is None:
-        name = _NOT_IN_NAMES.sub("-", agent.default_name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
+        name = _NOT_IN_NAMES.sub("-", agent.name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
         if not name:
             raise target.refused(f"gives no name that a URL could carry; write one in front: my-agent={target.text}")
     elif NAME.fullmatch(name) is None:
         rule = "a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -: it is part of the agent's URL"
         raise target.refused(f"cannot be called {display(name)}; {rule}")
-    return Target(name, agent.type, agent.settings)
+    return replace(agent, name=name)
 
 
 def _unknown(target: _Shorthand) -> Stop:
@@ -132,19 +123,19 @@ def _unknown(target: _Shorthand) -> Stop:
     return target.refused(f"is no target; did you mean {target.with_target(f'{suggestion}:{unnamed}')!r}?")
 
 
-def _openai(target: _Shorthand) -> _Agent:
+def _openai(target: _Shorthand) -> Target:
     model = _model(target, "gpt-5.5")
     if not target.env.get(_KEY):
         remedy = f"set {_KEY}, as in: {_KEY}=sk-... a2a-gateway serve {shlex.quote(target.text)}"
         raise Stop(
             ExitCode.CONFIG_INVALID, f"serve: {display(target.text)} needs the key of an OpenAI account; {remedy}"
         )
-    return _Agent("openai-responses", model, {"model": escape_references(model), "api_key": _KEY_REFERENCE})
+    return Target(model, "openai-responses", {"model": escape_references(model), "api_key": _KEY_REFERENCE})
 
 
-def _ollama(target: _Shorthand) -> _Agent:
+def _ollama(target: _Shorthand) -> Target:
     model = _model(target, "llama3.3")
-    return _Agent("openai-chat", model, {"model": escape_references(model), "base_url": _OLLAMA})
+    return Target(model, "openai-chat", {"model": escape_references(model), "base_url": _OLLAMA})
 
 
 def _model(target: _Shorthand, example: str) -> str:
@@ -155,7 +146,7 @@ def _model(target: _Shorthand, example: str) -> str:
     return target.rest
 
 
-def _chat(target: _Shorthand) -> _Agent:
+def _chat(target: _Shorthand) -> Target:
     url, _, model = target.rest.partition("#")
     if "://" not in url:
         suggestion = f"chat:http://{url or 'localhost:8000/v1'}#{model or 'MODEL'}"
@@ -164,10 +155,10 @@ def _chat(target: _Shorthand) -> _Agent:
         raise target.refused(
             f"names no model; write it behind the address: {target.with_target(f'chat:{url}#MODEL')!r}"
         )
-    return _Agent("openai-chat", model, {"model": escape_references(model), "base_url": escape_references(url)})
+    return Target(model, "openai-chat", {"model": escape_references(model), "base_url": escape_references(url)})
 
 
-def _python(target: _Shorthand) -> _Agent:
+def _python(target: _Shorthand) -> Target:
     source, _, name = target.rest.rpartition(":")
     if not source or not name:
         source = source or name or "./my_agent.py"
@@ -175,14 +166,14 @@ def _python(target: _Shorthand) -> _Agent:
             f"names no function; write it behind a colon: {target.with_target(f'python:{source}:reply')!r}"
         )
     if not source.endswith(".py"):
-        return _Agent("python", source.rpartition(".")[2], {"ref": escape_references(f"{source}:{name}")})
+        return Target(source.rpartition(".")[2], "python", {"ref": escape_references(f"{source}:{name}")})
     path = source if Path(source).is_absolute() else os.path.relpath(source, target.base_dir)
     if not path.startswith((".", "/")):
         path = f"./{path}"
-    return _Agent("python", Path(source).stem, {"ref": escape_references(f"{path}:{name}")})
+    return Target(Path(source).stem, "python", {"ref": escape_references(f"{path}:{name}")})
 
 
-_KINDS: Mapping[str, Callable[[_Shorthand], _Agent]] = {
+_KINDS: Mapping[str, Callable[[_Shorthand], Target]] = {
     "openai": _openai,
     "ollama": _ollama,
     "chat": _chat,

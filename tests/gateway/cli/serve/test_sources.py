@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.serve.sources import check_free, compose, read_composed, read_file, save
+from gateway.cli.console.exits import ExitCode
+from gateway.cli.serve.sources import compose, read_composed, read_file
 from gateway.config.problems import ConfigInvalid
+from tests.gateway.cli.conftest import Call
 
 
 def test_the_default_database_lies_beside_the_configuration_file(tmp_path: Path) -> None:
     text = compose(["ollama:m"], {}, tmp_path)
     file = tmp_path / "gateway.yaml"
-    save(text, file)
+    file.write_text(text)
     assert read_composed(text, {}, tmp_path) == read_file(file, {})
     assert read_file(file, {}).storage.url == f"sqlite:///{tmp_path}/data/gateway.db"
 
@@ -39,18 +40,15 @@ def test_problems_of_targets_name_no_line_of_a_generated_text(tmp_path: Path, mo
     ]
 
 
-def test_an_existing_file_is_refused(tmp_path: Path) -> None:
+def test_an_existing_file_is_refused(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
-    check_free(file)
     file.touch()
-    with pytest.raises(Stop) as stopped:
-        check_free(file)
-    expected = f"{file} is there already; write over it with --force, or choose another name: --save FILE"
-    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, expected)
+    ended = call("serve", "ollama:m", "--save", str(file))
+    expected = f"{file} is there already; write over it with --force, or choose another name: --save FILE\n"
+    assert (ended.code, ended.err) == (ExitCode.USAGE, expected)
 
 
-def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(Stop) as stopped:
-        save("", tmp_path / "gone" / "gateway.yaml")
-    expected = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory"
-    assert (stopped.value.code, stopped.value.text) == (ExitCode.USAGE, expected)
+def test_a_file_that_cannot_be_written_is_reported(call: Call, tmp_path: Path) -> None:
+    ended = call("serve", "ollama:m", "--save", str(tmp_path / "gone" / "gateway.yaml"))
+    expected = f"{tmp_path}/gone/gateway.yaml cannot be written: no such file or directory\n"
+    assert (ended.code, ended.err) == (ExitCode.USAGE, expected)

@@ -83,38 +83,31 @@ def client_errors_stop() -> Iterator[None]:
 
 def stop_for(error: ClientError) -> Stop:
     match error:
-        case Refused():
-            return _refused(error)
+        case Refused(status=401):
+            remedy = "Give an API key that is in force (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'"
+            return Stop(ExitCode.NOT_AUTHORISED, f"not authorised: {error}\n{remedy}")
+        case Refused(status=403):
+            remedy = "Give a key that may do this (--key, or A2A_GATEWAY_KEY)"
+            return Stop(
+                ExitCode.NOT_AUTHORISED,
+                f"not authorised: {error}\n{remedy}; for the admin API: keys create NAME --admin",
+            )
+        case Refused(status=404 | 405, unexplained=True):
+            remedy = "There is no A2A agent at this address. Another is given with -u URL."
+            return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
+        case Refused(status=429 | 503):
+            when = f"in {error.retry_after:g} s" if error.retry_after else "later"
+            return Stop(ExitCode.TRY_AGAIN, f"{error}\nTry again {when}.")
+        case Refused() if error.status < 500:
+            return Stop(ExitCode.UNEXPECTED, f"the agent refused: {error}")
         case Unreachable():
             return Stop(ExitCode.UNREACHABLE, f"{error}\nIs it running? Another address is given with -u URL.")
-        case NotA2A() | NoAdminApi():
+        case Refused() | NotA2A() | NoAdminApi():
             return Stop(ExitCode.UNREACHABLE, str(error))
         case StreamLost():
             return Stop(ExitCode.TRY_AGAIN, str(error))
         case _:
             return Stop(ExitCode.UNEXPECTED, str(error))
-
-
-def _refused(error: Refused) -> Stop:
-    match error.status:
-        case 401:
-            remedy = "Give an API key that is in force (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'"
-            return Stop(ExitCode.NOT_AUTHORISED, f"not authorised: {error}\n{remedy}")
-        case 403:
-            remedy = (
-                "Give a key that may do this (--key, or A2A_GATEWAY_KEY); for the admin API: keys create NAME --admin"
-            )
-            return Stop(ExitCode.NOT_AUTHORISED, f"not authorised: {error}\n{remedy}")
-        case 404 | 405 if error.unexplained:
-            remedy = "There is no A2A agent at this address. Another is given with -u URL."
-            return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
-        case 429 | 503:
-            when = f"in {error.retry_after:g} s" if error.retry_after else "later"
-            return Stop(ExitCode.TRY_AGAIN, f"{error}\nTry again {when}.")
-        case status if status >= 500:
-            return Stop(ExitCode.UNREACHABLE, f"{error}")
-        case _:
-            return Stop(ExitCode.UNEXPECTED, f"the agent refused: {error}")
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from gateway.cli.console.parameters import Output
 from gateway.cli.console.terminal import json_text, visible
 
 _GAP = "  "
+
+Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
+"""By its head, what a column shows of a value."""
 
 
 def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -43,18 +46,11 @@ def print_json(values: Sequence[Any], document: Any, output: Output) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def print_listing(
-    output: Output,
-    name: str,
-    values: Sequence[Any],
-    heads: Sequence[str],
-    row: Callable[[Any], Sequence[str]],
-    empty: str,
-) -> None:
+def print_listing(output: Output, name: str, values: Sequence[Any], columns: Columns, empty: str) -> None:
     """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none."""
     if output is not Output.text:
         print_json(values, {name: values}, output)
     elif values:
-        print_rows(sys.stdout, heads, [row(value) for value in values])
+        print_rows(sys.stdout, list(columns), [[cell(value) for cell in columns.values()] for value in values])
     else:
         sys.stderr.write(f"{empty}\n")

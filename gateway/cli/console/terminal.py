@@ -89,16 +89,14 @@ class Screen:
     def note(self, text: str, *, about: str | None = None) -> None:
         """Writes one short line to standard error. On a terminal it replaces the last line if that has the same `about`."""
         line = one_line(text)
-        self._write_note(line, replaces_last=self._dims and about is not None and about == self._last_about)
-        # A line that takes two rows cannot be replaced by going up one.
-        self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
-
-    def _write_note(self, line: str, *, replaces_last: bool) -> None:
+        replaces_last = self._dims and about is not None and about == self._last_about
         if self._shared:
             self.end_line()
         up = "\x1b[1A\x1b[2K" if replaces_last else ""
         self._err.write(f"{up}\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
         self._err.flush()
+        # A line that takes two rows cannot be replaced by going up one.
+        self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
 
     def report(self, text: str) -> None:
         """Writes whole lines to standard error."""

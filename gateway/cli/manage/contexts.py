@@ -7,12 +7,20 @@ from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call_admin, not_found
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import local_time, print_json, print_listing
+from gateway.cli.console.table import Columns, local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.cli.manage.tasks import list_tasks
 from gateway.cli.talk.render import first_text, state_of, state_words, status_time, transcript
 from gateway.client.admin import adopt_handle, delete_context, export_context, import_context
 from gateway.client.transport import Json, text_at
+
+_COLUMNS: Columns = {
+    "CONTEXT": lambda summary: summary["contextId"],
+    "TASKS": lambda summary: str(summary["tasks"]),
+    "LAST": lambda summary: state_words(summary["lastState"]),
+    "SINCE": lambda summary: local_time(sys.stdout, summary["lastTimestamp"]),
+    "BEGAN WITH": lambda summary: summary["beganWith"],
+}
 
 
 def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> None:
@@ -21,8 +29,7 @@ def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> 
     for task in list_tasks(address, {}):
         contexts.setdefault(text_at(task, "contextId") or "", []).append(task)
     latest = [_summary(context, found) for context, found in list(contexts.items())[:limit]]
-    heads = ("CONTEXT", "TASKS", "LAST", "SINCE", "BEGAN WITH")
-    print_listing(output, "contexts", latest, heads, _row, "there are no contexts")
+    print_listing(output, "contexts", latest, _COLUMNS, "there are no contexts")
 
 
 def _summary(context: str, tasks: list[Json]) -> Json:
@@ -35,16 +42,6 @@ def _summary(context: str, tasks: list[Json]) -> Json:
         "lastTimestamp": status_time(tasks[0]),
         "beganWith": first_text(tasks[-1]),
     }
-
-
-def _row(summary: Json) -> tuple[str, ...]:
-    return (
-        summary["contextId"],
-        str(summary["tasks"]),
-        state_words(summary["lastState"]),
-        local_time(sys.stdout, summary["lastTimestamp"]),
-        summary["beganWith"],
-    )
 
 
 def print_context(address: AgentAddress, context: str, output: Output) -> None:

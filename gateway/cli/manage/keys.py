@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import NewKeyOptions, Output
-from gateway.cli.console.table import local_time, print_json, print_listing
+from gateway.cli.console.table import Columns, local_time, print_json, print_listing
 from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.sources import load_file
 from gateway.config.gateway import GatewayConfig
@@ -28,6 +28,16 @@ Json = Any
 
 T = TypeVar("T")
 
+_COLUMNS: Columns = {
+    "NAME": lambda key: key["name"],
+    "BEGINS": lambda key: key["prefix"],
+    "PRINCIPAL": lambda key: key["principal"],
+    "TENANT": lambda key: key["tenant"] or "-",
+    "ADMIN": lambda key: "yes" if key["admin"] else "-",
+    "CREATED": lambda key: local_time(sys.stdout, key["createdAt"]),
+    "EXPIRES": lambda key: "-" if key["expiresAt"] is None else local_time(sys.stdout, key["expiresAt"]),
+    "STATE": lambda key: key["state"],
+}
 _VALID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 
@@ -81,21 +91,7 @@ def print_keys(file: Path, output: Output) -> None:
     keys = _in_ledger(load_file(file), lambda ledger: ledger.api_keys())
     now = Clock().now()
     documents = [_document(key, now) for key in keys]
-    heads = ("NAME", "BEGINS", "PRINCIPAL", "TENANT", "ADMIN", "CREATED", "EXPIRES", "STATE")
-    print_listing(output, "keys", documents, heads, _row, "there are no keys")
-
-
-def _row(document: Json) -> tuple[str, ...]:
-    return (
-        document["name"],
-        document["prefix"],
-        document["principal"],
-        document["tenant"] or "-",
-        "yes" if document["admin"] else "-",
-        local_time(sys.stdout, document["createdAt"]),
-        "-" if document["expiresAt"] is None else local_time(sys.stdout, document["expiresAt"]),
-        document["state"],
-    )
+    print_listing(output, "keys", documents, _COLUMNS, "there are no keys")
 
 
 def revoke(file: Path, name: str) -> None:

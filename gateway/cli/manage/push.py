@@ -8,32 +8,28 @@ import sys
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call_admin
 from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import local_time, print_listing
+from gateway.cli.console.table import Columns, local_time, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.client.admin import list_pushes, replay_pushes
-from gateway.client.transport import Json, text_at
+from gateway.client.transport import text_at
+
+_COLUMNS: Columns = {
+    "TASK": lambda config: text_at(config, "taskId") or "",
+    "CONFIG": lambda config: text_at(config, "id") or "",
+    "STATE": lambda config: text_at(config, "state") or "",
+    "EVENT": lambda config: str(config.get("nextEvent", "")),
+    "TRIES": lambda config: str(config.get("attempts", "")),
+    "NEXT": lambda config: local_time(sys.stdout, text_at(config, "nextAttempt") or ""),
+    "ADDRESS": lambda config: text_at(config, "url") or "",
+    "WHY": lambda config: text_at(config, "lastError") or "",
+}
 
 
 def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> None:
     """Raises: Stop."""
     found = call_admin(address, lambda http: list_pushes(http, address.url))
     shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
-    heads = ("TASK", "CONFIG", "STATE", "EVENT", "TRIES", "NEXT", "ADDRESS", "WHY")
-    print_listing(output, "configs", shown, heads, _row, "there is nothing to deliver")
-
-
-def _row(config: Json) -> tuple[str, ...]:
-    following = text_at(config, "nextAttempt")
-    return (
-        text_at(config, "taskId") or "",
-        text_at(config, "id") or "",
-        text_at(config, "state") or "",
-        str(config.get("nextEvent", "")),
-        str(config.get("attempts", "")),
-        "" if following is None else local_time(sys.stdout, following),
-        text_at(config, "url") or "",
-        text_at(config, "lastError") or "",
-    )
+    print_listing(output, "configs", shown, _COLUMNS, "there is nothing to deliver")
 
 
 def replay(address: AgentAddress, task: str, config: str | None) -> None:

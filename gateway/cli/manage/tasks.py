@@ -9,7 +9,7 @@ from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call, open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Approve, Output, StateChoice
-from gateway.cli.console.table import local_time, print_json, print_listing
+from gateway.cli.console.table import Columns, local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
 from gateway.cli.talk.answers import answer_questions
 from gateway.cli.talk.display import ConversationState, TaskDisplay
@@ -17,6 +17,14 @@ from gateway.cli.talk.local_tools import Tools
 from gateway.cli.talk.render import first_text, state_of, status_time, transcript
 from gateway.client.client import WAITING, Client
 from gateway.client.transport import ClientError, Json, Refused, text_at
+
+_COLUMNS: Columns = {
+    "TASK": lambda task: text_at(task, "id") or "",
+    "STATE": state_of,
+    "SINCE": lambda task: local_time(sys.stdout, status_time(task)),
+    "CONTEXT": lambda task: text_at(task, "contextId") or "",
+    "BEGAN WITH": first_text,
+}
 
 
 def list_tasks(address: AgentAddress, where: dict[str, Json], limit: int | None = None) -> list[Json]:
@@ -38,17 +46,7 @@ def print_tasks(
         where["status"] = f"TASK_STATE_{state.name.upper()}"
     tasks = list_tasks(address, where, limit)
     empty = "there are no such tasks" if where else "there are no tasks"
-    print_listing(output, "tasks", tasks, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), _row, empty)
-
-
-def _row(task: Json) -> tuple[str, ...]:
-    return (
-        text_at(task, "id") or "",
-        state_of(task),
-        local_time(sys.stdout, status_time(task)),
-        text_at(task, "contextId") or "",
-        first_text(task),
-    )
+    print_listing(output, "tasks", tasks, _COLUMNS, empty)
 
 
 def print_task(address: AgentAddress, task: str, output: Output) -> None:

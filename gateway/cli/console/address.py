@@ -3,6 +3,7 @@
 Law: a wrong value stops the command before anything is sent; imports nothing but typer.
 """
 
+import http.client
 import os
 import shlex
 from collections.abc import Sequence
@@ -111,3 +112,16 @@ def read_key(key: str | None) -> str | None:
     if not text.isascii() or not text.isprintable() or " " in text:
         raise Stop(ExitCode.USAGE, "the API key holds what no key can hold: is it whole, and nothing else?")
     return text or None
+
+
+def http_get(url: str, timeout: float, largest: int) -> tuple[int, bytes]:
+    """Status and body, without a client. Raises: OSError, http.client.HTTPException, ValueError."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        connection.request("GET", parts.path)
+        response = connection.getresponse()
+        return response.status, response.read(largest)
+    finally:
+        connection.close()

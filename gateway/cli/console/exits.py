@@ -20,13 +20,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-OF_STATE = {
-    "TASK_STATE_COMPLETED": ExitCode.OK,
-    "TASK_STATE_FAILED": ExitCode.FAILED,
-    "TASK_STATE_CANCELED": ExitCode.CANCELED,
-    "TASK_STATE_REJECTED": ExitCode.REJECTED,
-    "TASK_STATE_INPUT_REQUIRED": ExitCode.INPUT_REQUIRED,
-    "TASK_STATE_AUTH_REQUIRED": ExitCode.AUTH_REQUIRED,
+OF_STATE = {"TASK_STATE_COMPLETED": ExitCode.OK} | {
+    f"TASK_STATE_{code.name}": code for code in ExitCode if ExitCode.FAILED <= code <= ExitCode.AUTH_REQUIRED
 }
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
-from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, AgentAddress, BindingChoice, read_address
+from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, AgentAddress, BindingChoice, http_get, read_address
 
 DEFAULT_FILE = Path("gateway.yaml")
 
@@ -47,15 +46,8 @@ class StateChoice(StrEnum):
 def agent_names(url: str) -> list[str]:
     """The agents of the gateway at this address; none where no gateway answers."""
     try:
-        parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT)
-        try:
-            connection.request("GET", f"{parts.path.rstrip('/')}/a2a")
-            listing = json.loads(connection.getresponse().read(_LARGEST))
-        finally:
-            connection.close()
-        return [str(item["agent"]) for item in listing["agents"]]
+        _, listing = http_get(f"{url.rstrip('/')}/a2a", _TIMEOUT, _LARGEST)
+        return [str(item["agent"]) for item in json.loads(listing)["agents"]]
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
         return []
 

@@ -12,7 +12,6 @@ from gateway.app.process import serve
 from gateway.cli.console.terminal import program
 from gateway.cli.demo.backends import backends
 from gateway.cli.serve.serve import cannot_listen, run_loop
-from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.foundation.logs import configure_logging
@@ -40,18 +39,15 @@ async def _run(folder: Path, ports: range | tuple[int]) -> None:
     async with backends() as url:
         text = configuration(url, folder / "gateway.db")
         for port in ports:
+            flags = {"server.host": _HOST, "server.port": port}
+            config = load(text, source="demo", env={}, plugins=Registry(), base_dir=folder, overrides=flags)
             try:
-                await serve(_load(text, folder, port), _introduce)
+                await serve(config, _introduce)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port == ports[-1]:
                     raise cannot_listen(error, _HOST, port) from error
             else:
                 return
-
-
-def _load(text: str, folder: Path, port: int) -> GatewayConfig:
-    flags = {"server.host": _HOST, "server.port": port}
-    return load(text, source="demo", env=dict[str, str](), plugins=Registry(), base_dir=folder, overrides=flags)
 
 
 def _introduce(url: str) -> None:

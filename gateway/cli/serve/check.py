@@ -1,25 +1,27 @@
-"""`check` and `schema`: a configuration, without serving it; `check --live` asks every backend and every source of tools.
+"""`check` and `schema`: a configuration without serving it, and its problems that show only when its parts are built.
 
-Law: the plug-ins know how to ask.
+Law: only `check --live` contacts a backend or a source of tools; the plug-ins know how to ask.
 """
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.app.build import build_sources
+from gateway.app.build import build_agent, build_source, build_sources
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.terminal import json_text, visible
-from gateway.cli.serve.problems import build_problems, with_positions
 from gateway.cli.serve.sources import invalid, load_file
 from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump
 from gateway.config.gateway import GatewayConfig
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
-from gateway.config.problems import Problem
+from gateway.config.problems import ConfigInvalid, KeyPath, Problem
+from gateway.config.yaml import no_substitution, read
+from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import CanProbe, ProbeReport
@@ -88,6 +90,54 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
 
 def print_schema() -> None:
     sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
+
+
+async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
+    """One for each source of tools and each agent that cannot be built, without line and column."""
+    registry = Registry()
+    problems: list[Problem] = []
+    sources: dict[str, AttachedSource] = {}
+
+    def add(path: str, error: ValueError) -> None:
+        problems.append(Problem(source, None, None, path, str(error).removeprefix(f"{path}: ")))
+
+    for name, tool in config.tools.items():
+        try:
+            sources[name] = build_source(name, tool, registry)
+        except ValueError as error:
+            add(f"tools.{name}", error)
+    agents: list[Agent] = []
+    for name, agent in config.agents.items():
+        if any(each not in sources for each in agent.tools):
+            continue
+        try:
+            agents.append(build_agent(name, agent, config, registry, sources))
+        except ValueError as error:
+            add(f"agents.{name}", error)
+    try:
+        Agents(tuple(agents))
+    except ValueError as error:
+        add("agents", error)
+    for built in agents:
+        await built.adapter.aclose()
+    for attached in sources.values():
+        await attached.source.aclose()
+    return problems
+
+
+def with_positions(file: Path, problems: Iterable[Problem]) -> list[Problem]:
+    """The same problems with line and column, where the file holds the key."""
+    try:
+        places = read(file.read_text(encoding="utf-8"), str(file), no_substitution).places
+    except (OSError, UnicodeDecodeError, ConfigInvalid):  # it has changed since
+        return list(problems)
+    found = []
+    for problem in problems:
+        path: KeyPath = tuple(problem.path.split("."))  # names of agents and sources hold no dot
+        place = places.get(path)
+        line, column = (place.key or place.value if place is not None else None) or (None, None)
+        found.append(replace(problem, line=line, column=column))
+    return found
 
 
 async def _probe_all(config: GatewayConfig) -> dict[str, _Finding]:

@@ -13,7 +13,7 @@ from gateway.app.process import serve
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.console.terminal import program, visible
-from gateway.cli.serve.problems import build_problems, with_positions
+from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid
@@ -37,12 +37,9 @@ def serve_agents(options: ServeOptions) -> None:
     _check(options)
     source = _of_targets(options) if options.targets else _of_file(options)
     try:
-        config = source.read()
+        config = read_config(source.read, None, insecure=options.insecure)
     except ConfigInvalid as error:
         raise invalid(error.problems) from error
-    problem = open_listen_problem(config, options.insecure)
-    if problem is not None:
-        raise invalid([problem])
     if options.save is not None:
         _save(source, config, options.save, force=options.force)
     _run(source, config, options)
@@ -69,7 +66,7 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
             serve(
                 config,
                 lambda url: _announce(config, url),
-                lambda: reread(source.read, config, insecure=options.insecure),
+                lambda: read_config(source.read, config, insecure=options.insecure),
             )
         )
     except OSError as error:
@@ -83,13 +80,14 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
         raise invalid(problems if options.targets else with_positions(Path(source.name), problems)) from error
 
 
-def reread(read: Callable[[], GatewayConfig], served: GatewayConfig, *, insecure: bool) -> GatewayConfig:
-    """The configuration as it is now. A gateway that other machines reach must still authenticate them.
+def read_config(read: Callable[[], GatewayConfig], served: GatewayConfig | None, *, insecure: bool) -> GatewayConfig:
+    """The configuration as it is now; `served` is the former one, whose address stays.
 
-    Raises: ConfigInvalid.
+    A gateway that other machines reach has to authenticate them. Raises: ConfigInvalid.
     """
     config = read()
-    problem = open_listen_problem(config.model_copy(update={"server": served.server}), insecure)
+    listening = config if served is None else config.model_copy(update={"server": served.server})
+    problem = open_listen_problem(listening, insecure)
     if problem is not None:
         raise ConfigInvalid([problem])
     return config

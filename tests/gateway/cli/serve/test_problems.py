@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve.problems import build_problems, with_positions
+from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import read_file
 from gateway.config.problems import Problem
 from tests.gateway.cli.conftest import CommandLine

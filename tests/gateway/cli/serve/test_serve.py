@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.cli.serve.serve import cannot_listen, reread, run_loop
+from gateway.cli.serve.serve import cannot_listen, read_config, run_loop
 from gateway.cli.serve.sources import read_file
 from gateway.config.problems import ConfigInvalid
 from tests.gateway.cli.conftest import Call, CommandLine
@@ -97,12 +97,12 @@ def test_a_reload_cannot_remove_authentication_from_a_reachable_gateway(file: Pa
     asked = "auth: {mode: any_of, api_keys: {enabled: true}}\n"
     file.write_text(f"{CONFIG}{asked}server: {{host: 0.0.0.0}}\n")
     served = read_file(file, {})
-    assert reread(lambda: read_file(file, {}), served, insecure=False) == served
+    assert read_config(lambda: read_file(file, {}), served, insecure=False) == served
     # The running gateway keeps the address of its start.
     file.write_text(CONFIG)
     with pytest.raises(ConfigInvalid, match=r"'0\.0\.0\.0' can be reached from other machines and auth\.mode is none"):
-        reread(lambda: read_file(file, {}), served, insecure=False)
-    assert reread(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
+        read_config(lambda: read_file(file, {}), served, insecure=False)
+    assert read_config(lambda: read_file(file, {}), served, insecure=True).auth.mode == "none"
 
 
 def test_an_agent_that_cannot_be_built_is_reported(file: Path, call: Call) -> None:

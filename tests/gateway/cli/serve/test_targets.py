@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.serve.targets import Target, configuration, read_targets
+from gateway.cli.serve.sources import Target, configuration, read_targets
 
 FOLDER = Path("/srv/gateway")
 KEY = {"OPENAI_API_KEY": "sk-secret"}

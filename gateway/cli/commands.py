@@ -111,9 +111,7 @@ def demo(
 
 
 @commands.command("init", "a2a-gateway init", "a2a-gateway init my-gateway")
-def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path(),
-) -> None:
+def init(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path()) -> None:
     """Write a gateway.yaml to start from, and an agent in Python.
 
     Nothing that is there already is written over.

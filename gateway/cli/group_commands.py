@@ -15,8 +15,8 @@ push = CommandGroup("push", "See push notifications, and post them again.")
 keys = CommandGroup("keys", "Make, list and revoke API keys.")
 GROUPS = (tasks, contexts, push, keys)
 
-TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the task.")]
-ContextId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the context.")]
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="Id of the task.")]
+ContextId = Annotated[str, typer.Argument(metavar="ID", help="Id of the context.")]
 OfContext = Annotated[str | None, typer.Option("--context", metavar="ID", help="Only those of this conversation.")]
 InState = Annotated[
     parameters.StateChoice | None,
@@ -144,9 +144,7 @@ def export_context(
     "a2a-gateway contexts export ID | a2a-gateway contexts import - -u http://127.0.0.1:9000",
 )
 def import_context(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", show_default=False, help="The document; - reads standard input.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The document; - reads standard input.")],
     where: parameters.GatewayOptions,
 ) -> None:
     """Take up a conversation that was exported.
@@ -164,12 +162,11 @@ def import_context(
 )
 def adopt_handle(
     *,
-    agent: Annotated[str, typer.Argument(metavar="AGENT", show_default=False, help="Name of the agent.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent.")],
     handle: Annotated[
         str,
         typer.Argument(
             metavar="HANDLE",
-            show_default=False,
             help="The id that its backend continues from: resp_..., or conv_... with `conversation: true`.",
         ),
     ],
@@ -228,10 +225,7 @@ def replay_pushes(
     *,
     task: TaskId,
     config: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CONFIG", show_default=False, help="Id of the configuration; all of the task if not given."
-        ),
+        str | None, typer.Argument(metavar="CONFIG", help="Id of the configuration; all of the task if not given.")
     ] = None,
     where: parameters.GatewayOptions,
 ) -> None:

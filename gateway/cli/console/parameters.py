@@ -87,11 +87,10 @@ ApiKey = Annotated[
         "--key",
         metavar="KEY",
         envvar=KEY_VARIABLE,
-        show_default=False,
         help="An API key of the gateway; the variable keeps it out of the list of processes.",
     ),
 ]
-Text = Annotated[str, typer.Argument(metavar="TEXT", show_default=False, help="What to say; - reads standard input.")]
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads standard input.")]
 Binding = Annotated[
     BindingChoice | None, typer.Option(metavar="jsonrpc|rest", help="Use this one of the agent's interfaces.")
 ]
@@ -132,12 +131,7 @@ Tools = Annotated[
 ]
 AgentOrUrl = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[AGENT|URL]",
-        show_default=False,
-        help="Name of an agent, or an address.",
-        autocompletion=_complete_agent,
-    ),
+    typer.Argument(metavar="[AGENT|URL]", help="Name of an agent, or an address.", autocompletion=_complete_agent),
 ]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
 Listing = Annotated[
@@ -146,7 +140,7 @@ Listing = Annotated[
         "-o", "--output", metavar="text|json|jsonl", help="text: columns; json: all in one; jsonl: a line each."
     ),
 ]
-KeyName = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the key, for people.")]
+KeyName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the key, for people.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +199,7 @@ class ServeOptions:
     """What to serve, and where to listen."""
 
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TARGET", show_default=False, help="Agents in short, instead of a file."),
+        list[str] | None, typer.Argument(metavar="TARGET", help="Agents in short, instead of a file.")
     ] = None
     file: Annotated[
         Path | None,
@@ -242,9 +235,7 @@ class NewKeyOptions:
         str | None,
         typer.Option(metavar="NAME", show_default="the key's name", help="Whose key it is: what it sees and owns."),
     ] = None
-    tenant: Annotated[
-        str, typer.Option(metavar="NAME", show_default=False, help="The tenant of the principal, if there are several.")
-    ] = ""
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant of the principal, if there are several.")] = ""
     admin: Annotated[bool, typer.Option("--admin", help="The key opens the admin API, too.")] = False
     expires: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Ends by itself after so long, as 90d; never if not given.")

@@ -14,23 +14,8 @@ import msgspec
 
 from gateway.a2a.model import Json, Part
 
-__all__ = [
-    "Artifact",
-    "AuthRequired",
-    "Content",
-    "DirectMessage",
-    "InputRequired",
-    "Reject",
-    "Status",
-    "ToolCall",
-    "ToolResult",
-    "Turn",
-    "TurnEnding",
-    "decode_json",
-    "decode_part",
-    "decode_parts",
-    "decode_text",
-]
+__all__ = ["Artifact", "AuthRequired", "Content", "DirectMessage", "InputRequired", "Reject", "Status"]
+__all__ += ["ToolCall", "ToolResult", "Turn", "TurnEnding", "decode_json", "decode_part", "decode_parts", "decode_text"]
 
 Content = str | dict[str, Any] | list[str | dict[str, Any]]
 """Text, a part as A2A 1.0 JSON (`{"data": {...}}`), or a list of both."""
@@ -271,7 +256,10 @@ def decode_part(value: str | dict[str, Any], where: str = "the part") -> Part:
             case _:
                 allowed = ", ".join((*_CONTENTS, "metadata", *_TEXT_KEYS))
                 raise ValueError(f"{where} has the unknown key {key!r:.40}; known are {allowed}")
-    _check_base64(fields.get("raw"), f"{where}.raw")
+    try:
+        base64.b64decode(fields.get("raw", ""), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{where}.raw is not base64: {error}") from None
     return Part(**{"data": msgspec.UNSET, **fields})
 
 
@@ -281,12 +269,3 @@ def _string(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{where} must be text, not {type(value).__name__}")
     return decode_text(value, where)
-
-
-def _check_base64(raw: str | None, where: str) -> None:
-    if raw is None:
-        return
-    try:
-        base64.b64decode(raw, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{where} is not base64: {error}") from None

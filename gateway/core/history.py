@@ -15,8 +15,7 @@ from gateway.a2a.model import Json
 from gateway.core.citations import NO_SOURCE
 from gateway.ledger.calls import MeasuredCall
 from gateway.ports import conversation
-from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, UserItem
-from gateway.ports.weight import weigh
+from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, UserItem, weigh
 
 _BYTES_PER_TOKEN = 3.0
 """Without a report. English has 4 or more, code and other languages fewer: the error is on the side of sending too little."""

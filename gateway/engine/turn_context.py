@@ -30,9 +30,8 @@ from gateway.ledger.events import entry
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import StandingApproval
-from gateway.ports.conversation import HistoryRecord, StorageOwner
+from gateway.ports.conversation import HistoryRecord, StorageOwner, weigh
 from gateway.ports.tools import ToolError
-from gateway.ports.weight import weigh
 
 _NO_TOOLS = ToolPolicy()
 _THE_EPOCH = timestamp(0)

@@ -311,7 +311,6 @@ class Adapter(Protocol):
 
         Raises: AdapterError when it fails; returning without CallCompleted or DirectReply is CONTRACT_BROKEN.
         """
-        ...
 
     async def aclose(self) -> None: ...
 

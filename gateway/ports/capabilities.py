@@ -29,7 +29,6 @@ class CanProbe(Protocol):
 
     async def probe(self) -> ProbeReport:
         """Raises: AdapterError when the backend cannot be used."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,6 @@ class CanForget(Protocol):
 
     async def forget(self, handle: str) -> None:
         """Returns also when the backend does not know the handle (any more). Raises: AdapterError for any other answer."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +61,6 @@ class CanReadState(Protocol):
 
     def read_state(self, state: Json, version: int) -> Json:
         """The state in the schema of `ownership.state_version`. Raises: ValueError for an unreadable state."""
-        ...
 
 
 @runtime_checkable
@@ -79,7 +76,6 @@ class CanCheckHandle(Protocol):
 
     def check_handle(self, handle: str) -> None:
         """Without I/O. Raises: ValueError that says what the text is instead, and what the settings need."""
-        ...
 
 
 class Fate(StrEnum):
@@ -105,7 +101,6 @@ class CanFetch(Protocol):
 
     async def fetch(self, pending: str) -> Fetched:
         """Changes nothing at the backend. Raises: AdapterError when the backend gave no answer."""
-        ...
 
 
 @runtime_checkable
@@ -118,7 +113,6 @@ class CanResume(Protocol):
         `request`: that of the call. Raises: AdapterError; UNREACHABLE, TIMED_OUT and INTERRUPTED where it may be resumed
         later, BACKEND_FAILED where the backend reports that the call has failed or is gone.
         """
-        ...
 
 
 @runtime_checkable
@@ -127,7 +121,6 @@ class CanCancel(Protocol):
 
     async def cancel(self, pending: str) -> bool:
         """Whether the backend confirmed that the call has ended. Raises: AdapterError when the backend gave no answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +146,3 @@ class CanListTail(Protocol):
         ends: after LOCKED the tail has to be read again. Raises: AdapterError when the backend gave no answer,
         HANDLE_NOT_FOUND when the conversation is gone.
         """
-        ...

@@ -81,11 +81,9 @@ class ToolSource(Protocol):
 
         Raises: ToolError when the tools are not known.
         """
-        ...
 
     async def run(self, run: ToolRun) -> ToolOutput:
         """Cancelling it ends the run as well as the tool allows. Raises: ToolError, ConsentNeeded before anything was done."""
-        ...
 
     async def aclose(self) -> None: ...
 

@@ -9,8 +9,7 @@ from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
-from gateway.ports.conversation import Item, UserItem
-from gateway.ports.weight import weight
+from gateway.ports.conversation import Item, UserItem, weight
 from storage import compiled
 from storage.statement import Step, Values
 from storage.write.values import item, json, json_or_null, later_version, parameters

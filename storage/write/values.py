@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.ports import conversation
-from gateway.ports.weight import weight
+from gateway.ports.conversation import weight
 from storage.statement import Value, Values
 
 _encoder = msgspec.json.Encoder()

@@ -16,23 +16,21 @@ from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.tool_calls import URI
 from gateway.ports.tools import ToolDeclaration
 
+AG2_SCHEMAS = "application/vnd.ag2.tool-schemas+json"
+"""A part of this type declares the tools of an ag2 client, as its data."""
+
+MOST = 64
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DESCRIPTION = 4096
+_PARAMETERS = 16 * 1024
+
+_ANYTHING: dict[str, Json] = {"type": "object"}
+
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
-_A_SCHEMA = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+_A_SCHEMA = {"contains", "contentSchema", "else", "if", "not", "propertyNames", "then"} | {
+    f"{which}{what}" for which in ("additional", "unevaluated") for what in ("Items", "Properties")
+}
 _SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED_SCHEMAS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 _REFERENCES = frozenset({"$dynamicRef", "$recursiveRef", "$ref"})
@@ -137,17 +135,6 @@ _VALUES: dict[str, tuple[Callable[[Json], bool], str]] = {
     **dict.fromkeys(("$anchor", "$id", "$schema", "description", "format", "pattern", "title", *_REFERENCES), _WORDS),
 }
 """The values of keywords that hold no schemas: the check and its description."""
-
-
-AG2_SCHEMAS = "application/vnd.ag2.tool-schemas+json"
-"""A part of this type declares the tools of an ag2 client, as its data."""
-
-MOST = 64
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DESCRIPTION = 4096
-_PARAMETERS = 16 * 1024
-
-_ANYTHING: dict[str, Json] = {"type": "object"}
 
 
 def declared(message: Message) -> tuple[ToolDeclaration, ...]:

@@ -126,4 +126,3 @@ class OfferedTool:
 class Toolset(Protocol):
     async def offered(self) -> Mapping[str, OfferedTool]:
         """By the model's name for the tool, in a stable order. Raises: ToolError when a source cannot list its tools."""
-        ...

@@ -3,6 +3,8 @@ same order."""
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import asdict
+
 from gateway.a2a import model
 from gateway.a2a.model import Json, Message, Part
 from gateway.core.turn.commands import Command, Publish
@@ -61,17 +63,8 @@ class OutputBuilder:
         self._flush_reasoning()
         self._flush_text()
         self._parts.extend(event.artifact.parts)
-        self.out.append(
-            Publish(
-                model.TaskArtifactUpdateEvent(
-                    task_id=self.task_id,
-                    context_id=self.context_id,
-                    artifact=event.artifact,
-                    append=event.append,
-                    last_chunk=event.last_chunk,
-                )
-            )
-        )
+        update = model.TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
+        self.out.append(Publish(update))
 
     def add_reasoning(self, text: str) -> None:
         self._flush_parts()
@@ -105,16 +98,10 @@ class OutputBuilder:
 
     def publish_status(self, message: Message | None = None, metadata: dict[str, Json] | None = None) -> None:
         now = timestamp(self.clock.now())
-        self.out.append(
-            Publish(
-                model.TaskStatusUpdateEvent(
-                    task_id=self.task_id,
-                    context_id=self.context_id,
-                    status=model.TaskStatus(state=model.TaskState.WORKING, message=message, timestamp=now),
-                    metadata=metadata,
-                )
-            )
-        )
+        status = model.TaskStatus(state=model.TaskState.WORKING, message=message, timestamp=now)
+        task, context = self.task_id, self.context_id
+        update = model.TaskStatusUpdateEvent(task_id=task, context_id=context, status=status, metadata=metadata)
+        self.out.append(Publish(update))
 
     def message(
         self, parts: tuple[Part, ...], metadata: dict[str, Json] | None = None, *, task: bool = True
@@ -132,16 +119,9 @@ class OutputBuilder:
         append = bool(self.answer)
         if not append:
             self.answer = self.clock.new_id()
-        self.out.append(
-            Publish(
-                model.TaskArtifactUpdateEvent(
-                    task_id=self.task_id,
-                    context_id=self.context_id,
-                    artifact=model.Artifact(artifact_id=self.answer, parts=(part,)),
-                    append=append,
-                )
-            )
-        )
+        artifact, task, context = model.Artifact(artifact_id=self.answer, parts=(part,)), self.task_id, self.context_id
+        update = model.TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, append=append)
+        self.out.append(Publish(update))
 
     def _flush_reasoning(self) -> None:
         if self._reasoning:

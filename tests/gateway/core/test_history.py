@@ -21,8 +21,8 @@ from gateway.ports.conversation import (
     ReasoningItem,
     StorageOwner,
     UserItem,
+    weigh,
 )
-from gateway.ports.weight import weigh
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 G_OPAQUE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)

@@ -21,8 +21,9 @@ from gateway.ports.conversation import (
     ReasoningItem,
     StorageOwner,
     UserItem,
+    weigh,
+    weight,
 )
-from gateway.ports.weight import weigh, weight
 
 G_OPAQUE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True)
 FRAME = 16

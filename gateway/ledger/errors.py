@@ -1,5 +1,9 @@
 """The errors of the ledger."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 
 class Conflict(Exception):
     """A commit point did not find its rows as it expected them. Nothing of its unit was stored."""
@@ -15,3 +19,14 @@ class LedgerUnavailable(Exception):
 
 class CorruptRecord(Exception):
     """A stored row of the thread or task that the text names cannot be read. Others are not affected."""
+
+
+@contextmanager
+def skip_failures(log: Any, event: str) -> Iterator[None]:
+    """Logs what fails in one round of a background job, so that the next round tries again."""
+    try:
+        yield
+    except LedgerUnavailable as error:
+        log.warning(event, error=str(error))
+    except Exception:  # a defect here must not end the gateway
+        log.exception(event)

@@ -4,6 +4,7 @@ and one process makes each attempt."""
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -11,7 +12,7 @@ from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
 from gateway.foundation.shutdown import InFlight
-from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
 from gateway.ports.adapter import AdapterError
@@ -61,19 +62,12 @@ class Deletions:
         """Never returns."""
         while True:
             self._woken.clear()
-            try:
+            pause = None
+            with skip_failures(log, "deletions.skipped"):
                 pause = await self.run_due()
-            except LedgerUnavailable as error:
-                log.warning("deletions.skipped", error=str(error))
-                pause = None
-            except Exception:  # a defect here must not end the gateway
-                log.exception("deletions.skipped")
-                pause = None
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_INTERVAL if pause is None else min(pause, _POLL_INTERVAL)):
                     await self._woken.wait()
-            except TimeoutError:
-                pass
 
     async def run_due(self) -> float | None:
         """Makes all due attempts. Returns the seconds until the next one; None: no job is left.
@@ -86,22 +80,14 @@ class Deletions:
             due = [job for job in jobs if job.due_at <= now]
             if not due:
                 return (jobs[0].due_at - now) / 1000 if jobs else None
-            async with asyncio.TaskGroup() as group:
-                done = [group.create_task(self._run(job)) for job in due]
-            for failure in filter(None, (task.result() for task in done)):
-                raise failure
-
-    async def _run(self, job: Deletion) -> LedgerUnavailable | None:
-        try:
             with self._attempts.now:
-                await self._attempt(job)
-        except Conflict:
-            return None  # another process has claimed the job
-        except LedgerUnavailable as error:
-            return error
-        return None
+                done = await asyncio.gather(*map(self._attempt, due), return_exceptions=True)
+            for failure in done:
+                if isinstance(failure, Exception) and not isinstance(failure, Conflict):
+                    raise failure
 
     async def _attempt(self, job: Deletion) -> None:
+        """Raises: Conflict when another process has claimed the job; LedgerUnavailable."""
         agent = self._agents().by_name.get(job.agent)
         able = agent.adapter if agent is not None and isinstance(agent.adapter, CanForget) else None
         if agent is not None and able is None:

@@ -12,7 +12,7 @@ from gateway.core.agents import Agents
 from gateway.engine import paused_turn
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import Breaker
-from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
+from gateway.ledger.errors import Conflict, CorruptRecord, skip_failures
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import Caller
@@ -44,12 +44,8 @@ class QuestionExpiry:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            try:
+            with skip_failures(log, "expiry.skipped"):
                 await self.sweep()
-            except LedgerUnavailable as error:
-                log.warning("expiry.skipped", error=str(error))
-            except Exception:  # a defect here must not end the gateway
-                log.exception("expiry.skipped")
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:

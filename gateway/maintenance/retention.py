@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.foundation.clock import Clock
-from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import ExpireTasks
 from gateway.ledger.tasks import TaskOwner
@@ -50,12 +50,8 @@ class Retention:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            try:
+            with skip_failures(log, "retention.skipped"):
                 await self.sweep()
-            except LedgerUnavailable as error:
-                log.warning("retention.skipped", error=str(error))
-            except Exception:  # a defect here must not end the gateway
-                log.exception("retention.skipped")
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
@@ -64,7 +60,7 @@ class Retention:
         unlogged = now - int(lifetimes.events * 1000)
         unrecorded = now - int(lifetimes.tasks * 1000)
         since = self._swept if self._sweeps % _FULL_SWEEP else -1
-        events = tasks = contexts = 0
+        events = tasks = 0
         async for owner in self._owners():
             tasks += await self._expire(owner, -1, unrecorded, records=True)
             events += await self._expire(owner, since, unlogged, records=False)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.core.task_record import only_works
 from gateway.foundation.clock import Clock
@@ -50,110 +51,101 @@ Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
 """Posts an event with its number. Raises: UnreadableSecret; KeyError for an unknown version of A2A."""
 
 
+@dataclass(slots=True)
 class Delivery:
-    def __init__(
-        self,
-        due: DuePush,
-        ledger: PushLedger,
-        post: Post,
-        clock: Clock,
-        limits: PushLimits,
-        chance: Callable[[], float],
-    ) -> None:
-        """`chance` is from 0 to 1."""
-        self._config = due.config
-        self._task, self._id = due.config.task, due.config.id
-        self._next = due.next_event
-        self._due_at = due.due_at
-        self._attempts = due.attempts
-        self._visible = due.visible
-        self._ledger = ledger
-        self._post = post
-        self._clock = clock
-        self._limits = limits
-        self._chance = chance
+    """`due` is kept up to date. `chance` is from 0 to 1."""
+
+    due: DuePush
+    ledger: PushLedger
+    post: Post
+    clock: Clock
+    limits: PushLimits
+    chance: Callable[[], float]
 
     async def run(self) -> None:
         """Raises: Conflict when another process has claimed the delivery, or the configuration changed; LedgerUnavailable."""
         # Commits are ordered, so a commit under way is stored before the one that a cancellation submits.
-        claim = ClaimPush(self._task, self._id, self._due_at, self._claim_end())
-        self._due_at = claim.until
+        config = self.due.config
+        claim = ClaimPush(config.task, config.id, self.due.due_at, self._claim_end())
+        self.due = replace(self.due, due_at=claim.until)
         try:
-            await self._ledger.commit(claim)
+            await self.ledger.commit(claim)
             await self._deliver_all()
         except asyncio.CancelledError:
             # The process stops. It gives up the claim, so that the next process need not wait for its end.
-            self._ledger.submit((self._complete(self._next),), lambda _: None)
+            self.ledger.submit((self._complete(self.due.next_event),), lambda _: None)
             raise
         except CorruptRecord as error:
-            log.error("push.unreadable", task=self._task, error=str(error))
+            log.error("push.unreadable", task=config.task, error=str(error))
             await self._fail("the event cannot be read", PushState.STOPPED)
 
     async def _deliver_all(self) -> None:
-        last = self._next + _BATCH
-        while self._next < last:
-            events = await self._ledger.push_events(self._task, self._next)
+        last = self.due.next_event + _BATCH
+        while self.due.next_event < last:
+            events = await self.ledger.push_events(self.due.config.task, self.due.next_event)
             if not events:
                 break
-            if not self._visible and not await self._is_public(events):
-                await self._ledger.commit(self._complete(events[-1][0] + 1))
+            if not self.due.visible and not await self._is_public(events):
+                await self.ledger.commit(self._complete(events[-1][0] + 1))
                 return
-            for number, payload in events[: last - self._next]:
+            for number, payload in events[: last - self.due.next_event]:
                 if not await self._deliver(number, payload):
                     return
-        await self._ledger.commit(self._complete(self._next))
+        await self.ledger.commit(self._complete(self.due.next_event))
 
     async def _is_public(self, events: tuple[tuple[int, bytes], ...]) -> bool:
         """Whether the caller may know of the task. An agent that may answer with a bare message decides with its first event
         beyond WORKING."""
-        if await self._ledger.is_hidden(self._task):
+        if await self.ledger.is_hidden(self.due.config.task):
             return False
-        self._visible = not all(only_works(logged(payload)) for _, payload in events)
-        return self._visible
+        visible = not all(only_works(logged(payload)) for _, payload in events)
+        self.due = replace(self.due, visible=visible)
+        return visible
 
     async def _deliver(self, number: int, payload: bytes) -> bool:
+        config = self.due.config
         try:
-            outcome = await self._post(self._config, number, payload)
+            outcome = await self.post(config, number, payload)
         except UnreadableSecret as error:
-            log.error("push.unreadable", task=self._task, config=self._id, error=str(error))
+            log.error("push.unreadable", task=config.task, config=config.id, error=str(error))
             await self._fail("its token and credentials cannot be decrypted", PushState.STOPPED)
             return False
         except KeyError:
-            await self._fail(f"A2A {self._config.version} is not spoken here", PushState.STOPPED)
+            await self._fail(f"A2A {config.version} is not spoken here", PushState.STOPPED)
             return False
         except Exception:  # counts as an attempt, so that a defect does not repeat for ever
-            log.exception("push.broken", task=self._task, config=self._id)
+            log.exception("push.broken", task=config.task, config=config.id)
             await self._fail("the gateway could not post it", None)
             return False
         if not outcome.delivered:
             await self._fail(str(outcome), PushState.GONE if outcome.unwanted else None, outcome.retry_after)
             return False
-        advance = AdvancePush(self._task, self._id, self._due_at, number + 1, self._claim_end())
-        self._next, self._due_at, self._attempts = number + 1, advance.until, 0
-        await self._ledger.commit(advance)
+        advance = AdvancePush(config.task, config.id, self.due.due_at, number + 1, self._claim_end())
+        self.due = replace(self.due, next_event=number + 1, due_at=advance.until, attempts=0)
+        await self.ledger.commit(advance)
         return True
 
     async def _fail(self, error: str, final: PushState | None, retry_after: float | None = None) -> None:
         """`final` None: another attempt follows, unless this was the last one."""
-        attempts = self._attempts + 1
-        if final is None and attempts >= self._limits.attempts:
+        config, attempts = self.due.config, self.due.attempts + 1
+        if final is None and attempts >= self.limits.attempts:
             final = PushState.STOPPED
         until = None
         if final is None:
-            wait = scheduled(RETRY_WAITS, attempts, _JITTER * (2 * self._chance() - 1))
+            wait = scheduled(RETRY_WAITS, attempts, _JITTER * (2 * self.chance() - 1))
             wait = max(wait, min(retry_after or 0.0, _MAX_RETRY_AFTER))
-            until = self._clock.now() + int(wait * 1000)
-        await self._ledger.commit(
-            FailPush(self._task, self._id, self._due_at, until, final or PushState.ACTIVE, attempts, error)
+            until = self.clock.now() + int(wait * 1000)
+        await self.ledger.commit(
+            FailPush(config.task, config.id, self.due.due_at, until, final or PushState.ACTIVE, attempts, error)
         )
-        labels = {"task": self._task, "config": self._id, "number": self._next, "attempts": attempts, "error": error}
+        labels = {"task": config.task, "config": config.id, "number": self.due.next_event}
         if final is None:
-            log.info("push.failed", **labels)
+            log.info("push.failed", **labels, attempts=attempts, error=error)
         else:
-            log.warning("push.given-up", state=final.value, **labels)
+            log.warning("push.given-up", state=final.value, **labels, attempts=attempts, error=error)
 
     def _complete(self, next_event: int) -> CompletePush:
-        return CompletePush(self._task, self._id, self._due_at, next_event)
+        return CompletePush(self.due.config.task, self.due.config.id, self.due.due_at, next_event)
 
     def _claim_end(self) -> int:
-        return self._clock.now() + int((self._limits.timeout + _CLAIM_MARGIN) * 1000)
+        return self.clock.now() + int((self.limits.timeout + _CLAIM_MARGIN) * 1000)

@@ -5,12 +5,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
 from gateway.foundation.clock import Clock
-from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.errors import Conflict, LedgerUnavailable, skip_failures
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DuePush, PushConfig
 from gateway.push.delivery import Delivery, PushLimits
@@ -71,11 +72,9 @@ class Dispatcher:
                     pause = await self._poll(group)
                     # A poll takes longer the more is due, and each delivery that ends asks for one.
                     await asyncio.sleep(_PAUSE_FACTOR * (self._clock.monotonic() - began))
-                    try:
+                    with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await self._woken.wait()
-                    except TimeoutError:
-                        pass
         finally:
             if self._sender is not None:
                 await self._sender.aclose()
@@ -83,17 +82,12 @@ class Dispatcher:
     async def _poll(self, group: asyncio.TaskGroup) -> float:
         """Starts the due deliveries that the limits admit. Returns the seconds until the next poll."""
         self._woken.clear()
-        try:
+        with skip_failures(log, "push.skipped"):
             active, due_at = await self._ledger.next_push()
             if due_at is not None and due_at <= self._clock.now():
                 await self._start(group)
-        except LedgerUnavailable as error:
-            log.warning("push.skipped", error=str(error))
-            return _IDLE_INTERVAL
-        except Exception:  # a defect here must not end the gateway
-            log.exception("push.skipped")
-            return _IDLE_INTERVAL
-        return INTERVAL if active else _IDLE_INTERVAL
+            return INTERVAL if active else _IDLE_INTERVAL
+        return _IDLE_INTERVAL
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         room = self._limits.posts - len(self._under_way)

@@ -24,20 +24,30 @@ _WHOLE_BODY = 1024 * 1024
 
 
 class Sender:
-    """Keeps connections for later posts. `timeout`: seconds for one whole post."""
+    """Keeps connections for later posts; made in a running event loop. `timeout`: seconds for one whole post."""
 
     def __init__(self, rules: TargetRules, resolver: Resolver, timeout: float, clock: Clock) -> None:
         self._rules = rules
-        self._resolver = resolver
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(_CONNECT_TIMEOUT, timeout))
         self._clock = clock
-        self._session: aiohttp.ClientSession | None = None
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                use_dns_cache=False,
+                resolver=CheckedResolver(resolver),
+                keepalive_timeout=CLIENT_KEEP_ALIVE,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            headers={"User-Agent": "a2a-gateway", "Accept-Encoding": "identity", "Accept": "*/*"},
+        )
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         try:
             # The rules may have changed since the configuration was made, and a literal address is not looked up.
             check_target(url, self._rules)
-            async with self._open_session().post(
+            async with self._session.post(
                 url,
                 data=body if len(body) < _WHOLE_BODY else io.BytesIO(body),
                 headers=headers,
@@ -51,24 +61,7 @@ class Sender:
             return Outcome(None, _reason(error))
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    use_dns_cache=False,
-                    resolver=CheckedResolver(self._resolver),
-                    keepalive_timeout=CLIENT_KEEP_ALIVE,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-                headers={"User-Agent": "a2a-gateway", "Accept-Encoding": "identity", "Accept": "*/*"},
-            )
-        return self._session
+        await self._session.close()
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ import hashlib
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
@@ -23,7 +24,7 @@ class Signer:
         # 16 bytes more than the order has make all keys equally likely.
         number = int.from_bytes(derive_key(material, b"push signing key", 48)) % (_ORDER - 1) + 1
         private = ec.derive_private_key(number, ec.SECP256R1())
-        key = ECKey.import_key(_pem(private))
+        key = ECKey.import_key(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         self._key = ECKey.import_key({**key.as_dict(private=True), "kid": key.thumbprint()})
         self._issuer = issuer
         public = {**self._key.as_dict(private=False), "use": "sig", "alg": "ES256"}
@@ -41,9 +42,3 @@ class Signer:
             "request_body_sha256": hashlib.sha256(body).hexdigest(),
         }
         return jwt.encode({"alg": "ES256", "typ": "JWT", "kid": self._key.kid or ""}, claims, self._key)
-
-
-def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

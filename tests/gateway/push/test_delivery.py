@@ -307,7 +307,7 @@ async def test_a_configuration_that_was_replaced_or_deleted_meanwhile_does_not_a
         await push.create(task.id, url="https://other.example/")
         return OK
 
-    delivery._post = replaced
+    delivery.post = replaced
     with pytest.raises(Conflict):
         await delivery.run()
     await push.deliver()

@@ -2,7 +2,6 @@
 lose anything, in pieces so small that no turn waits for them; a later read gets an explicit error."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
@@ -61,7 +60,9 @@ class Retention:
         unrecorded = now - int(lifetimes.tasks * 1000)
         since = self._swept if self._sweeps % _FULL_SWEEP else -1
         events = tasks = 0
-        async for owner in self._owners():
+        owner = TaskOwner()
+        while (following := await self._ledger.next_owner(owner)) is not None:
+            owner = following
             tasks += await self._expire(owner, -1, unrecorded, records=True)
             events += await self._expire(owner, since, unlogged, records=False)
         self._swept = max(self._swept, unlogged - 1)
@@ -69,13 +70,6 @@ class Retention:
         contexts = await self._expire_contexts(now - int(lifetimes.contexts_idle * 1000))
         if events or tasks or contexts:
             log.info("retention.swept", logs=events, tasks=tasks, contexts=contexts)
-
-    async def _owners(self) -> AsyncIterator[TaskOwner]:
-        owner: TaskOwner | None = TaskOwner()
-        while owner is not None:
-            owner = await self._ledger.next_owner(owner)
-            if owner is not None:
-                yield owner
 
     async def _expire(self, owner: TaskOwner, since: int, before: int, *, records: bool) -> int:
         """Returns how many tasks lost something. Tasks that ended before `since` are skipped."""

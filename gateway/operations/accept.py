@@ -1,5 +1,11 @@
-"""Accepting a message: C1, then the turn is queued. Law: one commit, durable before anything of it is shown; a refusal or a
-lost race stores nothing."""
+"""Accepting a message: C1 with what belongs to the same unit, then the turn is queued. Law: one commit, durable before anything
+of it is shown; a refusal or a lost race stores nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from gateway.a2a.errors import Busy, UnsupportedOperation, echo, invalid
 from gateway.a2a.model import TERMINAL, TaskState
@@ -7,19 +13,32 @@ from gateway.core.task_record import TurnOutput
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun, build_run, status
+from gateway.engine.turn_run import LiveTask, TurnRun, build_run, status, status_update
 from gateway.foundation.clock import Clock, timestamp
+from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import entry
+from gateway.ledger.leases import RequestCancel
+from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import OpenTurn, TaskRecord
-from gateway.ledger.threads import ThreadRecord
-from gateway.ledger.turns import Replay
+from gateway.ledger.tasks import EventRow, OpenTurn, TaskRecord
+from gateway.ledger.threads import Displace, ThreadRecord
+from gateway.ledger.turns import Accept, Replay
 from gateway.operations.answer import OnStored, PausedTurns
 from gateway.operations.call import OperationCall
 from gateway.operations.incoming import Incoming
-from gateway.operations.plan import Plan, plan
 from gateway.operations.quotas import ConcurrencyLimit
-from gateway.operations.target import KnownContext, NewContext, Occupied, Waiting, check_owner, check_version, target
+from gateway.operations.target import (
+    KnownContext,
+    NewContext,
+    Occupied,
+    Waiting,
+    check_named_handle,
+    check_owner,
+    check_version,
+    new_thread,
+    target,
+)
 from gateway.operations.task_reader import TaskReader
 from gateway.scheduling.runner import Runner
 
@@ -28,25 +47,17 @@ _AT_ONCE = 2
 """Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
 
+@dataclass(frozen=True, slots=True)
 class MessageIntake:
-    def __init__(
-        self,
-        ledger: Ledger,
-        runner: Runner,
-        fanout: Fanout,
-        clock: Clock,
-        reader: TaskReader,
-        paused: PausedTurns,
-        runs: ConcurrencyLimit,
-    ) -> None:
-        """`runs`: the turns that a principal may have."""
-        self._ledger = ledger
-        self._runner = runner
-        self._fanout = fanout
-        self._clock = clock
-        self._reader = reader
-        self._paused = paused
-        self._runs = runs
+    """`runs`: the turns that a principal may have."""
+
+    ledger: Ledger
+    runner: Runner
+    fanout: Fanout
+    clock: Clock
+    reader: TaskReader
+    paused: PausedTurns
+    runs: ConcurrencyLimit
 
     async def accept(self, incoming: Incoming, on_stored: OnStored | None = None) -> TurnRun | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
@@ -69,9 +80,9 @@ class MessageIntake:
         if replay is not None:
             return replay
         try:
-            where = await target(self._ledger, call, incoming.message)
+            where = await target(self.ledger, call, incoming.message)
         except UnsupportedOperation:
-            if await self._paused.has_answer(incoming):
+            if await self.paused.has_answer(incoming):
                 return Replay(incoming.message.task_id or "", incoming.digest)
             raise
         if isinstance(where, Waiting | Occupied) and where.context.thread is not None:
@@ -93,7 +104,7 @@ class MessageIntake:
         call, key = incoming.call, incoming.key
         if key is None:
             return None
-        replay = await self._ledger.replay(call.caller, call.agent.name, key)
+        replay = await self.ledger.replay(call.caller, call.agent.name, key)
         if replay is not None and replay.digest != incoming.digest:
             field = "Idempotency-Key" if key.kind == "header" else "message.messageId"
             raise invalid(field, f"{echo(key.key)} was used for another message")
@@ -103,19 +114,19 @@ class MessageIntake:
         self, incoming: Incoming, task: TaskRecord, on_stored: OnStored | None
     ) -> TurnRun | Replay | PausedTurn:
         """As PausedTurns.answer; a turn that continues counts as one of the principal's."""
-        with self._runs.take(incoming.call.caller) as slot:
+        with self.runs.take(incoming.call.caller) as slot:
 
             def stored(run: TurnRun) -> None:
                 slot.release_after(run.done)
                 if on_stored is not None:
                     on_stored(run)
 
-            return await self._paused.answer(incoming, task, stored)
+            return await self.paused.answer(incoming, task, stored)
 
     async def _make_room(self, call: OperationCall, task_id: str) -> None:
         """Source: docs/state-model.md, scenario 118b. Raises: UnsupportedOperation where the waiting task is not to be
         cancelled."""
-        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        record = await self.ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL:
             return
         policies = call.agent.policies
@@ -125,7 +136,7 @@ class MessageIntake:
                 metadata={"taskId": task_id},
             )
         displaced = policies.busy_context == "rollback"
-        await self._paused.cancel(call.caller, record, call.rendering, displaced=displaced)
+        await self.paused.cancel(call.caller, record, call.rendering, displaced=displaced)
 
     # --- a new turn
 
@@ -147,17 +158,17 @@ class MessageIntake:
             others = await self._others(where, closed, attempt)
             if where.context.thread is not None:
                 self._check_thread(incoming.call, where.context.thread, len(others))
-        made = plan(incoming, where, outputs, closed, self._clock, self._runner.runtime.holder)
+        made = build_plan(incoming, where, outputs, closed, self.clock, self.runner.runtime.holder)
         # On an unsynced thread there is something to look up between C1 and C2.
         thread = made.accept.thread
-        if attempt < _AT_ONCE and not (others or thread.unsynced or self._runner.queued(thread.id)):
-            made = made.begins(self._runner)
+        if attempt < _AT_ONCE and not (others or thread.unsynced or self.runner.queued(thread.id)):
+            made = made.begins(self.runner)
         else:
-            made = made.waits(self._runner, others, agent.policies.busy_context)
+            made = made.waits(self.runner, others, agent.policies.busy_context)
         return await self._store(incoming, made, on_stored)
 
     async def _outputs(self, task: TaskRecord, closed: PausedTurn | None) -> list[TurnOutput]:
-        outputs = await self._reader.outputs(task) if closed is None else closed.outputs
+        outputs = await self.reader.outputs(task) if closed is None else closed.outputs
         if outputs is None:
             raise Conflict(f"a turn of task {task.id!r} has not ended")
         return outputs
@@ -165,12 +176,12 @@ class MessageIntake:
     async def _others(self, where: KnownContext, closed: PausedTurn | None, attempt: int) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, in any process; not read where nothing indicates that there are any."""
         thread = where.context.thread
-        if thread is None or not (attempt or self._runner.queued(thread.id)):
+        if thread is None or not (attempt or self.runner.queued(thread.id)):
             return ()
         over = closed.turn.turn if closed is not None else None
         return tuple(
             open_
-            for open_ in await self._ledger.open_turns(where.context.id)
+            for open_ in await self.ledger.open_turns(where.context.id)
             if open_.thread == thread.id and open_.turn != over
         )
 
@@ -178,16 +189,16 @@ class MessageIntake:
         policies = call.agent.policies
         check_owner(call.agent, thread)
         check_version(call.agent, thread)
-        queued = max(self._runner.queued(thread.id), others)
+        queued = max(self.runner.queued(thread.id), others)
         if queued and policies.busy_context == "reject":
             raise Busy("The context is at work on another message; try again when that has ended.", retry_after=1)
         if queued > policies.queued_turns:
             raise Busy(f"{queued} messages wait in this context already; try again later.", retry_after=5)
 
-    async def _store(self, incoming: Incoming, made: Plan, on_stored: OnStored | None) -> TurnRun:
+    async def _store(self, incoming: Incoming, made: "Plan", on_stored: OnStored | None) -> TurnRun:
         """A caller that goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
         accept = made.accept
-        with self._runs.take(accept.caller) as slot:
+        with self.runs.take(accept.caller) as slot:
             run = self._turn_run(incoming, made)
             started = False
 
@@ -197,22 +208,22 @@ class MessageIntake:
                 slot.release_after(run.done)
                 if on_stored is not None:
                     on_stored(run)
-                self._runner.start(run, accept.thread)
+                self.runner.start(run, accept.thread)
                 if run.agent.policies.busy_context in ("interrupt", "rollback"):
-                    self._runner.interrupt(run, accept.thread.id)
+                    self.runner.interrupt(run, accept.thread.id)
 
             try:
-                with self._runner.reserved(accept.turn, accept.thread.id):
+                with self.runner.reserved(accept.turn, accept.thread.id):
                     await run.live.journal.commit(made.points, made.event, stored=stored)
             finally:
                 if not started:
-                    self._fanout.release(accept.task)
+                    self.fanout.release(accept.task)
         return run
 
-    def _turn_run(self, incoming: Incoming, made: Plan) -> TurnRun:
+    def _turn_run(self, incoming: Incoming, made: "Plan") -> TurnRun:
         """With a hold on the channel of its task."""
         call, accept, message = incoming.call, made.accept, made.accept.message
-        journal = Journal(self._ledger, self._fanout.hold(accept.task), accept.task, made.number)
+        journal = Journal(self.ledger, self.fanout.hold(accept.task), accept.task, made.number)
         for payload in made.closed.events if made.closed is not None else ():
             journal.add(payload)
         queued = accept.new_task and made.prepare is None
@@ -233,3 +244,89 @@ class MessageIntake:
             fresh_thread=accept.new_thread,
             service_call=service_call,
         )
+
+
+# --- the unit that accepts a message
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`outputs`: what the earlier turns of the task have shown; `number`: that of the task's latest event.
+
+    `event`: the task that waited for its caller works again. `prepare`: C2, where the turn begins in the same unit;
+    `besides`: the marks of a turn that has to wait. `closed`: the turn that waited for an answer and gets none.
+    """
+
+    accept: Accept
+    outputs: Sequence[TurnOutput]
+    number: int
+    event: bytes | None
+    prepare: Prepare | None = None
+    besides: tuple[CommitPoint, ...] = ()
+    push: CommitPoint | None = None
+    closed: PausedTurn | None = None
+
+    def points(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
+        accept, closed = replace(self.accept, event=row), self.closed
+        before = closed.ending(accept.last_event - 1, None, None, accept.now) if closed is not None else ()
+        after = tuple(point for point in (self.prepare, self.push) if point is not None)
+        return (*before, accept, *self.besides, *after)
+
+    def begins(self, runner: Runner) -> "Plan":
+        """The plan of a turn that begins in the same unit, on a thread on which no turn runs. Another process may be faster."""
+        accept = replace(self.accept, working=self.accept.new_task)
+        return replace(self, accept=accept, prepare=runner.runtime.prepare(accept.thread, accept.turn, accept.task))
+
+    def waits(self, runner: Runner, others: Sequence[OpenTurn], busy_context: str) -> "Plan":
+        """The plan of a turn that has to wait. The policy may cancel the `others`, in whichever process they run."""
+        marks: tuple[CommitPoint, ...] = ()
+        if busy_context == "rollback":
+            marks = (Displace(self.accept.thread.id, self.accept.turn),)
+        elif busy_context == "interrupt" and others:
+            marks = (RequestCancel(tuple(open_.turn for open_ in others)),)
+        return replace(self, besides=(runner.runtime.heartbeat(), *marks))
+
+
+def build_plan(
+    incoming: Incoming,
+    where: NewContext | KnownContext,
+    outputs: Sequence[TurnOutput],
+    closed: PausedTurn | None,
+    clock: Clock,
+    process: str,
+) -> Plan:
+    """The unit that opens a turn. Raises: InvalidParams for a handle that is not the thread's."""
+    call = incoming.call
+    if isinstance(where, KnownContext):
+        row, public, known, task = where.context.id, where.context.public_id, where.context.thread, where.task
+    else:
+        row, public, known, task = clock.row_id(), where.public_id or clock.new_id(), None, None
+    thread = known or new_thread(call.agent, clock.row_id(), row)
+    check_named_handle(call.agent, incoming.message, thread)
+    if task is None:
+        task_id, now, number, event = clock.new_id(), clock.now(), 0, None
+    else:
+        task_id, now = task.id, max(clock.now(), task.status_at)
+        number = task.last_event if closed is None else closed.number
+        event = entry(status_update(task, status(TaskState.WORKING, timestamp(now))))
+    accept = Accept(
+        caller=call.caller,
+        agent=call.agent.name,
+        now=now,
+        context_row=row,
+        context_public=public if isinstance(where, NewContext) else None,
+        thread=thread,
+        new_thread=known is None,
+        task=task_id,
+        new_task=task is None,
+        visible=not call.agent.policies.direct_replies,
+        turn=clock.row_id(),
+        message=replace(incoming.message, context_id=public, task_id=task_id),
+        digest=incoming.digest,
+        key=incoming.key,
+        event=None,
+        last_event=number + (len(closed.events) if closed is not None else 0) + (event is not None),
+        process=process,
+        preferences=incoming.preferences,
+    )
+    push = None if incoming.push is None else incoming.push.on(task_id, now)
+    return Plan(accept, outputs, number, event, push=push, closed=closed)

@@ -5,6 +5,7 @@ Source: docs/state-model.md, scenarios 110 to 120.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -33,14 +34,14 @@ from gateway.scheduling.settle import close_task
 OnStored = Callable[[TurnRun], None]
 
 
+@dataclass(frozen=True, slots=True)
 class PausedTurns:
     """Changes turns that wait for their callers. One instance serves every agent of the gateway."""
 
-    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock) -> None:
-        self._ledger = ledger
-        self._runner = runner
-        self._fanout = fanout
-        self._clock = clock
+    ledger: Ledger
+    runner: Runner
+    fanout: Fanout
+    clock: Clock
 
     async def has_answer(self, incoming: Incoming) -> bool:
         """Whether the message only repeats what the caller has answered to its task before.
@@ -54,8 +55,8 @@ class PausedTurns:
             return False
         if not given or not task_id:
             return False
-        asked = await self._ledger.asked_calls(task_id)
-        return is_repetition(given, asked, self._clock.now(), incoming.call.rendering.redact)
+        asked = await self.ledger.asked_calls(task_id)
+        return is_repetition(given, asked, self.clock.now(), incoming.call.rendering.redact)
 
     async def answer(self, incoming: Incoming, task: TaskRecord, on_stored: OnStored) -> TurnRun | Replay | PausedTurn:
         """The turn that continues; a Replay where it still waits; the paused turn, closed, where the message answers nothing.
@@ -63,7 +64,7 @@ class PausedTurns:
         Raises: InvalidParams; Conflict when the turn waits no more.
         """
         call, shown = incoming.call, incoming.call.rendering
-        paused = await paused_turn.load(self._ledger, self._clock, call.caller, task, shown)
+        paused = await paused_turn.load(self.ledger, self.clock, call.caller, task, shown)
         if paused is None:
             raise Conflict(f"the turn of task {task.id!r} waits no more")
         given = incoming.answers
@@ -72,7 +73,7 @@ class PausedTurns:
             return paused
         if call.agent.policies.standing_approvals == "refuse":
             refuse_standing(given)
-        resolution = resolve(given, await self._asked(given, paused), self._clock.now(), shown.redact)
+        resolution = resolve(given, await self._asked(given, paused), self.clock.now(), shown.redact)
         if given and not resolution:
             return Replay(task.id, incoming.digest)
         message = replace(incoming.message, context_id=task.context_id, task_id=task.id)
@@ -86,8 +87,8 @@ class PausedTurns:
         """Stores what has changed of a turn that waits, and runs it if it waits for nothing more. Raises: Conflict."""
         if paused.goes_on:
             task = paused.task
-            journal = Journal(self._ledger, self._fanout.hold(task.id), task.id, paused.number)
-            self._runner.resume(_turn_run(agent, paused, journal, ()), paused.thread)
+            journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
+            self.runner.resume(_turn_run(agent, paused, journal, ()), paused.thread)
         else:
             await self._store(agent, paused)
 
@@ -95,7 +96,7 @@ class PausedTurns:
         self, caller: Caller, task: TaskRecord, shown: Rendering = HIDDEN, *, displaced: bool = False
     ) -> bool:
         """As close_task. False: an answer or another cancellation was faster."""
-        return await close_task(caller, task, self._ledger, self._fanout, self._clock, shown, displaced=displaced)
+        return await close_task(caller, task, self.ledger, self.fanout, self.clock, shown, displaced=displaced)
 
     async def _store(
         self,
@@ -108,8 +109,8 @@ class PausedTurns:
         """The turn, if it continues. Raises: Conflict."""
         task = paused.task
         push, modes = (None, ()) if incoming is None else (incoming.push, incoming.output_modes)
-        besides = () if push is None else (push.on(task.id, self._clock.now()),)
-        journal = Journal(self._ledger, self._fanout.hold(task.id), task.id, paused.number)
+        besides = () if push is None else (push.on(task.id, self.clock.now()),)
+        journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
         run = _turn_run(agent, paused, journal, modes)
         continues = False
 
@@ -120,13 +121,13 @@ class PausedTurns:
                 run.live.status = following
                 if on_stored is not None:
                     on_stored(run)
-                self._runner.resume(run, paused.thread)
+                self.runner.resume(run, paused.thread)
 
         try:
             await paused.store(journal, said, stored, besides)
         finally:
             if not continues:
-                self._fanout.release(task.id)
+                self.fanout.release(task.id)
         return run if continues else None
 
     async def _asked(self, given: Answers, paused: PausedTurn) -> tuple[AskedCall, ...]:
@@ -137,7 +138,7 @@ class PausedTurns:
         named |= {result.call for result in given.results}
         if named <= known:
             return calls
-        earlier = await self._ledger.asked_calls(paused.task.id)
+        earlier = await self.ledger.asked_calls(paused.task.id)
         return (*calls, *(asked for asked in earlier if asked.call.id not in known))
 
 

@@ -6,6 +6,7 @@ anything of it is stored.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -117,17 +118,17 @@ def _not_found(context_id: str, agent: Agent | None) -> A2AError:
     return NotFound(f"there is no context {echo(context_id)} of yours{where}")
 
 
+@dataclass(frozen=True, slots=True)
 class ContextTransfer:
     """Exports, imports and adopts contexts for the admin API. A caller reaches only its own contexts."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
-        self._ledger = ledger
-        self._clock = clock
+    ledger: Ledger
+    clock: Clock
 
     async def export(self, caller: Caller, context_id: str) -> bytes:
         """The document as JSON. Raises: NotFound, Busy while a turn waits or runs."""
         try:
-            document = await self._ledger.export(caller, context_id)
+            document = await self.ledger.export(caller, context_id)
         except Conflict as error:
             raise Busy("The context is at work; try again when that has ended.", retry_after=5) from error
         if document is None:
@@ -142,7 +143,7 @@ class ContextTransfer:
             _check_agent(f"threads[{index}]", thread, agents)
         await self._refuse_known(caller, document.context_id)
         try:
-            await self._ledger.commit(Import(caller, document, self._clock.now()))
+            await self.ledger.commit(Import(caller, document, self.clock.now()))
         except Conflict as error:
             raise InvalidParams(
                 "Invalid parameters: ids of this document exist here already, or contradict each other"
@@ -163,13 +164,13 @@ class ContextTransfer:
             raise invalid("handle", "must not be empty")
         check_id("handle", handle, _HANDLES)
         _check_kind(agent, handle)
-        public = context_id or self._clock.new_id()
+        public = context_id or self.clock.new_id()
         check_id("contextId", public, limits)
         await self._refuse_known(caller, public)
-        thread = new_thread(agent, self._clock.row_id(), self._clock.row_id())
+        thread = new_thread(agent, self.clock.row_id(), self.clock.row_id())
         try:
-            await self._ledger.commit(
-                Adopt(caller, public, msgspec.structs.replace(thread, handle=handle), self._clock.now())
+            await self.ledger.commit(
+                Adopt(caller, public, msgspec.structs.replace(thread, handle=handle), self.clock.now())
             )
         except Conflict as error:
             raise _exists(public) from error
@@ -177,7 +178,7 @@ class ContextTransfer:
 
     async def _refuse_known(self, caller: Caller, context_id: str) -> None:
         """Also for a deleted or expired context: an id means one conversation for ever."""
-        if await self._ledger.context(caller, context_id, "") is not None:
+        if await self.ledger.context(caller, context_id, "") is not None:
             raise _exists(context_id)
 
 

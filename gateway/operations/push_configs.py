@@ -49,24 +49,16 @@ class PushDraft:
         return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
 
+@dataclass(slots=True)
 class PushConfigs:
     """One instance serves every agent of the gateway. `changed` is called when there may be a delivery to make."""
 
-    def __init__(
-        self,
-        ledger: PushLedger,
-        rules: TargetRules,
-        resolver: Resolver,
-        box: SecretBox,
-        clock: Clock,
-        changed: Callable[[], object],
-    ) -> None:
-        self._ledger = ledger
-        self._rules = rules
-        self._resolver = resolver
-        self._box = box
-        self._clock = clock
-        self.changed = changed
+    ledger: PushLedger
+    rules: TargetRules
+    resolver: Resolver
+    box: SecretBox
+    clock: Clock
+    changed: Callable[[], object]
 
     # --- the four operations
 
@@ -76,7 +68,7 @@ class PushConfigs:
         """Raises: InvalidParams."""
         draft = await self.draft(call, config)
         try:
-            await self._ledger.commit(draft.on(task, self._clock.now()))
+            await self.ledger.commit(draft.on(task, self.clock.now()))
         except Conflict as error:
             raise invalid(
                 "taskId", f"the task has {MAX_CONFIGS} push notification configurations; delete one first"
@@ -86,19 +78,19 @@ class PushConfigs:
 
     async def get(self, task: str, config: str) -> TaskPushNotificationConfig:
         """Raises: TaskNotFound, as the specification has it also for a configuration."""
-        for found in await self._ledger.push_configs(task):
+        for found in await self.ledger.push_configs(task):
             if found.id == config:
                 return _shown(found)
         raise TaskNotFound("Push notification configuration not found", metadata={"taskId": task, "field": "id"})
 
     async def list(self, task: str) -> ListTaskPushNotificationConfigsResponse:
         """All of them: their number is limited, so there is one page."""
-        found = await self._ledger.push_configs(task)
+        found = await self.ledger.push_configs(task)
         return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
 
     async def delete(self, task: str, config: str) -> None:
         """Succeeds also where there is no such configuration."""
-        await self._ledger.commit(DeletePushConfig(task, config))
+        await self.ledger.commit(DeletePushConfig(task, config))
 
     async def draft(
         self, call: OperationCall, config: TaskPushNotificationConfig, message: Message | None = None
@@ -112,10 +104,10 @@ class PushConfigs:
         credentials = config.authentication.credentials if config.authentication else None
         sealed = None
         if config.token or credentials:
-            sealed = self._box.seal(Secrets(config.token or None, credentials or None), config.url)
+            sealed = self.box.seal(Secrets(config.token or None, credentials or None), config.url)
         made = PushConfig(
             task="",
-            id=config.id or self._clock.new_id(),
+            id=config.id or self.clock.new_id(),
             version=call.version,
             url=config.url,
             host=target.host,
@@ -126,21 +118,21 @@ class PushConfigs:
 
     async def _check(self, field: str, url: str) -> Target:
         try:
-            target = check_target(url, self._rules)
+            target = check_target(url, self.rules)
             async with asyncio.timeout(_LOOKUP_TIMEOUT):
-                await self._resolver.addresses(target.host, target.port)
+                await self.resolver.addresses(target.host, target.port)
         except TargetRefused as error:
             raise invalid(field, str(error)) from error
         except (OSError, TimeoutError):
             # An unknown name may become known: each delivery looks it up again.
-            return check_target(url, self._rules)
+            return check_target(url, self.rules)
         return target
 
     # --- undelivered notifications
 
     async def statuses(self, caller: Caller) -> tuple[PushStatus, ...]:
         """The configurations of the caller that are not done, the latest first."""
-        return await self._ledger.push_statuses(caller.tenant, caller.principal)
+        return await self.ledger.push_statuses(caller.tenant, caller.principal)
 
     async def replay(self, caller: Caller, task: str, config: str | None) -> int:
         """Resumes stopped configurations of a task, or one of them, at their next event. Returns how many.
@@ -158,7 +150,7 @@ class PushConfigs:
             which = "push notification configuration" + ("" if config is None else f" {echo(config)}")
             raise NotFound(f"there is no {which} of yours that was stopped, of task {echo(task)}")
         try:
-            await self._ledger.commit(*(ReplayPush(each.task, each.id) for each in stopped))
+            await self.ledger.commit(*(ReplayPush(each.task, each.id) for each in stopped))
         except Conflict as error:
             raise NotFound(f"the configurations of task {echo(task)} were changed meanwhile; look again") from error
         self.changed()

@@ -1,6 +1,7 @@
 """Tasks as their callers see them, read from the turns of this process or from the ledger. Law: what is shown is stored."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 from msgspec.structs import replace
@@ -26,28 +27,28 @@ _QUARANTINED: dict[str, Json] = {"quarantined": True}
 """Metadata of a task whose turn could not be ended: the output of that turn is left out."""
 
 
+@dataclass(frozen=True, slots=True)
 class TaskReader:
-    def __init__(self, ledger: Ledger, runner: Runner) -> None:
-        self._ledger = ledger
-        self._runner = runner
+    ledger: Ledger
+    runner: Runner
 
     def run_of(self, call: OperationCall, task_id: str) -> TurnRun | None:
         """The turn that waits or runs here, if this caller may know of its task."""
-        run = self._runner.run_of(task_id)
+        run = self.runner.run_of(task_id)
         if run is None or run.caller != call.caller or run.agent.name != call.agent.name or not run.public:
             return None
         return run
 
     async def record(self, call: OperationCall, task_id: str) -> TaskRecord:
         """Raises: TaskNotFound, also for a task of another caller."""
-        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        record = await self.ledger.task(call.caller, call.agent.name, task_id)
         if record is None or not (record.visible or self.run_of(call, task_id)):
             raise not_found(task_id)
         return record
 
     async def reply(self, call: OperationCall, task_id: str) -> Message | None:
         """The bare message with which the agent answered, so that the task stays hidden."""
-        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        record = await self.ledger.task(call.caller, call.agent.name, task_id)
         return record.status_message if record is not None and not record.visible else None
 
     async def task(self, call: OperationCall, task_id: str, history_length: int | None = None) -> Task:
@@ -62,7 +63,7 @@ class TaskReader:
     async def _settled(self, call: OperationCall, task_id: str) -> bool:
         """Whether the ledger has the end of the turn. Lists, notifications and resumed streams may show that end before the
         process that runs the turn knows that it is stored."""
-        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+        record = await self.ledger.task(call.caller, call.agent.name, task_id)
         return record is not None and record.state in _SETTLED
 
     async def live(self, live: LiveTask, history_length: int | None = None) -> tuple[Task, int] | None:
@@ -77,7 +78,7 @@ class TaskReader:
     async def stored(self, call: OperationCall, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
         """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
         try:
-            found = await self._ledger.whole_task(call.caller, call.agent.name, task_id)
+            found = await self.ledger.whole_task(call.caller, call.agent.name, task_id)
         except CorruptRecord:
             quarantined = await self._quarantined(call, task_id)
             if quarantined is None:
@@ -94,7 +95,7 @@ class TaskReader:
             return replace(task, metadata=_QUARANTINED), number
         if not turns[-1].ended:
             # The log of a turn that has not ended holds more than the record.
-            events = await self._ledger.events(record.id, record.last_event)
+            events = await self.ledger.events(record.id, record.last_event)
             for number, update in replay_events(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
                 current = _status_after(update, current)
                 if _ends(update):  # later events belong to the next turn
@@ -104,7 +105,7 @@ class TaskReader:
     async def _quarantined(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
         """From its row alone, a task whose turn is quarantined. Raises: TaskNotFound, CorruptRecord."""
         record = await self.record(call, task_id)
-        context = await self._ledger.context(call.caller, record.context_id, call.agent.name)
+        context = await self.ledger.context(call.caller, record.context_id, call.agent.name)
         if context is None or context.stuck != task_id:
             return None
         task = assemble(record.id, record.context_id, status_of(record), ())
@@ -112,7 +113,7 @@ class TaskReader:
 
     async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
         """The outputs of all turns of a task that waits for its caller; None: the last turn has not ended."""
-        turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+        turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
     async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
@@ -131,12 +132,12 @@ class TaskReader:
 
     async def _outputs(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
         """A running turn shows only its message, because the rest is about to change; a paused turn shows everything."""
-        turns = await self._ledger.turns(tuple(record.id for record in records), artifacts)
+        turns = await self.ledger.turns(tuple(record.id for record in records), artifacts)
         found = {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
         for record in records:
             of_task = turns[record.id]
             if record.state in INTERRUPTED and of_task and not of_task[-1].ended:
-                events = await self._ledger.events(record.id, record.last_event)
+                events = await self.ledger.events(record.id, record.last_event)
                 for _ in replay_events(found[record.id][-1], of_task[-1], events):
                     pass
         return found
@@ -146,16 +147,16 @@ class TaskReader:
 
         Raises: InvalidParams for a number that no event has.
         """
-        events = await self._ledger.events(record.id, 0)
+        events = await self.ledger.events(record.id, 0)
         latest = events[-1][0] if events else record.last_event if record.state in TERMINAL else 0
         if number > latest:
             raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
         if not events and latest:
             # Retention deleted the events: the caller gets their result, however many it has read.
-            turns = (await self._ledger.turns((record.id,), artifacts=True))[record.id]
+            turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
             outputs = [TurnOutput.stored(turn) for turn in turns]
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
-        turns = (await self._ledger.turns((record.id,), artifacts=False))[record.id]
+        turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
         answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]

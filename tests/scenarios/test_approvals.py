@@ -325,7 +325,7 @@ async def test_112_a_yes_is_understood_in_every_dialect(core: Core, dialect: Any
 async def test_112_a_turn_that_goes_on_takes_a_place_of_its_principal_and_one_that_waits_has_none(core: Core) -> None:
     pause = Pause()
     _, tools = setup(core, G, asks("r1", PAY), [pause, *says("busy")], says("done", "r2"))
-    runs = core.operations._intake._runs
+    runs = core.operations._intake.runs
     runs.most = 1
     task = await start(core)
     busy = await reply(core, None, "2", context_id="d", at_once=True)

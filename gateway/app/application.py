@@ -111,7 +111,7 @@ class Gateway:
             self._keys if config.auth.api_keys.enabled else NoAuthentication(),
             public_url=public_url,
             drain=self.drain,
-            settings=build.binding_settings(config),
+            limits=config.limits,
             clock=self._clock,
             contexts=self._contexts,
             transfer=self._transfer,

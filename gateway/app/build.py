@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from gateway.a2a.limits import Limits
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Visibility, VisibilityRule
 from gateway.config.agents import AgentConfig, check_window
@@ -15,7 +14,6 @@ from gateway.core.tools.approvals import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.http.cards import build_card
-from gateway.http.pipeline import BindingSettings
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.quotas import QuotaLimits
 from gateway.ports.capabilities import HasBackend
@@ -141,23 +139,6 @@ def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
 
 
 # --- limits
-
-
-def binding_settings(config: GatewayConfig) -> BindingSettings:
-    limits = config.limits
-    return BindingSettings(
-        limits=Limits(
-            parts=limits.parts,
-            reference_ids=limits.reference_ids,
-            extensions=limits.extensions,
-            metadata=limits.metadata,
-            id_length=limits.id_length,
-        ),
-        body=limits.request_body,
-        json_depth=limits.json_depth,
-        keepalive=limits.stream_keepalive,
-        send_timeout=limits.stream_blocked,
-    )
 
 
 def quota_limits(config: GatewayConfig) -> QuotaLimits:

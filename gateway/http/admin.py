@@ -13,19 +13,20 @@ require an admin key. No secret of a push configuration goes out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.a2a.errors import A2AError, MethodNotAllowed, echo, invalid
+from gateway.a2a.errors import MethodNotAllowed, echo, invalid
 from gateway.a2a.model import Json
 from gateway.a2a.wire import strict_json
 from gateway.foundation.clock import timestamp
-from gateway.http.errors import rest_reply
 from gateway.http.headers import query
 from gateway.http.pipeline import Pipeline
-from gateway.http.reply import Reply
+from gateway.http.reply import Reply, rest_reply
 from gateway.ledger.push import PushStatus
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts, ContextTransfer
@@ -55,99 +56,91 @@ def admin_routes(
     return [Route(f"{_API}{path}", _Address(pipeline, answers)) for path, answers in found.items()]
 
 
+@dataclass(frozen=True, slots=True)
 class _Address:
     """The answer to each HTTP method at one address."""
 
-    def __init__(self, pipeline: Pipeline, answers: Mapping[str, Answer]) -> None:
-        self._pipeline = pipeline
-        self._answers = answers
+    pipeline: Pipeline
+    answers: Mapping[str, Answer]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._pipeline.respond(self._answer(scope, receive), self._refuse, scope, receive, send)
+        refuse = partial(rest_reply, allowed=self.answers)
+        await self.pipeline.respond(self._answer(scope, receive), refuse, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
-        answer = self._answers.get(scope["method"])
+        answer = self.answers.get(scope["method"])
         if answer is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
         return await answer(scope, receive)
 
-    def _refuse(self, error: A2AError) -> ASGIApp:
-        return rest_reply(error, allowed=self._answers)
+
+@dataclass(frozen=True, slots=True)
+class _Admin:
+    pipeline: Pipeline
+
+    async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
+        return (await self.pipeline.admit(scope, agent, admin=True)).caller
+
+    async def _read(self, scope: Scope, receive: Receive, *, deeper: int = 0) -> Json:
+        document = await self.pipeline.read_json(scope, receive, deeper=deeper)
+        strict_json.check_text(document.body, document.value)
+        return document.value
 
 
-class _ContextAdmin:
-    def __init__(self, pipeline: Pipeline, contexts: Contexts, transfer: ContextTransfer) -> None:
-        self._pipeline = pipeline
-        self._contexts = contexts
-        self._transfer = transfer
+@dataclass(frozen=True, slots=True)
+class _ContextAdmin(_Admin):
+    contexts: Contexts
+    transfer: ContextTransfer
 
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope)).get("agent") or None
-        caller = await _admit(self._pipeline, scope, name)
-        agent = None if name is None else self._pipeline.agents.resolve(name, None)
-        await self._contexts.delete(caller, scope["path_params"]["context"], agent)
+        caller = await self._admit(scope, name)
+        agent = None if name is None else self.pipeline.agents.resolve(name, None)
+        await self.contexts.delete(caller, scope["path_params"]["context"], agent)
         return Reply(b"", 204)
 
     async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await _admit(self._pipeline, scope)
-        return Reply(await self._transfer.export(caller, scope["path_params"]["context"]))
+        return Reply(await self.transfer.export(await self._admit(scope), scope["path_params"]["context"]))
 
     async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await _admit(self._pipeline, scope)
-        document = await _read(self._pipeline, scope, receive, deeper=_WRAPPING)
-        limits = self._pipeline.settings.limits
-        return _created(await self._transfer.import_document(caller, self._pipeline.agents, document, limits))
+        caller = await self._admit(scope)
+        document = await self._read(scope, receive, deeper=_WRAPPING)
+        return _created(
+            await self.transfer.import_document(caller, self.pipeline.agents, document, self.pipeline.limits)
+        )
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await _admit(self._pipeline, scope)
-        value = await _read(self._pipeline, scope, receive, deeper=_WRAPPING)
-        wanted = value if isinstance(value, dict) else {}
-        name, handle = _text(wanted, "agent"), _text(wanted, "handle")
-        context_id = _optional_text(wanted, "contextId")
-        agent = self._pipeline.agents.resolve(name, None)
-        limits = self._pipeline.settings.limits
-        return _created(await self._transfer.adopt(caller, agent, handle, context_id, limits))
+        caller = await self._admit(scope)
+        wanted = await self._read(scope, receive, deeper=_WRAPPING)
+        name, handle, context_id = _text(wanted, "agent"), _text(wanted, "handle"), _optional_text(wanted, "contextId")
+        agent = self.pipeline.agents.resolve(name, None)
+        return _created(await self.transfer.adopt(caller, agent, handle, context_id, self.pipeline.limits))
 
 
-class _PushAdmin:
-    def __init__(self, pipeline: Pipeline, push_configs: PushConfigs) -> None:
-        self._pipeline = pipeline
-        self._push_configs = push_configs
+@dataclass(frozen=True, slots=True)
+class _PushAdmin(_Admin):
+    configs: PushConfigs
 
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
-        found = await self._push_configs.statuses(await _admit(self._pipeline, scope))
+        found = await self.configs.statuses(await self._admit(scope))
         return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await _admit(self._pipeline, scope)
-        value = await _read(self._pipeline, scope, receive)
-        wanted = value if isinstance(value, dict) else {}
+        caller = await self._admit(scope)
+        wanted = await self._read(scope, receive)
         task, config = _text(wanted, "taskId"), _optional_text(wanted, "id")
-        return Reply(msgspec.json.encode({"replayed": await self._push_configs.replay(caller, task, config)}))
+        return Reply(msgspec.json.encode({"replayed": await self.configs.replay(caller, task, config)}))
 
 
-async def _admit(pipeline: Pipeline, scope: Scope, agent: str | None = None) -> Caller:
-    return (await pipeline.admit(scope, agent, admin=True)).caller
-
-
-async def _read(pipeline: Pipeline, scope: Scope, receive: Receive, *, deeper: int = 0) -> Json:
-    document = await pipeline.read_json(scope, receive, deeper=deeper)
-    strict_json.check_text(document.body, document.value)
-    return document.value
-
-
-def _text(wanted: dict[str, Json], name: str) -> str:
-    value = wanted.get(name)
+def _text(wanted: Json, name: str, requirement: str = "must be given as text") -> str:
+    value = wanted.get(name) if isinstance(wanted, dict) else None
     if not isinstance(value, str):
-        raise invalid(name, "must be given as text")
+        raise invalid(name, requirement)
     return value
 
 
 def _optional_text(wanted: dict[str, Json], name: str) -> str | None:
-    value = wanted.get(name)
-    if value is not None and not isinstance(value, str):
-        raise invalid(name, "must be text")
-    return value or None
+    return None if wanted.get(name) is None else _text(wanted, name, "must be text") or None
 
 
 def _created(context_id: str) -> ASGIApp:

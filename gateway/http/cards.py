@@ -28,8 +28,7 @@ from gateway.a2a.wire import v1_0
 from gateway.config.cards import CardConfig, ProviderConfig
 from gateway.config.settings import Settings
 from gateway.core.agents import Agent, Agents
-from gateway.http.errors import rest_reply
-from gateway.http.reply import Headers, Reply
+from gateway.http.reply import Headers, Reply, rest_reply
 
 API_KEY_SCHEMES: dict[str, Json] = {
     "bearer": {

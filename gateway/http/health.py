@@ -5,7 +5,6 @@ Law: `/readyz?verbose` names every check; no text of a database or backend goes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -25,10 +24,16 @@ class Health:
         self._drain = drain
 
     def routes(self) -> list[Route]:
-        return [Route("/livez", _Endpoint(self._live)), Route("/readyz", _Endpoint(self._ready))]
+        return [Route("/livez", self), Route("/readyz", self)]
 
-    async def _live(self) -> dict[str, str]:
-        return {"loop": "ok"}
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        checks = {"loop": "ok"} if scope["path"] == "/livez" else await self._ready()
+        ready = all(value in ("ok", "no") for value in checks.values())
+        body: dict[str, object] = {"status": "ok" if ready else "unavailable"}
+        if b"verbose" in scope["query_string"]:
+            body["checks"] = checks
+        reply = Reply(msgspec.json.encode(body), 200 if ready else 503, headers=((b"cache-control", b"no-store"),))
+        await reply(scope, receive, send)
 
     async def _ready(self) -> dict[str, str]:
         checks = {"database": "ok", "draining": "yes" if self._drain.is_set() else "no"}
@@ -38,17 +43,3 @@ class Health:
             log.warning("database.unavailable", error=str(error))
             checks["database"] = error.trouble
         return checks
-
-
-class _Endpoint:
-    def __init__(self, check: Callable[[], Awaitable[dict[str, str]]]) -> None:
-        self._check = check
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        checks = await self._check()
-        ready = all(value in ("ok", "no") for value in checks.values())
-        body: dict[str, object] = {"status": "ok" if ready else "unavailable"}
-        if b"verbose" in scope["query_string"]:
-            body["checks"] = checks
-        reply = Reply(msgspec.json.encode(body), 200 if ready else 503, headers=((b"cache-control", b"no-store"),))
-        await reply(scope, receive, send)

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.foundation.addresses import is_loopback
-from gateway.http.errors import status_body
-from gateway.http.reply import Reply
+from gateway.http.reply import Reply, status_body
 
 _HEADER_BYTES = 32 * 1024
 _HEADER_FIELDS = 100

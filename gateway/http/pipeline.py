@@ -5,7 +5,6 @@ Law: `Pipeline.invoke` is the only caller of the operations.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,19 +12,13 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.a2a import errors
 from gateway.a2a import limits as checks
-from gateway.a2a.errors import (
-    A2AError,
-    Busy,
-    ExtensionSupportRequired,
-    InternalError,
-    InvalidRequest,
-    PayloadTooLarge,
-    PermissionDenied,
-)
+from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Json
 from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
+from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
@@ -42,19 +35,9 @@ from gateway.operations.service import Operations
 _OFF_LOOP = 1024 * 1024
 """Bodies longer than this are parsed in another thread."""
 
+_BODY_TIMEOUT = 30.0
+
 log = structlog.get_logger("gateway.http.pipeline")
-
-
-@dataclass(frozen=True, slots=True)
-class BindingSettings:
-    """Sizes in bytes, times in seconds."""
-
-    limits: checks.Limits = field(default_factory=checks.Limits)
-    body: int = 8 * 1024 * 1024
-    json_depth: int = 100
-    body_timeout: float = 30.0
-    keepalive: float = 15.0
-    send_timeout: float = 30.0
 
 
 class AdmittedRequest(msgspec.Struct, frozen=True):
@@ -107,15 +90,17 @@ class Pipeline:
         operations: Operations,
         agents: Agents,
         auth: Authenticator,
-        settings: BindingSettings,
+        limits: LimitsConfig,
         clock: Clock,
         drain: Drain,
         quotas: Quotas,
     ) -> None:
         """`drain`, once set, ends every stream."""
         self.agents = agents
-        self.settings = settings
-        self._streams = StreamSettings(drain, self.unexpected, settings.keepalive, settings.send_timeout)
+        self.limits = msgspec.convert(limits, checks.Limits, from_attributes=True)
+        self._body = limits.request_body
+        self._depth = limits.json_depth
+        self._streams = StreamSettings(drain, self.unexpected, limits.stream_keepalive, limits.stream_blocked)
         self._auth = auth
         self._clock = clock
         self._operations = operation_table(operations)
@@ -129,7 +114,7 @@ class Pipeline:
         peer = scope.get("client")
         identity = await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
         if admin and not identity.admin:
-            raise PermissionDenied("the admin API needs an admin key")
+            raise errors.PermissionDenied("the admin API needs an admin key")
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
@@ -144,22 +129,22 @@ class Pipeline:
         body = await self._read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
-        depth = self.settings.json_depth + deeper
+        depth = self._depth + deeper
         if len(body) > _OFF_LOOP:
             return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
         return Document(body, strict_json.decode(body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self.settings.body:
+            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._body:
                 raise self._too_large()
         if "gateway.arrived" in scope.get("extensions", ()):
             return await self._collect(receive)
         try:
-            async with asyncio.timeout(self.settings.body_timeout):
+            async with asyncio.timeout(_BODY_TIMEOUT):
                 return await self._collect(receive)
         except TimeoutError:
-            raise InvalidRequest(f"the body did not arrive within {self.settings.body_timeout:g} s") from None
+            raise errors.InvalidRequest(f"the body did not arrive within {_BODY_TIMEOUT:g} s") from None
 
     async def _collect(self, receive: Receive) -> bytes:
         chunks: list[bytes] = []
@@ -170,14 +155,14 @@ class Pipeline:
                 raise _ClientGone
             chunk = message.get("body", b"")
             size += len(chunk)
-            if size > self.settings.body:
+            if size > self._body:
                 raise self._too_large()
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
     def _too_large(self) -> A2AError:
-        return PayloadTooLarge(f"the body is larger than {self.settings.body} bytes")
+        return errors.PayloadTooLarge(f"the body is larger than {self._body} bytes")
 
     async def invoke(self, admitted: AdmittedRequest, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
         """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
@@ -186,16 +171,16 @@ class Pipeline:
         """
         dialect = negotiate(admitted.parameters.version)
         method, request = await asyncio.to_thread(read, dialect) if size > _OFF_LOOP else read(dialect)
-        checks.check(request, self.settings.limits)
+        checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
-        requested = admitted.parameters.extensions(self.settings.limits)
+        requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
         call = OperationCall(
             agent=agent,
             caller=admitted.caller,
             extensions=frozenset(active),
             named=frozenset(requested),
-            idempotency_key=admitted.parameters.idempotency_key(self.settings.limits),
+            idempotency_key=admitted.parameters.idempotency_key(self.limits),
             last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
         )
@@ -235,11 +220,11 @@ class Pipeline:
             response = refuse(self.unexpected(error))
         await response(scope, receive, send)
 
-    def unexpected(self, error: Exception) -> InternalError:
+    def unexpected(self, error: Exception) -> errors.InternalError:
         """The error for the caller after a fault of the gateway; the log has the rest under the same correlation id."""
         correlation_id = self._clock.correlation_id()
         log.error("request.failed", correlation_id=correlation_id, exc_info=error)
-        return InternalError(
+        return errors.InternalError(
             f"Internal error (correlation id {correlation_id})", metadata={"correlationId": correlation_id}
         )
 
@@ -253,7 +238,7 @@ _STORAGE = {
 
 def _storage_error(error: LedgerUnavailable) -> A2AError:
     text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
-    return Busy(text, metadata={"storage": error.trouble}, retry_after=5)
+    return errors.Busy(text, metadata={"storage": error.trouble}, retry_after=5)
 
 
 def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple[str, ...]:
@@ -261,7 +246,7 @@ def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple
     declared = agent.card.capabilities.extensions or ()
     missing = [extension.uri for extension in declared if extension.required and extension.uri not in requested]
     if missing and method.needs_extensions:
-        raise ExtensionSupportRequired(
+        raise errors.ExtensionSupportRequired(
             f"this agent requires the extension {missing[0]}; name it in A2A-Extensions",
             metadata={"extensions": ", ".join(missing)},
         )

@@ -1,14 +1,46 @@
-"""One whole HTTP response. Law: bytes and headers, ready to be sent; nothing is computed."""
+"""Whole HTTP responses, and A2A errors as the bodies of the two bindings. Law: each error has its own row of the
+specification's table 5.4.
 
-from collections.abc import Sequence
+Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and only the first violations are named.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope, Send
+
+from gateway.a2a import errors
+from gateway.a2a.errors import A2AError
+from gateway.a2a.model import Json
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
+DOMAIN = "a2a-protocol.org"
+
+_TYPE = "type.googleapis.com/google.rpc."
+_MESSAGE = 300
+_VIOLATIONS = 2
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+# Errors of the transport below JSON-RPC: a client, a proxy or a load balancer reads them from the HTTP status. All others
+# travel in a 200, because clients (a2a-sdk 1.3 among them) discard a JSON-RPC error's body under any other status.
+_TRANSPORT = (
+    errors.Busy,
+    errors.MethodNotAllowed,
+    errors.NotFound,
+    errors.PayloadTooLarge,
+    errors.PermissionDenied,
+    errors.TooManyRequests,
+    errors.Unauthenticated,
+    errors.UnsupportedMediaType,
+)
+
+_encoder = msgspec.json.Encoder()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -24,3 +56,59 @@ class Reply(msgspec.Struct, frozen=True):
         headers = [*kind, (b"content-length", b"%d" % len(self.body)), *self.headers]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else text[: _MESSAGE - 1] + "…"
+
+
+def reason(error: A2AError) -> str:
+    """The reason of ErrorInfo: the error's name in UPPER_SNAKE_CASE, as the specification and clients have it."""
+    return _WORDS.sub("_", type(error).__name__).upper()
+
+
+def _details(error: A2AError) -> list[dict[str, Any]]:
+    """As google.rpc objects."""
+    info: dict[str, Any] = {"@type": f"{_TYPE}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
+    if error.metadata:
+        info["metadata"] = {key: _cut(value) for key, value in error.metadata.items()}
+    found = [info]
+    if error.violations:
+        violations = [
+            {"field": _cut(violation.field), "description": _cut(violation.description)}
+            for violation in error.violations[:_VIOLATIONS]
+        ]
+        found.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": violations})
+    return found
+
+
+def rpc_error(error: A2AError) -> bytes:
+    """The `error` object of JSON-RPC."""
+    return _encoder.encode({"code": error.code, "message": _cut(error.message), "data": _details(error)})
+
+
+def rpc_status(error: A2AError) -> int:
+    return error.http if isinstance(error, _TRANSPORT) else HTTPStatus.OK
+
+
+def status_body(code: int, status: str, message: str, **members: Json) -> bytes:
+    """google.rpc.Status, as an object with the one key `error`."""
+    return _encoder.encode({"error": {"code": code, "status": status, "message": message, **members}})
+
+
+def rest_body(error: A2AError) -> bytes:
+    return status_body(error.http, error.grpc, _cut(error.message), details=_details(error))
+
+
+def rest_reply(error: A2AError, media_type: bytes = JSON, allowed: Iterable[str] = ()) -> Reply:
+    """`allowed` are the HTTP methods of the address."""
+    allow = ((b"allow", ", ".join(sorted(allowed)).encode()),) if isinstance(error, errors.MethodNotAllowed) else ()
+    return Reply(rest_body(error), error.http, media_type, (*allow, *error_headers(error)))
+
+
+def error_headers(error: A2AError) -> Headers:
+    """When to retry, and with which credentials. Source: RFC 9110, sections 10.2.3 and 11.6.1; RFC 6750, section 3."""
+    if isinstance(error, errors.Unauthenticated):
+        fault = b', error="invalid_token"' if error.presented else b""
+        return ((b"www-authenticate", b'Bearer realm="a2a-gateway"' + fault),)
+    return () if error.retry_after is None else ((b"retry-after", b"%d" % error.retry_after),)

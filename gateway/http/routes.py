@@ -15,16 +15,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import NotFound
+from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.admin import admin_routes
 from gateway.http.auth import Authenticator
+from gateway.http.bindings import JsonRpc, Resource, Rest, resource
 from gateway.http.cards import CachedDocument, Cards
-from gateway.http.errors import rest_reply
-from gateway.http.jsonrpc import JsonRpc
-from gateway.http.pipeline import BindingSettings, Pipeline
-from gateway.http.rest import Resource, Rest, resource
+from gateway.http.pipeline import Pipeline
+from gateway.http.reply import rest_reply
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
@@ -42,7 +42,7 @@ def routes(
     *,
     public_url: str,
     drain: Drain,
-    settings: BindingSettings | None = None,
+    limits: LimitsConfig = LimitsConfig(),  # noqa: B008  # frozen
     clock: Clock | None = None,
     contexts: Contexts | None = None,
     transfer: ContextTransfer | None = None,
@@ -52,7 +52,7 @@ def routes(
 ) -> list[Route]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
-    pipeline = Pipeline(operations, agents, auth, settings or BindingSettings(), clock, drain, quotas or Quotas(clock))
+    pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock))
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
     cards = Cards(agents, public_url, started)
     a2a = _A2A(pipeline, cards)
@@ -71,9 +71,8 @@ class _A2A:
     """Everything under /a2a. One match on the segments of the path finds the binding, without a regular expression each."""
 
     def __init__(self, pipeline: Pipeline, cards: Cards) -> None:
+        self._pipeline = pipeline
         self._cards = cards
-        self._jsonrpc = JsonRpc(pipeline)
-        self._rest = Rest(pipeline)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         segments = scope["path_params"].get("rest", "").split("/")
@@ -88,14 +87,14 @@ class _A2A:
             case []:
                 await self._base(scope, receive, send)
             case [agent] if operation is None:
-                await self._jsonrpc.serve(agent, scope, receive, send)
+                await JsonRpc(self._pipeline).serve(agent, scope, receive, send)
             case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
                 await self._cards.serve(named[0] if named else None, scope, receive, send)
             case _ if operation is not None:
                 named, found = operation
                 agent = named[0] if named else None
                 tenant = named[1] if len(named) > 1 else None
-                await self._rest.serve(agent, tenant, found, scope, receive, send)
+                await Rest(self._pipeline, found, tenant).serve(agent, scope, receive, send)
             case _:
                 await _NOT_FOUND(scope, receive, send)
 
@@ -103,7 +102,7 @@ class _A2A:
         if scope["method"] in ("GET", "HEAD"):
             await self._cards.serve_list(scope, receive, send)
         else:
-            await self._jsonrpc.serve(None, scope, receive, send)
+            await JsonRpc(self._pipeline).serve(None, scope, receive, send)
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:

@@ -11,12 +11,12 @@ import msgspec
 from starlette.applications import Starlette
 
 from gateway.config.cards import CardConfig, ExtensionConfig
+from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import NoAuthentication
 from gateway.http.cards import build_card
-from gateway.http.pipeline import BindingSettings
 from gateway.http.routes import routes
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -184,7 +184,7 @@ class Rest:
 class Gateway:
     """The application with its scripted core, and one binding to speak to it."""
 
-    def __init__(self, binding: Binding, *agents: Agent, settings: BindingSettings | None = None) -> None:
+    def __init__(self, binding: Binding, *agents: Agent, limits: LimitsConfig | None = None) -> None:
         self.binding = binding
         self.operations = ScriptedOperations()
         self.drain = Drain()
@@ -196,7 +196,7 @@ class Gateway:
                     NoAuthentication(),
                     public_url=URL,
                     drain=self.drain,
-                    settings=settings,
+                    limits=limits or LimitsConfig(),
                     clock=Clock(now=lambda: 1_795_168_800_000, correlation_id=lambda: CORRELATION_ID),
                 )
             )

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams, TaskNotFound
 from gateway.a2a.model import SendMessageRequest, SubscribeToTaskRequest
-from gateway.http.pipeline import BindingSettings
+from gateway.config.gateway import LimitsConfig
+from gateway.http import pipeline
 from tests.interaction import asgi
 from tests.interaction.harness import SEND, Binding, Gateway, Refusal
 from tests.interaction.scripted import ScriptedStream
@@ -142,7 +143,7 @@ async def test_activated_extensions_are_named_in_the_stream_s_headers(gateway: G
 
 
 async def test_a_silent_stream_gets_comments(binding: Binding) -> None:
-    gateway = Gateway(binding, settings=BindingSettings(keepalive=0.001))
+    gateway = Gateway(binding, limits=LimitsConfig.model_construct(stream_keepalive=0.001))
     opened(gateway, [(1, FIRST)], stays_open=True)
 
     async with gateway.stream("SendStreamingMessage", SEND) as live:
@@ -201,7 +202,7 @@ async def test_a_stream_that_opens_during_a_drain_ends_at_once(gateway: Gateway)
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
 async def test_a_reader_that_stops_reading_loses_its_stream(binding: Binding, takes: int) -> None:
-    gateway = Gateway(binding, settings=BindingSettings(send_timeout=0.01))
+    gateway = Gateway(binding, limits=LimitsConfig.model_construct(stream_blocked=0.01))
     stream = opened(gateway, [(1, FIRST)], [(2, SECOND)], stays_open=True)
 
     async with gateway.stream("SendStreamingMessage", SEND, takes=takes) as live:
@@ -211,7 +212,7 @@ async def test_a_reader_that_stops_reading_loses_its_stream(binding: Binding, ta
 
 
 async def test_a_reader_that_does_not_read_comments_loses_its_stream(binding: Binding) -> None:
-    gateway = Gateway(binding, settings=BindingSettings(keepalive=0.001, send_timeout=0.01))
+    gateway = Gateway(binding, limits=LimitsConfig.model_construct(stream_keepalive=0.001, stream_blocked=0.01))
     stream = opened(gateway, [(1, FIRST)], stays_open=True)
 
     async with gateway.stream("SendStreamingMessage", SEND, takes=2) as live:
@@ -220,8 +221,9 @@ async def test_a_reader_that_does_not_read_comments_loses_its_stream(binding: Bi
     assert stream.closed.is_set()
 
 
-async def test_a_body_that_does_not_arrive_is_given_up(binding: Binding) -> None:
-    gateway = Gateway(binding, settings=BindingSettings(body_timeout=0.01))
+async def test_a_body_that_does_not_arrive_is_given_up(binding: Binding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_BODY_TIMEOUT", 0.01)
+    gateway = Gateway(binding)
     exchange = binding.ask("SendMessage", SEND)
 
     async with asgi.stream(gateway.app, exchange.method, exchange.target, gateway.headers({}), None) as live:

@@ -11,8 +11,7 @@ from uvicorn.protocols.http import flow_control, httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server, ServerState
 
-from gateway.http.connection import Connection
-from gateway.http.transport import BatchingTransport
+from gateway.http.connection import BatchingTransport, Connection
 
 MINOR = "0.54"
 

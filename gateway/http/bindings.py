@@ -1,0 +1,183 @@
+"""The two bindings of an agent: each takes one HTTP request and answers it through the pipeline.
+
+JSON-RPC 2.0: one request in a POST, its answer as JSON or as a stream of answers. An error of a call has status 200; only
+errors of the transport have another. HTTP+JSON: every operation at an address and an HTTP method of its own. Law: the path is
+part of the request, and the body must not contradict it. Source: A2A 1.0, sections 5.3, 9 and 11.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo, invalid
+from gateway.a2a.model import Json
+from gateway.a2a.wire import strict_json
+from gateway.a2a.wire.v1_0 import Dialect, Method
+from gateway.http.headers import query, wants_a2a_json
+from gateway.http.pipeline import Document, Pipeline
+from gateway.http.reply import A2A_JSON, JSON, Reply, error_headers, rest_body, rest_reply, rpc_error, rpc_status
+from gateway.http.sse import Envelope
+
+_NOT_ALLOWED = rest_reply(MethodNotAllowed("JSON-RPC is spoken by POST"), allowed=("POST",))
+_UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+_CONFIGS = {"GET": "ListTaskPushNotificationConfigs", "POST": "CreateTaskPushNotificationConfig"}
+_CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNotificationConfig"}
+
+_encoder = msgspec.json.Encoder()
+
+
+class JsonRpc:
+    """One request at the base address of an agent, and its id, which every answer repeats; null until the id is known."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._id = b"null"
+
+    async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """`agent` is the one that the path names."""
+        if scope["method"] != "POST":
+            await _NOT_ALLOWED(scope, receive, send)
+            return
+        await self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
+
+    def _refuse(self, error: A2AError) -> Reply:
+        return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
+
+    def _error(self, error: A2AError) -> bytes:
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
+
+    async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
+        incoming = await self._pipeline.admit(scope, agent)
+        document = await self._pipeline.read_json(scope, receive)
+        name, params = self._open(document.value)
+
+        def read(dialect: Dialect) -> tuple[Method, Any]:
+            method = dialect.method(name)
+            strict_json.check_text(document.body, params)
+            return method, dialect.decode(method.request, params)
+
+        envelope = Envelope(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id, b"}", self._error, empty=b"null")
+        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body))
+
+    def _open(self, envelope: Json) -> tuple[str, Json]:
+        """Method name and params. Raises: InvalidRequest."""
+        if isinstance(envelope, list):
+            raise InvalidRequest("Invalid request: batches are not supported")
+        if not isinstance(envelope, dict):
+            raise InvalidRequest("Invalid request: a JSON-RPC request is an object")
+        self._id = self._read_id(envelope.get("id"))
+        if envelope.get("jsonrpc") != "2.0":
+            raise InvalidRequest("Invalid request: 'jsonrpc' must be '2.0'")
+        name = envelope.get("method")
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("Invalid request: 'method' must be the name of a method")
+        params = envelope.get("params")
+        return name, {} if params is None else params
+
+    def _read_id(self, value: Json) -> bytes:
+        longest = self._pipeline.limits.id_length
+        match value:
+            case bool() | list() | dict():
+                raise InvalidRequest("Invalid request: 'id' must be a string, a number or null")
+            case str() if len(value) > longest or _UNFIT.search(value):
+                raise InvalidRequest(
+                    f"Invalid request: 'id' must be up to {longest} characters of Unicode, not {echo(value)}"
+                )
+            case _:
+                return _encoder.encode(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An address below an agent: the operation of each HTTP method, and the fields (by proto name) in the path."""
+
+    operations: Mapping[str, str]
+    fields: Mapping[str, str]
+    optional_body: bool = False
+
+
+def resource(segments: list[str]) -> Resource | None:
+    """The resource at a decoded path below an agent, None where there is none. An id may hold a colon."""
+    match segments:
+        case ["message:send"]:
+            return Resource({"POST": "SendMessage"}, {})
+        case ["message:stream"]:
+            return Resource({"POST": "SendStreamingMessage"}, {})
+        case ["extendedAgentCard"]:
+            return Resource({"GET": "GetExtendedAgentCard"}, {})
+        case ["tasks"]:
+            return Resource({"GET": "ListTasks"}, {})
+        case ["tasks", task] if task:
+            return _task(task)
+        case ["tasks", task, "pushNotificationConfigs"] if task:
+            return Resource(_CONFIGS, {"task_id": task})
+        case ["tasks", task, "pushNotificationConfigs", config] if task and config:
+            return Resource(_CONFIG, {"task_id": task, "id": config})
+        case _:
+            return None
+
+
+def _task(segment: str) -> Resource:
+    task, _, verb = segment.rpartition(":")
+    if task and verb == "cancel":
+        return Resource({"POST": "CancelTask"}, {"id": task}, optional_body=True)
+    if task and verb == "subscribe":
+        return Resource({"GET": "SubscribeToTask", "POST": "SubscribeToTask"}, {"id": task}, optional_body=True)
+    return Resource({"GET": "GetTask"}, {"id": segment})
+
+
+class Rest:
+    """One request below the base address of an agent; `tenant` is the one that the path names."""
+
+    def __init__(self, pipeline: Pipeline, found: Resource, tenant: str | None) -> None:
+        self._pipeline = pipeline
+        self._resource = found
+        self._fields = found.fields if tenant is None else {**found.fields, "tenant": tenant}
+        self._media_type = JSON
+
+    async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """`agent` is the one that the path names."""
+        if wants_a2a_json(scope):
+            self._media_type = A2A_JSON
+        await self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
+
+    def _refuse(self, error: A2AError) -> Reply:
+        return rest_reply(error, self._media_type, self._resource.operations)
+
+    async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
+        name = self._resource.operations.get(scope["method"])
+        if name is None:
+            raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
+        incoming = await self._pipeline.admit(scope, agent)
+        document = None
+        if scope["method"] == "POST":
+            document = await self._pipeline.read_json(scope, receive, empty={} if self._resource.optional_body else ...)
+
+        def read(dialect: Dialect) -> tuple[Method, Any]:
+            method = dialect.method(name)
+            if document is None:
+                return method, dialect.decode_query(method.request, query(scope), self._fields)
+            return method, dialect.decode(method.request, self._params(document))
+
+        envelope = Envelope(b"", b"", rest_body, media_type=self._media_type)
+        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body) if document else 0)
+
+    def _params(self, document: Document) -> Json:
+        """The body with the fields of the path. Raises: InvalidRequest; InvalidParams where the two disagree."""
+        if not isinstance(document.value, dict):
+            raise InvalidRequest("Invalid request: the body must be an object")
+        strict_json.check_text(document.body, document.value)
+        params = dict(document.value)
+        for field, value in self._fields.items():
+            head, *rest = field.split("_")
+            name = head + "".join(word.capitalize() for word in rest)
+            for spelling in {field, name}:
+                if params.pop(spelling, None) not in (None, "", value):
+                    raise invalid(name, f"is not the same in the body as in the path, {echo(value)}")
+            params[field] = value
+        return params

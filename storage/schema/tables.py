@@ -9,18 +9,15 @@ from sqlalchemy import (
     DDL,
     BigInteger,
     CheckConstraint,
-    Column,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
     MetaData,
-    Table,
     Text,
     UniqueConstraint,
-    event,
     text,
 )
+from sqlalchemy.event import listen
 from sqlmodel import Field, SQLModel
 
 from storage.schema.conditions import ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
@@ -401,7 +398,7 @@ class PushConfig(Row, table=True):
         _STRICT,
     )
 
-    task: str = Field(sa_column=Column(Text, ForeignKey("task.id", ondelete="CASCADE"), primary_key=True))
+    task: str = _text(primary_key=True, foreign_key="task.id", ondelete="CASCADE")
     id: str = _text(primary_key=True)
     version: str = _text()
     url: str = _text()
@@ -424,10 +421,13 @@ class Secret(Row, table=True):
     value: bytes = Field(sa_type=LargeBinary)
 
 
-def table(row: type[Row]) -> Table:
-    """The Core table of a row, for statements."""
-    return Row.metadata.tables[str(row.__tablename__)]
-
+# The Core tables, for statements.
+_table = Row.metadata.tables
+context, thread, task, turn = _table["context"], _table["thread"], _table["task"], _table["turn"]
+input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
+history_item, event, process = _table["history_item"], _table["event"], _table["process"]
+secret, api_key = _table["secret"], _table["api_key"]
+delete_job, push_config = _table["delete_job"], _table["push_config"]
 
 PUSH_DUE = (
     "CREATE TRIGGER push_due AFTER INSERT ON event "
@@ -436,4 +436,4 @@ PUSH_DUE = (
 )
 """Each appended event makes its delivery due, in the same unit."""
 
-event.listen(Row.metadata, "after_create", DDL(PUSH_DUE))  # type: ignore[no-untyped-call]
+listen(Row.metadata, "after_create", DDL(PUSH_DUE))  # type: ignore[no-untyped-call]

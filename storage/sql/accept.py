@@ -3,23 +3,8 @@
 from sqlalchemy import bindparam, insert, null, select, text, update
 
 from storage.schema.conditions import TASK_OPEN, THREAD_LIVE
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
-    context,
-    equals,
-    given,
-    history_item,
-    input_,
-    matches,
-    next_number,
-    next_position,
-    task,
-    thread,
-    turn,
-    word,
-)
+from storage.schema.tables import context, history_item, input_, task, thread, turn
+from storage.sql.fragments import ONE, ZERO, Write, equals, given, matches, next_number, next_position, word
 
 _OWNED = ("tenant", "principal")
 

@@ -2,7 +2,8 @@
 
 from sqlalchemy import bindparam, insert, select, update
 
-from storage.sql.fragments import Write, api_key, given
+from storage.schema.tables import api_key
+from storage.sql.fragments import Write, given
 
 # The columns of the table are in the order of ApiKey.
 NEW_KEY = Write(

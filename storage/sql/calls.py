@@ -4,20 +4,17 @@ from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, text, up
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import CALL_UNDER_WAY, TOOL_CALL_SETTLED
+from storage.schema.tables import history_item, service_call, thread, tool_call
 from storage.sql.fragments import (
     ONE,
     ZERO,
     Write,
     equals,
     given,
-    history_item,
     json_values,
     matches,
     next_position,
-    service_call,
-    thread,
     thread_in_generation,
-    tool_call,
     word,
 )
 

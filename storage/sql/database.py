@@ -5,7 +5,8 @@ from typing import Any
 from sqlalchemy import Select, bindparam, column, literal_column, select
 from sqlalchemy import table as from_table
 
-from storage.sql.fragments import Write, given, random_bytes, secret, upsert, word
+from storage.schema.tables import secret
+from storage.sql.fragments import Write, given, random_bytes, upsert, word
 
 PROBE = Write(
     "write the probe",

@@ -3,20 +3,8 @@ an export has read."""
 
 from sqlalchemy import Column, Table, bindparam, insert, select
 
-from storage.sql.fragments import (
-    ZERO,
-    Write,
-    context,
-    event,
-    given,
-    history_item,
-    input_,
-    service_call,
-    task,
-    thread,
-    tool_call,
-    turn,
-)
+from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, tool_call, turn
+from storage.sql.fragments import ZERO, Write, given
 
 NOT_EXPORTED = {
     "context": {"tenant", "principal", "expires_at"},

@@ -12,14 +12,7 @@ from sqlalchemy.sql.expression import ClauseElement, ColumnElement, FromClause, 
 from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.ledger.leases import LONGEST_LEASE
-from storage.schema import tables
-from storage.schema.tables import table
-
-context, thread, task, turn = table(tables.Context), table(tables.Thread), table(tables.Task), table(tables.Turn)
-input_, service_call, tool_call = table(tables.Input), table(tables.ServiceCall), table(tables.ToolCall)
-history_item, event = table(tables.HistoryItem), table(tables.Event)
-process, secret, api_key = table(tables.Process), table(tables.Secret), table(tables.ApiKey)
-delete_job, push_config = table(tables.DeleteJob), table(tables.PushConfig)
+from storage.schema.tables import context, delete_job, history_item, service_call, task, thread, tool_call, turn
 
 ONE: ColumnElement[int] = literal_column("1")
 ZERO: ColumnElement[int] = literal_column("0")

@@ -4,19 +4,8 @@ from sqlalchemy import and_, bindparam, case, func, literal_column, or_, select,
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import ITEM_UNSENT
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    history_item,
-    input_,
-    is_displaced,
-    lesser,
-    limited,
-    service_call,
-    tool_call,
-    turn,
-    word,
-)
+from storage.schema.tables import history_item, input_, service_call, tool_call, turn
+from storage.sql.fragments import ONE, ZERO, is_displaced, lesser, limited, word
 
 _ITEMS = (
     select(

@@ -3,22 +3,8 @@
 from sqlalchemy import bindparam, delete, literal_column, null, or_, update
 
 from gateway.ledger.leases import TRIES
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
-    equals,
-    given,
-    lapsed,
-    lesser,
-    matches,
-    process,
-    there_is,
-    thread,
-    turn,
-    upsert,
-    word,
-)
+from storage.schema.tables import process, thread, turn
+from storage.sql.fragments import ONE, ZERO, Write, equals, given, lapsed, lesser, matches, there_is, upsert, word
 
 TAKE_LEASE = Write(
     "take the thread's lease",

@@ -3,21 +3,8 @@
 from sqlalchemy import Select, bindparam, case, delete, func, literal_column, null, select, text, update
 
 from storage.schema.conditions import TASK_ENDED
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
-    event,
-    given,
-    json_values,
-    limited,
-    matches,
-    push_config,
-    task,
-    there_is,
-    upsert,
-    word,
-)
+from storage.schema.tables import event, push_config, task
+from storage.sql.fragments import ONE, ZERO, Write, given, json_values, limited, matches, there_is, upsert, word
 
 _THIS = matches(push_config, task="task", id="id")
 _TAKEN = (*_THIS, push_config.c.due_at == bindparam("due_at"))

@@ -5,25 +5,17 @@ from sqlalchemy import and_, bindparam, exists, func, not_, or_, select, text
 
 from gateway.ledger.calls import RESTARTED
 from storage.schema.conditions import TURN_UNFINISHED
+from storage.schema.tables import context, event, input_, process, service_call, task, thread, tool_call, turn
 from storage.sql.fragments import (
     ONE,
     ZERO,
-    context,
-    event,
-    input_,
     is_displaced,
     json_values,
     lapsed,
     limited,
-    process,
-    service_call,
-    task,
     task_columns,
     there_is,
-    thread,
-    tool_call,
     tool_call_columns,
-    turn,
     word,
 )
 

@@ -5,29 +5,20 @@ waits for it; the queries have no indexes of their own, so that a turn does not 
 from sqlalchemy import and_, bindparam, delete, null, or_, select, text, tuple_, update
 
 from storage.schema.conditions import TASK_ENDED, TASK_OPEN
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
+from storage.schema.tables import (
     context,
     delete_job,
-    deletion_jobs,
-    equals,
     event,
     history_item,
     input_,
-    job_of,
-    limited,
-    matches,
     push_config,
     service_call,
     task,
-    there_is,
     thread,
     tool_call,
     turn,
-    word,
 )
+from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, equals, job_of, limited, matches, there_is, word
 
 # --- handles that backends have to delete ---
 

@@ -7,20 +7,8 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
-from storage.sql.fragments import (
-    ZERO,
-    context,
-    event,
-    input_,
-    limited,
-    matches,
-    some,
-    task,
-    task_columns,
-    thread,
-    turn,
-    word,
-)
+from storage.schema.tables import context, event, input_, task, thread, turn
+from storage.sql.fragments import ZERO, limited, matches, some, task_columns, word
 
 _THREAD = (
     *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),

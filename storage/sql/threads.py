@@ -6,22 +6,18 @@ from sqlalchemy import Update, and_, bindparam, delete, func, insert, literal_co
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import THREAD_LIVE
+from storage.schema.tables import delete_job, history_item, service_call, thread, turn
 from storage.sql.fragments import (
     ONE,
     ZERO,
     Write,
-    delete_job,
     deletion_jobs,
     equals,
     given,
-    history_item,
     job_of,
     limited,
     matches,
-    service_call,
     there_is,
-    thread,
-    turn,
     word,
 )
 

@@ -7,21 +7,8 @@ commit points.
 from sqlalchemy import Text, bindparam, case, insert, null, or_, text, update
 
 from storage.schema.conditions import CALL_UNDER_WAY, TASK_OPEN, TASK_WAITING, TURN_UNFINISHED
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
-    equals,
-    event,
-    given,
-    matches,
-    next_number,
-    service_call,
-    task,
-    there_is,
-    turn,
-    word,
-)
+from storage.schema.tables import event, service_call, task, turn
+from storage.sql.fragments import ONE, ZERO, Write, equals, given, matches, next_number, there_is, word
 
 _earlier = turn.alias("earlier")
 

@@ -3,21 +3,17 @@ their own."""
 
 from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, update
 
+from storage.schema.tables import input_, service_call, task, tool_call, turn
 from storage.sql.fragments import (
     ONE,
     Write,
     equals,
     given,
-    input_,
     limited,
     matches,
-    service_call,
-    task,
     there_is,
     thread_in_generation,
-    tool_call,
     tool_call_columns,
-    turn,
     word,
 )
 

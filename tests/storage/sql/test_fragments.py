@@ -2,8 +2,9 @@
 
 from sqlalchemy import insert, select
 
+from storage.schema.tables import secret, task
 from storage.sql.compile import sql
-from storage.sql.fragments import given, secret, task, word
+from storage.sql.fragments import given, word
 
 
 def test_parameters_keep_their_names() -> None:

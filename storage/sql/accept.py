@@ -4,39 +4,29 @@ from sqlalchemy import bindparam, insert, null, select, text, update
 
 from storage.schema.conditions import TASK_OPEN, THREAD_LIVE
 from storage.schema.tables import context, history_item, input_, task, thread, turn
-from storage.sql.fragments import ONE, ZERO, Write, equals, given, matches, next_number, next_position, word
+from storage.sql.fragments import ONE, ZERO, Write, given, matches, next_number, next_position, word
 
 _OWNED = ("tenant", "principal")
 
 NEW_CONTEXT = Write(
     "make the context",
     insert(context).values(
-        id=bindparam("context"),
-        **given(*_OWNED, "public_id"),
-        state=word("open"),
-        created_at=bindparam("now"),
-        last_used_at=bindparam("now"),
+        **given(*_OWNED, "public_id", id="context", created_at="now", last_used_at="now"), state=word("open")
     ),
 )
 
 USE_CONTEXT = Write(
     "use an open context of the caller",
     update(context)
-    .where(
-        equals(context.c.id, "context"),
-        matches(context, tenant="tenant", principal="principal"),
-        context.c.state == word("open"),
-    )
+    .where(matches(context, id="context", tenant="tenant", principal="principal"), context.c.state == word("open"))
     .values(last_used_at=bindparam("now")),
 )
 
 NEW_THREAD = Write(
     "make the thread",
     insert(thread).values(
-        id=bindparam("thread"),
-        **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle"),
-        clean_handle=bindparam("handle"),
-        **given("generation", "adapter_state", "state_version", "lease_holder", "lease_until"),
+        **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation", id="thread"),
+        **given("adapter_state", "state_version", "lease_holder", "lease_until", clean_handle="handle"),
         state=word("open"),
     ),
 )
@@ -44,11 +34,8 @@ NEW_THREAD = Write(
 NEW_TASK = Write(
     "make the task",
     insert(task).values(
-        id=bindparam("task"),
-        **given("context", *_OWNED, "agent", "visible", "last_event"),
-        created_at=bindparam("now"),
-        state=bindparam("state"),
-        status_at=bindparam("now"),
+        **given("context", *_OWNED, "agent", "visible", "last_event", "state"),
+        **given(id="task", created_at="now", status_at="now"),
     ),
 )
 
@@ -56,16 +43,10 @@ CONTINUE_TASK = Write(
     "continue a task of the caller that has not ended",
     update(task)
     .where(
-        matches(task, id="task", context="context"),
-        matches(task, tenant="tenant", principal="principal", agent="agent"),
+        matches(task, id="task", context="context", tenant="tenant", principal="principal", agent="agent"),
         text(TASK_OPEN),
     )
-    .values(
-        state=word("TASK_STATE_WORKING"),
-        status_message=null(),
-        status_at=bindparam("now"),
-        last_event=bindparam("last_event"),
-    ),
+    .values(**given("last_event", status_at="now"), state=word("TASK_STATE_WORKING"), status_message=null()),
 )
 
 NEW_TURN = Write(
@@ -76,7 +57,7 @@ NEW_TURN = Write(
             bindparam("turn"),
             bindparam("task"),
             thread.c.id,
-            next_number(turn.c.number, equals(turn.c.thread, "thread")),
+            next_number(turn.c.number, matches(turn, thread="thread")),
             bindparam("turn_status"),
             bindparam("base_generation"),
             bindparam("process"),
@@ -91,12 +72,9 @@ NEW_INPUT = Write(
     insert(input_)
     .inline()
     .values(
+        **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key", "preferences"),
+        **given(received_at="now", event="last_event", payload="message"),
         ordinal=ZERO,
-        **given("turn", *_OWNED, "agent", "message_id", "digest", "key_kind", "key"),
-        received_at=bindparam("now"),
-        event=bindparam("last_event"),
-        preferences=bindparam("preferences"),
-        payload=bindparam("message"),
     ),
 )
 
@@ -104,12 +82,5 @@ NEW_USER_ITEM = Write(
     "append the message to the thread",
     insert(history_item)
     .inline()
-    .values(
-        position=next_position,
-        **given("thread", "turn"),
-        input=ZERO,
-        kind=word("user"),
-        replayable=ONE,
-        weight=bindparam("weight"),
-    ),
+    .values(**given("thread", "turn", "weight"), position=next_position, input=ZERO, kind=word("user"), replayable=ONE),
 )

@@ -9,7 +9,6 @@ from storage.sql.fragments import (
     ONE,
     ZERO,
     Write,
-    equals,
     given,
     json_values,
     matches,
@@ -24,17 +23,14 @@ _UNSETTLED = "status IN ('prepared', 'started', 'unknown')"
 NEW_CALL = Write(
     "prepare the service call",
     insert(service_call).values(
-        id=bindparam("service_call"),
-        **given("turn", "round", "attempt", "handle_in"),
-        status=word("prepared"),
-        prepared_at=bindparam("now"),
+        **given("turn", "round", "attempt", "handle_in", id="service_call", prepared_at="now"), status=word("prepared")
     ),
 )
 
 SET_PENDING_HANDLE = Write(
     "note the pending handle of a service call under way",
     update(service_call)
-    .where(equals(service_call.c.id, "service_call"), text(CALL_UNDER_WAY))
+    .where(matches(service_call, id="service_call"), text(CALL_UNDER_WAY))
     .values(status=word("started"), pending_handle=bindparam("handle")),
 )
 
@@ -66,35 +62,21 @@ COMPLETE_CALL = Write(
     "complete the service call",
     update(service_call)
     .where(_THE_CALL)
-    .values(status=word("completed"), ended_at=bindparam("now"), **given("handle_out", "usage", "weight"), **_PENDING),
+    .values(**given("handle_out", "usage", "weight", ended_at="now"), status=word("completed"), **_PENDING),
 )
 
 FAIL_CALL = Write(
     "fail the service call, in the thread's generation",
     update(service_call)
     .where(_THE_CALL, thread_in_generation)
-    .values(ended_at=bindparam("now"), **given("status", "error_class"), **_PENDING),
+    .values(**given("status", "error_class", ended_at="now"), **_PENDING),
 )
 
 NEW_TOOL_CALL = Write(
     "record the tool call",
     insert(tool_call).values(
-        **given(
-            "id",
-            "service_call",
-            "sequence",
-            "external_id",
-            "name",
-            "arguments",
-            "executor",
-            "server",
-            "status",
-            "runs_left",
-            "outcome",
-            "approval_required",
-            "digest",
-            "approval_expires_at",
-        )
+        **given("id", "service_call", "sequence", "external_id", "name", "arguments", "executor", "server", "status"),
+        **given("runs_left", "outcome", "approval_required", "digest", "approval_expires_at"),
     ),
 )
 
@@ -103,20 +85,9 @@ NEW_ITEM = Write(
     insert(history_item)
     .inline()
     .values(
+        **given("thread", "turn", "service_call", "tool_call", "kind", "provider_id", "replayable", "sent_in"),
+        **given("weight", "payload", item_group="service_call"),
         position=next_position,
-        item_group=bindparam("service_call"),
-        **given(
-            "thread",
-            "turn",
-            "service_call",
-            "tool_call",
-            "kind",
-            "provider_id",
-            "replayable",
-            "sent_in",
-            "weight",
-            "payload",
-        ),
     ),
 )
 
@@ -124,7 +95,7 @@ MARK_SENT = Write(
     "mark the items of the request as sent",
     update(history_item)
     .where(
-        equals(history_item.c.thread, "thread"),
+        matches(history_item, thread="thread"),
         history_item.c.sent_in.is_(None),
         history_item.c.position.in_(json_values("sent", "positions")),
     )
@@ -136,7 +107,7 @@ START_TOOL = Write(
     "start a tool call that may run, in the thread's generation",
     update(tool_call)
     .where(
-        equals(tool_call.c.id, "tool_call"),
+        matches(tool_call, id="tool_call"),
         # A running one has lost its process, as the caller of this statement has the lease.
         tool_call.c.status.in_([word("announced"), word("approved"), word("running")]),
         tool_call.c.runs_left > ZERO,

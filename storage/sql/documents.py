@@ -4,7 +4,7 @@ an export has read."""
 from sqlalchemy import Column, Table, bindparam, insert, select
 
 from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, tool_call, turn
-from storage.sql.fragments import ZERO, Write, given
+from storage.sql.fragments import ZERO, Write, given, matches
 
 NOT_EXPORTED = {
     "context": {"tenant", "principal", "expires_at"},
@@ -32,7 +32,7 @@ _CALLS = _TURNS.join(service_call, service_call.c.turn == turn.c.id)
 _TASK_IDS = select(turn.c.task).select_from(_TURNS).where(_IN_CONTEXT)
 
 EXPORTED_CONTEXT = select(*columns(context)).where(
-    *(context.c[name] == bindparam(name) for name in ("tenant", "principal", "public_id"))
+    matches(context, tenant="tenant", principal="principal", public_id="public_id")
 )
 EXPORTED_THREADS = select(*columns(thread)).where(_IN_CONTEXT).order_by(thread.c.agent, thread.c.epoch)
 EXPORTED_TASKS = select(*columns(task)).where(task.c.id.in_(_TASK_IDS)).order_by(task.c.created_at, task.c.id)

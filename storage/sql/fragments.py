@@ -4,7 +4,7 @@ their text from `storage.compiled`. What differs between dialects is spelled her
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Alias, Column, Select, Table, and_, bindparam, exists, func, literal_column, or_, select
+from sqlalchemy import Column, Select, Table, and_, bindparam, exists, func, literal_column, or_, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -90,9 +90,9 @@ def json_values(parameter: str, alias: str) -> Select[Any]:
     return select(json_each(bindparam(parameter)).table_valued("value", name=alias).c.value)
 
 
-def given(*names: str) -> dict[str, ColumnElement[object]]:
-    """Columns that take the parameter of their own name."""
-    return {name: bindparam(name) for name in names}
+def given(*names: str, **others: str) -> dict[str, ColumnElement[object]]:
+    """Columns that take the parameter of their own name, and others, by name, with their parameters."""
+    return {column: bindparam(name) for column, name in (*zip(names, names, strict=True), *others.items())}
 
 
 def word(value: str) -> ColumnElement[str]:
@@ -120,11 +120,7 @@ tool_call_columns = (
 """In the order of ToolCallRecord."""
 
 
-def equals(column: Column[object], parameter: str) -> ColumnElement[bool]:
-    return column == bindparam(parameter)
-
-
-def matches(table: Table | Alias, **parameters: str) -> ColumnElement[bool]:
+def matches(table: FromClause, **parameters: str) -> ColumnElement[bool]:
     """Columns, by name, equal their parameters."""
     return and_(*(table.c[column] == bindparam(parameter) for column, parameter in parameters.items()))
 
@@ -141,7 +137,7 @@ def next_number(column: Column[object], of: ColumnElement[bool]) -> ColumnElemen
     return select(largest + ONE).where(of).scalar_subquery()
 
 
-next_position = next_number(history_item.c.position, equals(history_item.c.thread, "thread"))
+next_position = next_number(history_item.c.position, matches(history_item, thread="thread"))
 """The position of an item that is appended to its thread."""
 
 is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))

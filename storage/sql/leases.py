@@ -4,18 +4,16 @@ from sqlalchemy import bindparam, delete, literal_column, null, or_, update
 
 from gateway.ledger.leases import TRIES
 from storage.schema.tables import process, thread, turn
-from storage.sql.fragments import ONE, ZERO, Write, equals, given, lapsed, lesser, matches, there_is, upsert, word
+from storage.sql.fragments import ONE, ZERO, Write, given, lapsed, lesser, matches, there_is, upsert, word
 
 TAKE_LEASE = Write(
     "take the thread's lease",
     update(thread)
     .where(
         matches(thread, id="thread", generation="generation"),
-        or_(thread.c.lease_holder.is_(None), equals(thread.c.lease_holder, "holder"), lapsed(thread.c.lease_until)),
+        or_(thread.c.lease_holder.is_(None), matches(thread, lease_holder="holder"), lapsed(thread.c.lease_until)),
     )
-    .values(
-        lease_holder=bindparam("holder"), lease_until=bindparam("lease_until"), generation=thread.c.generation + ONE
-    ),
+    .values(**given("lease_until", lease_holder="holder"), generation=thread.c.generation + ONE),
 )
 
 KEEP_LEASE = Write(
@@ -57,7 +55,7 @@ FENCE = Write(
 HEARTBEAT = Write(
     "record the heartbeat of the process",
     upsert(process)
-    .values(**given("alive_until"), id=bindparam("process"))
+    .values(given("alive_until", id="process"))
     .on_conflict_do_update(index_elements=["id"], set_={"alive_until": bindparam("alive_until")}),
 )
 
@@ -66,7 +64,7 @@ DELETE_DEAD_PROCESSES = Write("delete the dead processes", delete(process).where
 REQUEST_CANCEL = Write(
     "ask the process that runs the turn to cancel it",
     update(turn)
-    .where(equals(turn.c.id, "turn"), turn.c.ended_at.is_(None))
+    .where(matches(turn, id="turn"), turn.c.ended_at.is_(None))
     .values(cancel_asked=ONE, tries=lesser(turn.c.tries, literal_column(str(TRIES - 1)))),
     rows=None,
 )
@@ -78,17 +76,17 @@ TAKE_OVER_TURN = Write(
     "take over a turn that runs",
     update(turn)
     .where(matches(turn, id="turn", thread="thread"), turn.c.status == word("running"))
-    .values(**given("tries"), process=bindparam("holder"), base_generation=bindparam("base_generation")),
+    .values(given("tries", "base_generation", process="holder")),
 )
 
 CLAIM_TURN = Write(
     "claim a queued turn of a dead process",
     update(turn)
     .where(
-        equals(turn.c.id, "turn"),
+        matches(turn, id="turn"),
         turn.c.status == word("accepted"),
-        equals(turn.c.process, "previous_process"),
-        ~there_is(process, equals(process.c.id, "previous_process"), process.c.alive_until >= bindparam("now")),
+        matches(turn, process="previous_process"),
+        ~there_is(process, matches(process, id="previous_process"), process.c.alive_until >= bindparam("now")),
     )
     .values(process=bindparam("process"), tries=ZERO),
 )

@@ -57,9 +57,7 @@ CLAIM_PUSH = Write("claim a delivery that is due", update(push_config).where(*_T
 
 ADVANCE_PUSH = Write(
     "advance a delivery after the delivered events",
-    update(push_config)
-    .where(*_TAKEN)
-    .values(**given("next_event"), attempts=ZERO, last_error=null(), due_at=bindparam("until")),
+    update(push_config).where(*_TAKEN).values(**given("next_event", due_at="until"), attempts=ZERO, last_error=null()),
 )
 
 _MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
@@ -77,9 +75,7 @@ COMPLETE_PUSH = Write(
 
 FAIL_PUSH = Write(
     "note a delivery that failed",
-    update(push_config)
-    .where(*_TAKEN)
-    .values(**given("state", "attempts"), due_at=bindparam("until"), last_error=bindparam("error")),
+    update(push_config).where(*_TAKEN).values(given("state", "attempts", due_at="until", last_error="error")),
 )
 
 REPLAY_PUSH = Write(

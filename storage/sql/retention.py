@@ -18,7 +18,7 @@ from storage.schema.tables import (
     tool_call,
     turn,
 )
-from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, equals, job_of, limited, matches, there_is, word
+from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, there_is, word
 
 # --- handles that backends have to delete ---
 
@@ -32,9 +32,7 @@ DELETIONS = limited(
 
 MOVE_DELETION = Write(
     "move a deletion that is due",
-    update(delete_job)
-    .where(matches(delete_job, id="job", due_at="due_at"))
-    .values(due_at=bindparam("until"), attempts=bindparam("attempts")),
+    update(delete_job).where(matches(delete_job, id="job", due_at="due_at")).values(given("attempts", due_at="until")),
 )
 
 END_DELETION = Write(
@@ -91,7 +89,7 @@ PURGE_PENDING = select(or_(_TURN_LEFT, _TASK_LEFT)).where(context.c.id == bindpa
 
 # --- a context becomes a tombstone ---
 
-_IN_CONTEXT = equals(thread.c.context, "context")
+_IN_CONTEXT = matches(thread, context="context")
 
 _THREAD_OF_TURN = turn.c.thread == thread.c.id
 
@@ -101,8 +99,7 @@ DELETE_CONTEXT = Write(
     "delete a context of the caller",
     update(context)
     .where(
-        equals(context.c.id, "context"),
-        matches(context, tenant="tenant", principal="principal"),
+        matches(context, id="context", tenant="tenant", principal="principal"),
         context.c.state != word("deleted"),
     )
     .values(state=word("deleted"), last_used_at=bindparam("now")),
@@ -112,7 +109,7 @@ EXPIRE_CONTEXT = Write(
     "expire an unused context",
     update(context)
     .where(
-        equals(context.c.id, "context"),
+        matches(context, id="context"),
         context.c.state == word("open"),
         context.c.last_used_at < bindparam("idle_before"),
     )
@@ -202,7 +199,7 @@ PURGE_TURNS = Write("purge the turns", delete(turn).where(turn.c.id.in_(_TURNS))
 _TASKS = limited(
     select(task.c.id)
     .where(
-        equals(task.c.context, "context"),
+        matches(task, context="context"),
         task.c.visible == ONE,
         ~there_is(thread.join(turn, _THREAD_OF_TURN), _IN_CONTEXT),
     )
@@ -219,14 +216,14 @@ PURGE_TASKS = Write("purge the tasks", delete(task).where(task.c.id.in_(_TASKS))
 
 DELETE_EVENTS = Write(
     "delete the events of a task that has ended",
-    delete(event).where(equals(event.c.task, "task"), ~there_is(task, equals(task.c.id, "task"), text(TASK_OPEN))),
+    delete(event).where(matches(event, task="task"), ~there_is(task, matches(task, id="task"), text(TASK_OPEN))),
     rows=None,
 )
 
 HIDE_TASK = Write(
     "hide a task that has ended",
     update(task)
-    .where(equals(task.c.id, "task"), task.c.visible == ONE, text(TASK_ENDED))
+    .where(matches(task, id="task"), task.c.visible == ONE, text(TASK_ENDED))
     .values(visible=ZERO, status_message=null()),
     rows=None,
 )
@@ -234,7 +231,7 @@ HIDE_TASK = Write(
 CLEAR_TURNS = Write(
     "clear the record of its turns",
     update(turn)
-    .where(equals(turn.c.task, "task"), turn.c.ended_at.is_not(None))
+    .where(matches(turn, task="task"), turn.c.ended_at.is_not(None))
     .values(messages=word("[]"), artifacts=word("[]")),
     rows=None,
 )
@@ -242,7 +239,7 @@ CLEAR_TURNS = Write(
 FREE_KEYS = Write(
     "free the idempotency keys of its messages",
     update(input_)
-    .where(input_.c.turn.in_(select(turn.c.id).where(equals(turn.c.task, "task"))), input_.c.key.is_not(None))
+    .where(input_.c.turn.in_(select(turn.c.id).where(matches(turn, task="task"))), input_.c.key.is_not(None))
     .values(key=null(), key_kind=null()),
     rows=None,
 )

@@ -7,19 +7,7 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import THREAD_LIVE
 from storage.schema.tables import delete_job, history_item, service_call, thread, turn
-from storage.sql.fragments import (
-    ONE,
-    ZERO,
-    Write,
-    deletion_jobs,
-    equals,
-    given,
-    job_of,
-    limited,
-    matches,
-    there_is,
-    word,
-)
+from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, there_is, word
 
 # --- the state of the thread ---
 
@@ -34,12 +22,12 @@ MARK_UNSYNCED = Write(
     "note that the outcome of a service call of the turn is unknown",
     update(thread)
     .where(
-        equals(thread.c.id, "thread"),
+        matches(thread, id="thread"),
         thread.c.storage_owner == word("backend"),
         thread.c.state == word("open"),
         there_is(
             service_call,
-            equals(service_call.c.turn, "turn"),
+            matches(service_call, turn="turn"),
             service_call.c.status == word("unknown"),
             or_(
                 service_call.c.pending_handle.is_not(None),
@@ -83,7 +71,7 @@ ARCHIVE_EPOCH = Write(
     insert(thread).from_select(
         ["id", "epoch", "state", *_KEPT],
         select(bindparam("closed"), thread.c.epoch - ONE, word("closed"), *(thread.c[name] for name in _KEPT)).where(
-            equals(thread.c.id, "thread")
+            matches(thread, id="thread")
         ),
     ),
 )
@@ -91,10 +79,9 @@ ARCHIVE_EPOCH = Write(
 BEGIN_EPOCH = Write(
     "begin the thread's epoch",
     update(thread)
-    .where(equals(thread.c.id, "thread"))
+    .where(matches(thread, id="thread"))
     .values(
-        **given("storage_owner", "handle_kind", "handle"),
-        clean_handle=bindparam("handle"),
+        **given("storage_owner", "handle_kind", "handle", clean_handle="handle"),
         adapter_state=null(),
         state_version=null(),
         state=word("open"),
@@ -104,20 +91,20 @@ BEGIN_EPOCH = Write(
 
 # --- a return to the handle of a turn's beginning ---
 
-_CALLS_OF_THREAD = service_call.join(thread, equals(thread.c.id, "thread"))
+_CALLS_OF_THREAD = service_call.join(thread, matches(thread, id="thread"))
 
 DELETE_TURN_HANDLES = deletion_jobs(
     "queue the handles of the turn for deletion",
     job_of(service_call.c.handle_out)
     .select_from(_CALLS_OF_THREAD)
-    .where(equals(service_call.c.turn, "turn"), service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
+    .where(matches(service_call, turn="turn"), service_call.c.handle_out.is_distinct_from(service_call.c.handle_in)),
 )
 
 REWIND_HANDLE = Write(
     "return the thread's handle to where the turn began",
     update(thread)
-    .where(equals(thread.c.id, "thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
-    .values(handle=bindparam("handle"), clean_handle=bindparam("handle"), generation=thread.c.generation + ONE),
+    .where(matches(thread, id="thread"), thread.c.handle.is_distinct_from(bindparam("handle")))
+    .values(**given("handle", clean_handle="handle"), generation=thread.c.generation + ONE),
     rows=None,
 )
 
@@ -130,23 +117,23 @@ DISPLACE = Write(
     "displace the turns that have not ended, up to this one",
     update(turn)
     .where(
-        equals(turn.c.thread, "thread"),
+        matches(turn, thread="thread"),
         turn.c.ended_at.is_(None),
         turn.c.number
-        < select(_other.c.number + bindparam("itself")).where(equals(_other.c.id, "turn")).scalar_subquery(),
+        < select(_other.c.number + bindparam("itself")).where(matches(_other, id="turn")).scalar_subquery(),
     )
     .values(cancel_asked=ONE, displaced=ONE),
     rows=None,
 )
 
-_IS_DISPLACED = there_is(turn, equals(turn.c.id, "turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
+_IS_DISPLACED = there_is(turn, matches(turn, id="turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 
-_MOVED_ON = there_is(service_call, equals(service_call.c.turn, "turn"), service_call.c.status == word("completed"))
+_MOVED_ON = there_is(service_call, matches(service_call, turn="turn"), service_call.c.status == word("completed"))
 
 # A call without a handle begins a chain: the first of its thread, or of an epoch that the turn itself began.
 _BASE = limited(
     select(service_call.c.handle_in)
-    .where(equals(service_call.c.turn, "turn"))
+    .where(matches(service_call, turn="turn"))
     .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
 ).scalar_subquery()
 
@@ -154,14 +141,14 @@ DELETE_DISPLACED_HANDLES = deletion_jobs(
     "queue the handles of a displaced turn for deletion",
     job_of(service_call.c.handle_out)
     .select_from(_CALLS_OF_THREAD)
-    .where(equals(service_call.c.turn, "turn"), thread.c.handle_kind == word("rotating"), _IS_DISPLACED),
+    .where(matches(service_call, turn="turn"), thread.c.handle_kind == word("rotating"), _IS_DISPLACED),
 )
 
 REVERT_DISPLACED = Write(
     "return the thread's handle to where a displaced turn began",
     update(thread)
     .where(
-        equals(thread.c.id, "thread"),
+        matches(thread, id="thread"),
         text(THREAD_LIVE),
         thread.c.handle_kind == word("rotating"),
         _IS_DISPLACED,
@@ -175,7 +162,7 @@ REVERT_DISPLACED = Write(
 
 # --- items of earlier turns that the requests of the turn carried ---
 
-_number = select(turn.c.number).where(equals(turn.c.id, "turn")).scalar_subquery()
+_number = select(turn.c.number).where(matches(turn, id="turn")).scalar_subquery()
 
 _earlier, _older, _led = turn.alias("earlier"), history_item.alias("older"), service_call.alias("led")
 
@@ -183,7 +170,7 @@ _earlier, _older, _led = turn.alias("earlier"), history_item.alias("older"), ser
 _ON_CHAIN = limited(
     select(_earlier.c.id)
     .where(
-        equals(_earlier.c.thread, "thread"),
+        matches(_earlier, thread="thread"),
         _earlier.c.number < _number,
         _earlier.c.status != word("failed"),
         _earlier.c.displaced == ZERO,
@@ -195,7 +182,7 @@ _ON_CHAIN = limited(
 _FROM = func.coalesce(
     limited(
         select(_older.c.position)
-        .where(equals(_older.c.thread, "thread"), _older.c.turn == _ON_CHAIN, _older.c.input == ZERO)
+        .where(matches(_older, thread="thread"), _older.c.turn == _ON_CHAIN, _older.c.input == ZERO)
         .order_by(_older.c.position.desc())
     ).scalar_subquery(),
     ZERO,
@@ -207,16 +194,16 @@ def _mark_unsent(*conditions: ColumnElement[bool]) -> Update:
     return (
         update(history_item)
         .where(
-            equals(history_item.c.thread, "thread"),
+            matches(history_item, thread="thread"),
             history_item.c.position >= select(_FROM).where(*conditions).scalar_subquery(),
             history_item.c.turn != bindparam("turn"),
-            history_item.c.sent_in.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn"))),
+            history_item.c.sent_in.in_(select(service_call.c.id).where(matches(service_call, turn="turn"))),
         )
         .values(sent_in=null())
     )
 
 
-_ROTATES = there_is(thread, equals(thread.c.id, "thread"), thread.c.handle_kind == word("rotating"))
+_ROTATES = there_is(thread, matches(thread, id="thread"), thread.c.handle_kind == word("rotating"))
 
 MARK_UNSENT = Write("mark items of earlier turns as unsent that the turn carried", _mark_unsent(_ROTATES), rows=None)
 
@@ -237,8 +224,8 @@ DELETE_ORPHAN = deletion_jobs(
         # Another process may have found the handle meanwhile, and continued from it.
         ~there_is(
             service_call.join(turn, turn.c.id == service_call.c.turn),
-            equals(turn.c.thread, "thread"),
-            equals(service_call.c.handle_out, "handle"),
+            matches(turn, thread="thread"),
+            matches(service_call, handle_out="handle"),
         )
     ),
 )

@@ -8,7 +8,7 @@ from sqlalchemy import Text, bindparam, case, insert, null, or_, text, update
 
 from storage.schema.conditions import CALL_UNDER_WAY, TASK_OPEN, TASK_WAITING, TURN_UNFINISHED
 from storage.schema.tables import event, service_call, task, turn
-from storage.sql.fragments import ONE, ZERO, Write, equals, given, matches, next_number, there_is, word
+from storage.sql.fragments import ONE, ZERO, Write, given, matches, next_number, there_is, word
 
 _earlier = turn.alias("earlier")
 
@@ -20,7 +20,7 @@ RUN_TURN = Write(
         text(TURN_UNFINISHED),
         ~there_is(
             _earlier,
-            equals(_earlier.c.thread, "thread"),
+            matches(_earlier, thread="thread"),
             _earlier.c.ended_at.is_(None),
             _earlier.c.number < turn.c.number,
         ),
@@ -31,7 +31,7 @@ RUN_TURN = Write(
 START_TASK = Write(
     "start a task that has not ended",
     update(task)
-    .where(equals(task.c.id, "task"), text(TASK_OPEN))
+    .where(matches(task, id="task"), text(TASK_OPEN))
     .values(state=word("TASK_STATE_WORKING"), status_message=null(), status_at=bindparam("now")),
 )
 
@@ -43,7 +43,7 @@ NEW_EVENTS = Write(
         **given("task", "last", "payload"),
         # No gap after a lost group: later events are refused as well, by a NULL that the column does not take. For
         # `INSERT ... SELECT` SQLite would make a temporary table for each of these rows.
-        first=case((next_number(event.c.last, equals(event.c.task, "task")) == bindparam("first"), bindparam("first"))),
+        first=case((next_number(event.c.last, matches(event, task="task")) == bindparam("first"), bindparam("first"))),
     ),
 )
 
@@ -60,15 +60,15 @@ SUSPEND_TURN = Write(
 SET_TASK_WAITING = Write(
     "set a task that has not ended to wait for its caller",
     update(task)
-    .where(equals(task.c.id, "task"), text(TASK_OPEN))
-    .values(status_at=bindparam("now"), visible=ONE, **given("state", "status_message")),
+    .where(matches(task, id="task"), text(TASK_OPEN))
+    .values(**given("state", "status_message", status_at="now"), visible=ONE),
 )
 
 RESUME_TURN = Write(
     "resume a turn that waits",
     update(turn)
     .where(matches(turn, id="turn", task="task", thread="thread"), turn.c.status == word("waiting"))
-    .values(status=word("running"), process=bindparam("holder"), base_generation=bindparam("base_generation")),
+    .values(**given("base_generation", process="holder"), status=word("running")),
 )
 
 
@@ -80,7 +80,7 @@ END_TURN = Write(
     .where(
         matches(turn, id="turn", task="task", thread="thread"),
         turn.c.ended_at.is_(None),
-        or_(bindparam("process", type_=Text).is_(None), equals(turn.c.process, "process")),
+        or_(bindparam("process", type_=Text).is_(None), matches(turn, process="process")),
     )
     .values(
         ended_at=bindparam("now"),
@@ -93,7 +93,7 @@ END_TURN = Write(
 ABANDON_CALLS = Write(
     "abandon the service calls of an ended turn",
     update(service_call)
-    .where(equals(service_call.c.turn, "turn"), text(CALL_UNDER_WAY))
+    .where(matches(service_call, turn="turn"), text(CALL_UNDER_WAY))
     .values(status=word("unknown"), ended_at=bindparam("now")),
     rows=None,
 )
@@ -101,14 +101,8 @@ ABANDON_CALLS = Write(
 CANCEL_TURNS = Write(
     "end the other turns of the task",
     update(turn)
-    .where(equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
-    .values(
-        status=word("cancelled"),
-        ended_at=bindparam("now"),
-        last_event=bindparam("last_event"),
-        messages=word("[]"),
-        artifacts=word("[]"),
-    ),
+    .where(matches(turn, task="task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None))
+    .values(**given("last_event", ended_at="now"), status=word("cancelled"), messages=word("[]"), artifacts=word("[]")),
     rows=None,
 )
 
@@ -116,28 +110,28 @@ _STATUS = given("state", "status_message", "last_event", "visible")
 
 END_TASK = Write(
     "set the state of a task that has not ended",
-    update(task).where(equals(task.c.id, "task"), text(TASK_OPEN)).values(status_at=bindparam("now"), **_STATUS),
+    update(task).where(matches(task, id="task"), text(TASK_OPEN)).values(status_at=bindparam("now"), **_STATUS),
 )
 
 END_IDLE_TASK = Write(
     "set the state of a task that has not ended and has no other turn to run",
     update(task)
     .where(
-        equals(task.c.id, "task"),
+        matches(task, id="task"),
         text(TASK_OPEN),
-        ~there_is(turn, equals(turn.c.task, "task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None)),
+        ~there_is(turn, matches(turn, task="task"), turn.c.id != bindparam("turn"), turn.c.ended_at.is_(None)),
     )
     .values(status_at=bindparam("now"), **_STATUS),
 )
 
 SET_LAST_EVENT = Write(
     "leave a task that has not ended to its next turn",
-    update(task).where(equals(task.c.id, "task"), text(TASK_OPEN)).values(last_event=bindparam("last_event")),
+    update(task).where(matches(task, id="task"), text(TASK_OPEN)).values(last_event=bindparam("last_event")),
 )
 
 CLOSE_TASK = Write(
     "end a task that waits",
     update(task)
-    .where(equals(task.c.id, "task"), text(TASK_WAITING))
-    .values(status_message=null(), status_at=bindparam("now"), **given("state", "last_event")),
+    .where(matches(task, id="task"), text(TASK_WAITING))
+    .values(**given("state", "last_event", status_at="now"), status_message=null()),
 )

@@ -7,7 +7,6 @@ from storage.schema.tables import input_, service_call, task, tool_call, turn
 from storage.sql.fragments import (
     ONE,
     Write,
-    equals,
     given,
     limited,
     matches,
@@ -17,7 +16,7 @@ from storage.sql.fragments import (
     word,
 )
 
-_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(equals(service_call.c.turn, "turn")))
+_OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(matches(service_call, turn="turn")))
 
 ANSWER_TURN = Write(
     "answer a waiting turn of the caller, in the thread's generation",
@@ -25,7 +24,7 @@ ANSWER_TURN = Write(
     .where(
         matches(turn, id="turn", task="task", thread="thread"),
         turn.c.status == word("waiting"),
-        there_is(task, equals(task.c.id, "task"), matches(task, tenant="tenant", principal="principal", agent="agent")),
+        there_is(task, matches(task, id="task", tenant="tenant", principal="principal", agent="agent")),
         thread_in_generation,
     )
     .values(status=word("waiting")),
@@ -36,10 +35,8 @@ NEXT_INPUT = Write(
     insert(input_)
     .inline()
     .values(
-        **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key"),
-        received_at=bindparam("now"),
-        event=bindparam("event"),
-        payload=bindparam("message"),
+        **given("turn", "ordinal", "tenant", "principal", "agent", "message_id", "digest", "key_kind", "key", "event"),
+        **given(received_at="now", payload="message"),
     ),
 )
 
@@ -47,25 +44,22 @@ DECIDE_TOOL = Write(
     "decide a tool call of this turn that waits for a decision, with these arguments",
     update(tool_call)
     .where(
-        equals(tool_call.c.id, "tool_call"),
+        matches(tool_call, id="tool_call"),
         tool_call.c.status == word("pending_approval"),
         tool_call.c.approval_decision.is_(None),
         tool_call.c.digest.is_not_distinct_from(bindparam("digest")),
         _OF_TURN,
     )
     .values(
+        **given("standing", approval_decision="decision", approval_by="by", approval_at="now"),
         status=case((bindparam("decision") == word("approved"), word("approved")), else_=tool_call.c.status),
-        approval_decision=bindparam("decision"),
-        approval_by=bindparam("by"),
-        approval_at=bindparam("now"),
-        standing=bindparam("standing"),
     ),
 )
 
 PAUSE_TOOL = Write(
     "let a running tool call wait for a consent, in the thread's generation",
     update(tool_call)
-    .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("running"), thread_in_generation)
+    .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("running"), thread_in_generation)
     .values(
         status=word("pending_consent"),
         runs_left=tool_call.c.runs_left + ONE,
@@ -77,7 +71,7 @@ PAUSE_TOOL = Write(
 RETRY_TOOL = Write(
     "approve a tool call of this turn again that waits for a consent",
     update(tool_call)
-    .where(equals(tool_call.c.id, "tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
+    .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("pending_consent"), _OF_TURN)
     .values(status=word("approved")),
 )
 
@@ -85,10 +79,10 @@ SET_QUESTION = Write(
     "set the question of a task that waits for its caller",
     update(task)
     .where(
-        equals(task.c.id, "task"),
+        matches(task, id="task"),
         task.c.state.in_([word("TASK_STATE_INPUT_REQUIRED"), word("TASK_STATE_AUTH_REQUIRED")]),
     )
-    .values(status_message=bindparam("question"), status_at=bindparam("now"), state=bindparam("state")),
+    .values(given("state", status_message="question", status_at="now")),
 )
 
 # --- reads ------------------------------------------------------------------------------------------------------------
@@ -103,10 +97,10 @@ WAITING_TURN = select(
         .order_by(service_call.c.round, service_call.c.attempt)
     ).scalar_subquery(),
     turn.c.cancel_asked,
-).where(equals(turn.c.task, "task"), turn.c.status == word("waiting"))
+).where(matches(turn, task="task"), turn.c.status == word("waiting"))
 
 WAITING_TASK = select(turn.c.task).where(
-    equals(turn.c.thread, "thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
+    matches(turn, thread="thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
 )
 
 _ASKED = (
@@ -122,7 +116,7 @@ _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c
 
 _LAST_CALL = limited(
     select(service_call.c.id)
-    .where(equals(service_call.c.turn, "turn"))
+    .where(matches(service_call, turn="turn"))
     .order_by(service_call.c.round.desc(), service_call.c.attempt.desc())
 )
 
@@ -141,7 +135,7 @@ ASKED_CALLS = (
         )
     )
     .where(
-        equals(turn.c.task, "task"),
+        matches(turn, task="task"),
         or_(tool_call.c.approval_decision.is_not(None), tool_call.c.executor == word("client")),
     )
 )

@@ -27,9 +27,6 @@ _CONTENTS = ("text", "raw", "url", "data")
 _TEXT_KEYS = {"filename": "filename", "mediaType": "media_type"}
 
 
-# --- the input of a function ----------------------------------------------------------------------------------------------
-
-
 @dataclass(kw_only=True, slots=True)
 class Turn:
     """One message to answer.
@@ -57,9 +54,6 @@ class Turn:
     def cancelled(self) -> bool:
         """The turn was cancelled. A coroutine is also cancelled in the usual way."""
         return self.asked_to_stop()
-
-
-# --- the output of a function ---------------------------------------------------------------------------------------------
 
 
 def _expect(owner: object, name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
@@ -164,9 +158,6 @@ class AuthRequired(TurnEnding):
 
 class Reject(TurnEnding):
     """The agent refuses the task."""
-
-
-# --- decoding the output ---------------------------------------------------------------------------------------------
 
 
 def decode_text(value: str, where: str = "the text") -> str:

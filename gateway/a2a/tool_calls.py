@@ -114,9 +114,6 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
     return _status(place, metadata={URI: facts})
 
 
-# --- content ----------------------------------------------------------------------------------------------------------
-
-
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
     """The one part with all arguments."""
     facts = _facts(call, Phase.REQUESTED, rendering)
@@ -220,9 +217,6 @@ def _beginning(text: str, limit: int) -> str:
     return text.encode()[:limit].decode(errors="ignore")
 
 
-# --- updates ----------------------------------------------------------------------------------------------------------
-
-
 def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> Update:
     """Call and outcome are two artifacts: with one id the outcome, which does not append, would replace the call."""
     extensions = (URI,) if rendering.active else None
@@ -231,13 +225,9 @@ def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> U
         return model.TaskArtifactUpdateEvent(
             task_id=place.task_id, context_id=place.context_id, artifact=artifact, last_chunk=True
         )
+    task, context, parts, new = place.task_id, place.context_id, (part,), place.new_id()
     message = model.Message(
-        message_id=place.new_id(),
-        context_id=place.context_id,
-        task_id=place.task_id,
-        role=model.Role.AGENT,
-        parts=(part,),
-        extensions=extensions,
+        message_id=new, context_id=context, task_id=task, role=model.Role.AGENT, parts=parts, extensions=extensions
     )
     return _status(place, message)
 

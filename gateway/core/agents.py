@@ -96,16 +96,18 @@ class Agents:
     def __iter__(self) -> Iterator[Agent]:
         return iter(self.by_name.values())
 
-    def __len__(self) -> int:
-        return len(self.by_name)
-
     def resolve(self, path_name: str | None, tenant: str | None) -> Agent:
         """A tenant may stand in a path for the agent's name; an empty tenant counts as none.
 
         Raises: NotFound without such a path, InvalidParams (field `tenant`) for a tenant that does not fit the path.
         """
         if path_name is not None:
-            return self._at_path(path_name, tenant or None)
+            agent = self._by_tenant.get(path_name)
+            if agent is None:
+                raise NotFound(f"no agent is called {echo(path_name)}")
+            if tenant and tenant not in (agent.name, agent.tenant):
+                raise invalid("tenant", f"{echo(tenant)} is not a tenant of the agent {agent.name!r}")
+            return agent
         if tenant:
             agent = self._by_tenant.get(tenant)
             if agent is None:
@@ -114,14 +116,6 @@ class Agents:
         if self.default is None:
             raise invalid("tenant", f"this address needs the name of an agent; there are {self._listing()}")
         return self.default
-
-    def _at_path(self, path_name: str, tenant: str | None) -> Agent:
-        agent = self._by_tenant.get(path_name)
-        if agent is None:
-            raise NotFound(f"no agent is called {echo(path_name)}")
-        if tenant is not None and tenant not in (agent.name, agent.tenant):
-            raise invalid("tenant", f"{echo(tenant)} is not a tenant of the agent {agent.name!r}")
-        return agent
 
     def _listing(self) -> str:
         return ", ".join(sorted(self.by_name)) or "none"

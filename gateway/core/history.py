@@ -51,9 +51,6 @@ def _over(value: int, limit: int | None) -> bool:
     return limit is not None and value > limit
 
 
-# --- tokens
-
-
 def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
     """The weight of `tokens` on this thread. `measured`: its completed calls, the last one first."""
     for call in measured:
@@ -111,11 +108,9 @@ def project(
 
 def _from_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
     """From the latest item on that holds, for its backend, everything before it."""
-    for index in reversed(range(len(records))):
-        item = records[index].item
-        if isinstance(item, conversation.OpaqueItem) and item.boundary:
-            return records[index:]
-    return records
+    items = enumerate(record.item for record in records)
+    boundaries = [index for index, item in items if isinstance(item, conversation.OpaqueItem) and item.boundary]
+    return records[boundaries[-1] :] if boundaries else records
 
 
 def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[HistoryRecord, ...]:

@@ -2,6 +2,7 @@
 handle never changes; the state of a newer adapter is left untouched."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from msgspec.structs import replace
 
@@ -151,9 +152,7 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
 
 
 def apply_points(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadRecord:
-    for point in points:
-        thread = apply_point(thread, point)
-    return thread
+    return reduce(apply_point, points, thread)
 
 
 def orphaned_handle(thread: ThreadRecord, pending: str | None) -> str | None:

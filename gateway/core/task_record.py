@@ -63,10 +63,6 @@ class TurnOutput:
             output.artifacts[entry.artifact.artifact_id] = builder
         return output
 
-    def add_message(self, message: Message) -> None:
-        """A message of the caller while the turn waited."""
-        self.messages.append(message)
-
     def apply(self, update: Update) -> None:
         if isinstance(update, model.TaskStatusUpdateEvent):
             if update.status.message is not None:
@@ -97,12 +93,12 @@ def replay_events(
     answers = list(turn.answers)
     for number, payload in events:
         while answers and answers[0][0] <= number:
-            output.add_message(answers.pop(0)[1])
+            output.messages.append(answers.pop(0)[1])
         update = logged(payload)
         output.apply(update)
         yield number, update
     for _, message in answers:
-        output.add_message(message)
+        output.messages.append(message)
 
 
 def pauses(update: Update) -> bool:

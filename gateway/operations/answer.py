@@ -79,7 +79,7 @@ class PausedTurns:
         message = replace(incoming.message, context_id=task.context_id, task_id=task.id)
         rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()
         said = GivenAnswer(message, paused.turn.inputs, incoming.digest, incoming.key, paused.number + 1, rest)
-        paused.outputs[-1].add_message(message)
+        paused.outputs[-1].messages.append(message)
         paused.answer(resolution, call.caller.principal)
         return await self._store(call.agent, paused, said, incoming, on_stored) or Replay(task.id, incoming.digest)
 

@@ -195,7 +195,7 @@ def _fold(
         while waiting and waiting[0][0] <= number:
             outputs.append(TurnOutput(waiting.pop(0)[1]))
         while further and further[0][0] <= number:
-            outputs[-1].add_message(further.pop(0)[1])
+            outputs[-1].messages.append(further.pop(0)[1])
         outputs[-1].apply(update)
         current = _status_after(update, current)
     return current, outputs

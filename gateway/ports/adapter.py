@@ -12,8 +12,6 @@ from gateway.a2a.model import Artifact, Json, Message, Part
 from gateway.ports.conversation import Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.ports.tools import ToolDeclaration
 
-# --- the request ---------------------------------------------------------------------------------------------------
-
 
 class ServiceRequest(msgspec.Struct, frozen=True):
     """One request to the backend, decided by the core.
@@ -38,9 +36,6 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     deadline: float
     owner: StorageOwner | None = None
     tools: tuple[ToolDeclaration, ...] = ()
-
-
-# --- the events -----------------------------------------------------------------------------------------------------
 
 
 class CallStarted(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ or as 5.0, base64 in both alphabets, unknown fields.
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import UnionType
-from typing import Any, Generic, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UnsetType
@@ -40,8 +41,8 @@ class Misfit(Exception):
         self.description = description
         self.path = path
 
-    def named(self, prefix: str = "") -> InvalidParams:
-        return invalid((prefix + self.path).lstrip("."), self.description)
+    def named(self) -> InvalidParams:
+        return invalid(self.path.lstrip("."), self.description)
 
 
 _KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array"}
@@ -51,19 +52,16 @@ def _kind(value: JsonValue) -> str:
     return _KINDS.get(type(value), "an object")
 
 
-# --- readers of one value ---------------------------------------------------------------------------------------------
+def _only(kind: type, wanted: str) -> Reader:
+    def read(value: JsonValue) -> Any:
+        if isinstance(value, kind):
+            return value
+        raise Misfit(f"must be {wanted}, not {_kind(value)}")
+
+    return read
 
 
-def _string(value: JsonValue) -> str:
-    if isinstance(value, str):
-        return value
-    raise Misfit(f"must be a string, not {_kind(value)}")
-
-
-def _boolean(value: JsonValue) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise Misfit(f"must be true or false, not {_kind(value)}")
+_string, _boolean, _mapping = _only(str, "a string"), _only(bool, "true or false"), _only(dict, "an object")
 
 
 def _integer(value: JsonValue) -> int:
@@ -77,34 +75,22 @@ def _integer(value: JsonValue) -> int:
     return int(value)
 
 
-def _mapping(value: JsonValue) -> dict[str, JsonValue]:
-    if isinstance(value, dict):
-        return value
-    raise Misfit(f"must be an object, not {_kind(value)}")
-
-
 def _base64(value: JsonValue) -> str:
     """The value as standard base64 with padding."""
-    text = _string(value).rstrip("=").translate(_TO_STANDARD)
+    text: str = _string(value).rstrip("=").translate(_TO_STANDARD)
     if len(text) % 4 != 1:
         padded = text + "=" * (-len(text) % 4)
-        try:
+        with suppress(ValueError):
             binascii.a2b_base64(padded, strict_mode=True)
-        except (binascii.Error, ValueError):
-            pass
-        else:
             return padded
     raise Misfit("must be base64")
 
 
 def _timestamp(value: JsonValue) -> str:
-    text = _string(value)
+    text: str = _string(value)
     if _TIME.fullmatch(text):
-        try:
+        with suppress(ValueError):
             clock.milliseconds(text)
-        except ValueError:
-            pass
-        else:
             return text
     raise Misfit(f"must be a time as 2025-10-28T10:30:00.000Z, not {echo(text)}")
 
@@ -140,9 +126,6 @@ def _array(item: Reader) -> Reader:
         return tuple(items)
 
     return read
-
-
-# --- objects ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +176,7 @@ class ObjectReader(Generic[W]):
                 if field is None or (item is None and not field.keeps_null) or (item == "" and field.drops_empty):
                     continue
                 if field.name in found:
-                    _refuse_second()
+                    raise Misfit("is given twice")
                 value = (field.read_text if in_text else field.read)(item)
                 if value is not None or field.keeps_null:
                     found[field.name] = value
@@ -209,10 +192,6 @@ class ObjectReader(Generic[W]):
         if self._kind is Part:
             _one_content(found)
         return self._kind(**found)
-
-
-def _refuse_second() -> NoReturn:
-    raise Misfit("is given twice")
 
 
 def _one_content(part: dict[str, Any]) -> None:

@@ -59,9 +59,7 @@ def method(name: str) -> Method:
     return found
 
 
-@cache
-def _reader(request: type[Wire]) -> ObjectReader[Any]:
-    return ObjectReader(request)
+_reader = cache(ObjectReader[Any])
 
 
 def decode(request: type[Wire], params: Json) -> Any:

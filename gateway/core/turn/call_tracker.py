@@ -104,8 +104,6 @@ class ToolCallTracker:
             for call in self._calls.values()
         )
 
-    # --- what callers see
-
     def show_outcome(self, call: ToolCall, outcome: Json) -> None:
         if not call.shown:
             self._show_arguments(call)
@@ -123,8 +121,6 @@ class ToolCallTracker:
     def _show_arguments(self, call: ToolCall) -> None:
         call.shown = True
         self.show(call, Phase.REQUESTED, call.arguments or "")
-
-    # --- events
 
     def _add(self, call_id: str, name: str, server: str | None, policy: ToolPolicy, round_: int) -> ToolCall:
         if call_id in self._calls:

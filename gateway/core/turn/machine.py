@@ -30,13 +30,6 @@ from gateway.ports.tools import ConsentPage
 
 _REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
-_ENDINGS = {
-    adapter.Ending.COMPLETED: TaskState.COMPLETED,
-    adapter.Ending.INPUT_REQUIRED: TaskState.INPUT_REQUIRED,
-    adapter.Ending.AUTH_REQUIRED: TaskState.AUTH_REQUIRED,
-    adapter.Ending.REJECTED: TaskState.REJECTED,
-}
-
 
 class TurnFacts(msgspec.Struct, frozen=True):
     """`direct_replies`: the agent may answer with a bare message. `rendering`: what the caller sees of tool calls; the ledger
@@ -329,7 +322,7 @@ class Turn:
         message = self._final_message(event, reason)
         gap = HANDLE_MISSING if missing else None
         metadata = reason | {"contextGap": gap} if gap else reason
-        out.append(commands.EndTurn(status, _ENDINGS[ending], message, gap, metadata or None))
+        out.append(commands.EndTurn(status, TaskState[ending.name], message, gap, metadata or None))
 
     def _final_message(self, event: adapter.CallCompleted, reason: dict[str, Json]) -> Message | None:
         """The message of the status that ends the turn: all that a caller sees who did not follow the turn."""

@@ -43,8 +43,6 @@ class OutputBuilder:
         self.answer = answer
         self.items, self._text, self._parts, self._reasoning = [], [], [], []
 
-    # --- content
-
     def add_text(self, text: str) -> None:
         if not text:
             return
@@ -93,8 +91,6 @@ class OutputBuilder:
     def unreplayable(self) -> tuple[NewItem, ...]:
         """The items of a call that does not count."""
         return tuple(NewItem(new.item, new.provider_id, None, replayable=False) for new in self.items)
-
-    # --- updates and messages
 
     def publish_status(self, message: Message | None = None, metadata: dict[str, Json] | None = None) -> None:
         now = timestamp(self.clock.now())

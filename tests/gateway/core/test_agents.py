@@ -55,4 +55,4 @@ def test_the_default_agent_needs_no_name() -> None:
 
     assert agents.resolve(None, None) is SUPPORT
     assert list(agents) == [ECHO, SUPPORT]
-    assert len(agents) == 2
+    assert len(list(agents)) == 2

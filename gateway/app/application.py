@@ -1,13 +1,12 @@
 """The parts of one gateway, connected. Law: parts are made once; a reload replaces only what a configuration describes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.routing import Router
 
 from gateway.app import build
-from gateway.app.push import Push, build_push
 from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
@@ -48,7 +47,7 @@ class Gateway:
         clock: Clock,
         pace: Pace | None,
         page_secret: bytes,
-        push: Push | None,
+        push: build.Push | None,
     ) -> None:
         self._registry = registry
         self._clock = clock
@@ -93,8 +92,13 @@ class Gateway:
         jobs = [self._deletions.run(), self._retention.run(), self._expiry.run(), self._keys.run()]
         if self._push is not None:
             jobs.append(self._push.run())
-        async with self.app.open(), self.runner.running(), _background(jobs):
-            yield
+        async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
 
     def _agents(self) -> Agents:
         """The agents in force."""
@@ -140,19 +144,7 @@ async def running(
     ledgers = registry.ledger(config.storage.url)
     async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
         secret = await ledger.secret("page-token")
-        push = await build_push(config.push, config.server.public_url, ledger, clock)
+        push = await build.build_push(config.push, config.server.public_url, ledger, clock)
         gateway = Gateway(config, registry, agents, sources, ledger, clock, pace, secret, push)
         async with gateway.running():
             yield gateway
-
-
-@asynccontextmanager
-async def _background(jobs: list[Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Runs the jobs while the block runs."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(job) for job in jobs]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()

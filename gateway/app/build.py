@@ -1,11 +1,15 @@
-"""From a configuration to agents, sources of tools, and the limits of the parts. Law: nothing is contacted."""
+"""From a configuration to agents, sources of tools, limits of the parts, and push notifications. Law: no backend is contacted;
+modules that are slow to import come with the first delivery."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
 
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Visibility, VisibilityRule
 from gateway.config.agents import AgentConfig, check_window
-from gateway.config.gateway import GatewayConfig
+from gateway.config.gateway import GatewayConfig, PushConfig
 from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
@@ -13,11 +17,23 @@ from gateway.core.ownership import contradiction
 from gateway.core.tools.approvals import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
+from gateway.foundation.addresses import TargetRules
+from gateway.foundation.clock import Clock
+from gateway.foundation.resolver import Resolver
 from gateway.http.cards import build_card
+from gateway.ledger.port import Ledger
 from gateway.maintenance.retention import Lifetimes
+from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import QuotaLimits
 from gateway.ports.capabilities import HasBackend
 from gateway.ports.tools import ToolDeclaration
+from gateway.push.delivery import PushLimits
+from gateway.push.dispatcher import Dispatcher
+from gateway.push.secrets import SecretBox
+from gateway.push.webhook import WebhookRequests
+
+if TYPE_CHECKING:
+    from gateway.push.sender import Sender
 
 _STREAMS_PER_PRINCIPAL = 100
 
@@ -90,37 +106,27 @@ def build_agent(
 
 
 def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool) -> AgentPolicies:
+    """A policy with the name of a setting has its value."""
+    names = {field.name for field in fields(AgentPolicies)}
+    given = {
+        name: getattr(section, name)
+        for section in (config.limits, agent.history, agent)
+        for name in names.intersection(type(section).model_fields)
+    }
+    given["approvals"] = tuple(
+        ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
+    )
+    given["client_tools"] = tuple(
+        ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
+    )
+    given["tool_calls"] = _showing(agent.tool_calls)
     return AgentPolicies(
         client_context_ids_allowed=agent.client_context_ids == "allow",
-        busy_context=agent.busy_context,
-        idempotency=agent.idempotency,
         direct_replies=direct_replies,
-        on_missing_handle=agent.on_missing_handle,
-        on_lost_handle=agent.on_lost_handle,
-        on_owner_conflict=agent.on_owner_conflict,
-        shadow_history=agent.shadow_history,
-        persistence=agent.history.persistence,
         history_messages=agent.history.max_messages,
         history_tokens=agent.history.max_tokens,
-        uncited_sources=agent.history.uncited_sources,
         queued_turns=config.limits.queued_turns_per_context,
-        turn_timeout=config.limits.turn_timeout,
-        tool_rounds=config.limits.tool_rounds,
-        parallel_tools=config.limits.parallel_tools,
-        unknown_tool=agent.unknown_tool,
-        round_limit_action=agent.round_limit_action,
-        mixed_batch=agent.mixed_batch,
-        new_task_while_waiting=agent.new_task_while_waiting,
-        approval_timeout=agent.approval_timeout,
-        standing_approvals=agent.standing_approvals,
-        approvals=tuple(
-            ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
-        ),
-        client_tools=tuple(
-            ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
-        ),
-        tool_calls=_showing(agent.tool_calls),
-        repeat_answer=agent.repeat_answer,
+        **given,
     )
 
 
@@ -157,3 +163,49 @@ def stream_limits(config: GatewayConfig) -> StreamLimits:
 def lifetimes(config: GatewayConfig) -> Lifetimes:
     retention = config.retention
     return Lifetimes(retention.events, retention.tasks, retention.contexts_idle)
+
+
+# --- push notifications
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """`jwks`: the public keys of signed notifications; None where they are not signed."""
+
+    configs: PushConfigs
+    dispatcher: Dispatcher
+    resolver: Resolver
+    jwks: bytes | None
+
+    async def run(self) -> None:
+        """Never returns."""
+        try:
+            await self.dispatcher.run()
+        finally:
+            self.resolver.close()
+
+
+async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
+    """None where push notifications are off. Raises: LedgerUnavailable."""
+    if not config.enabled:
+        return None
+    key = config.encryption_key
+    material = key.get_secret_value().encode() if key is not None else await ledger.secret("push")
+    rules = TargetRules(config.allow_http, config.ports, tuple(map(ip_network, config.allow_private_networks)))
+    resolver = Resolver(rules.permit)
+    box = SecretBox(material)
+    signer = None
+    if config.signing:
+        from gateway.push.signatures import Signer
+
+        signer = Signer(material, public_url)
+
+    def open_sender() -> "Sender":
+        from gateway.push.sender import Sender
+
+        return Sender(rules, resolver, config.timeout, clock)
+
+    limits = PushLimits(config.timeout, config.max_attempts)
+    dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits)
+    configs = PushConfigs(ledger, rules, resolver, box, clock, dispatcher.wake)
+    return Push(configs, dispatcher, resolver, None if signer is None else signer.jwks)

@@ -17,21 +17,20 @@ log = structlog.get_logger("gateway.app.reload")
 
 
 class LoadedConfig:
-    """The agents of one configuration, the sources of their tools, and the application that serves them."""
+    """The agents of one configuration, the sources of their tools, and the application that serves them.
+
+    `requests` are those that are being answered.
+    """
 
     def __init__(self, app: ASGIApp, agents: Agents, sources: tuple[ToolSource, ...] = ()) -> None:
         self.agents = agents
         self._sources = sources
         self._app = app
-        self._requests = ActiveCount()
+        self.requests = ActiveCount()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._requests:
+        with self.requests:
             await self._app(scope, receive, send)
-
-    async def wait_idle(self) -> None:
-        """Returns when no request is being answered."""
-        await self._requests.wait_zero()
 
     async def aclose(self) -> None:
         adapters = [_close(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]
@@ -96,7 +95,7 @@ class ReloadableApp:
                 await config.aclose()
 
     async def _retire(self, config: LoadedConfig) -> None:
-        await config.wait_idle()
+        await config.requests.wait_zero()
         await self._wait_unused(config.agents)
         await config.aclose()
         # After the close, not before: one that is cancelled here is closed at the end.

@@ -1,6 +1,7 @@
 """The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; a task that the caller may not see does
 not exist for it; an answer without a stream is the drained stream."""
 
+from gateway.a2a import model
 from gateway.a2a.errors import (
     Busy,
     PushNotificationNotSupported,
@@ -9,26 +10,7 @@ from gateway.a2a.errors import (
     echo,
     invalid,
 )
-from gateway.a2a.model import (
-    INTERRUPTED,
-    TERMINAL,
-    AgentCard,
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksRequest,
-    ListTasksResponse,
-    SendMessageRequest,
-    SendMessageResponse,
-    SubscribeToTaskRequest,
-    Task,
-    TaskPushNotificationConfig,
-    TaskState,
-)
+from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.task_record import assemble
 from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
 from gateway.engine.other_processes import LogTailStream, cancel_in_processes
@@ -85,11 +67,11 @@ class Operations:
 
     # --- messages
 
-    async def send_message(self, call: OperationCall, request: SendMessageRequest) -> SendMessageResponse:
+    async def send_message(self, call: OperationCall, request: model.SendMessageRequest) -> model.SendMessageResponse:
         configuration = request.configuration
         history = configuration.history_length if configuration else None
         waits = not (configuration and configuration.return_immediately)
-        begun: list[Task] = []
+        begun: list[model.Task] = []
         accepted = await self._accept(
             call, request, None if waits else lambda run: begun.append(run.live.snapshot(history_length=history))
         )
@@ -99,17 +81,17 @@ class Operations:
             await self._wait_remote(call, task_id, for_end=waits)
         reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
         if reply is not None:
-            return SendMessageResponse(message=reply)
+            return model.SendMessageResponse(message=reply)
         if begun:
-            return SendMessageResponse(task=begun[0])
+            return model.SendMessageResponse(task=begun[0])
         if run is not None and waits:
             await run.ended()
             if run.live.status.state in TERMINAL | INTERRUPTED:
-                return SendMessageResponse(task=run.live.snapshot(history_length=history))
-        return SendMessageResponse(task=await self._reader.task(call, task_id, history))
+                return model.SendMessageResponse(task=run.live.snapshot(history_length=history))
+        return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
-        self, call: OperationCall, request: SendMessageRequest, on_stored: OnStored | None = None
+        self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
     ) -> TurnRun | Replay:
         if self._drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
@@ -122,7 +104,7 @@ class Operations:
             self._configs(call).changed()
         return accepted
 
-    async def send_streaming_message(self, call: OperationCall, request: SendMessageRequest) -> EventStream:
+    async def send_streaming_message(self, call: OperationCall, request: model.SendMessageRequest) -> EventStream:
         self._fanout.check_room()
         streams: list[TaskStream] = []
         try:
@@ -183,10 +165,10 @@ class Operations:
 
     # --- tasks
 
-    async def get_task(self, call: OperationCall, request: GetTaskRequest) -> Task:
+    async def get_task(self, call: OperationCall, request: model.GetTaskRequest) -> model.Task:
         return await self._reader.task(call, request.id, request.history_length)
 
-    async def list_tasks(self, call: OperationCall, request: ListTasksRequest) -> ListTasksResponse:
+    async def list_tasks(self, call: OperationCall, request: model.ListTasksRequest) -> model.ListTasksResponse:
         since = request.status_timestamp_after
         where = TaskFilter(
             context_id=request.context_id or None,
@@ -213,19 +195,19 @@ class Operations:
         token = ""
         if len(records) > size:
             token = page_tokens.encode(self._page_secret, call, request, (page[-1].status_at, page[-1].id))
-        return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
+        return model.ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
-    async def cancel_task(self, call: OperationCall, request: CancelTaskRequest) -> Task:
+    async def cancel_task(self, call: OperationCall, request: model.CancelTaskRequest) -> model.Task:
         asked = ours = False
         for _ in range(_CANCEL_ATTEMPTS):
             run = self._reader.run_of(call, request.id)
             if run is not None:
                 ours = True
                 await self._runner.cancel(run)
-                if run.live.status.state is TaskState.CANCELED:
+                if run.live.status.state is model.TaskState.CANCELED:
                     return run.live.snapshot()
             record = await self._reader.record(call, request.id)
-            if asked and record.state is TaskState.CANCELED:
+            if asked and record.state is model.TaskState.CANCELED:
                 return await self._reader.task(call, request.id)
             if record.state in TERMINAL:
                 raise TaskNotCancelable(
@@ -240,7 +222,7 @@ class Operations:
                 await cancel_in_processes(self._ledger, record.context, lambda turn: turn.task == request.id, patience)
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
-    async def subscribe_to_task(self, call: OperationCall, request: SubscribeToTaskRequest) -> EventStream:
+    async def subscribe_to_task(self, call: OperationCall, request: model.SubscribeToTaskRequest) -> EventStream:
         return await self._attach(call, request.id, with_turn=False)
 
     async def _attach(self, call: OperationCall, task_id: str, *, with_turn: bool) -> EventStream:
@@ -271,7 +253,8 @@ class Operations:
         resume = call.last_event_id
         if record.state in TERMINAL and resume is None and not with_turn:
             raise UnsupportedOperation(
-                f"Task {echo(task_id)} has ended ({record.state}); read it with GetTask.", metadata={"taskId": task_id}
+                f"Task {echo(task_id)} has ended ({record.state}); read it with GetTask.",
+                metadata={"taskId": task_id},
             )
         if resume is None:
             task, number = await self._reader.stored(call, task_id)
@@ -285,8 +268,8 @@ class Operations:
     # --- push notifications
 
     async def create_push_config(
-        self, call: OperationCall, request: TaskPushNotificationConfig
-    ) -> TaskPushNotificationConfig:
+        self, call: OperationCall, request: model.TaskPushNotificationConfig
+    ) -> model.TaskPushNotificationConfig:
         configs = self._configs(call)
         if not request.task_id:
             raise invalid("taskId", "is required")
@@ -294,18 +277,20 @@ class Operations:
         return await configs.create(call, request.task_id, request)
 
     async def get_push_config(
-        self, call: OperationCall, request: GetTaskPushNotificationConfigRequest
-    ) -> TaskPushNotificationConfig:
+        self, call: OperationCall, request: model.GetTaskPushNotificationConfigRequest
+    ) -> model.TaskPushNotificationConfig:
         configs = await self._configs_of(call, request.task_id)
         return await configs.get(request.task_id, request.id)
 
     async def list_push_configs(
-        self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest
-    ) -> ListTaskPushNotificationConfigsResponse:
+        self, call: OperationCall, request: model.ListTaskPushNotificationConfigsRequest
+    ) -> model.ListTaskPushNotificationConfigsResponse:
         configs = await self._configs_of(call, request.task_id)
         return await configs.list(request.task_id)
 
-    async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete_push_config(
+        self, call: OperationCall, request: model.DeleteTaskPushNotificationConfigRequest
+    ) -> None:
         configs = await self._configs_of(call, request.task_id)
         await configs.delete(request.task_id, request.id)
 
@@ -323,5 +308,7 @@ class Operations:
 
     # --- cards
 
-    async def get_extended_card(self, call: OperationCall, request: GetExtendedAgentCardRequest) -> AgentCard:
+    async def get_extended_card(
+        self, call: OperationCall, request: model.GetExtendedAgentCardRequest
+    ) -> model.AgentCard:
         raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")

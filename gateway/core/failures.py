@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from gateway.foundation.retry import backoff
 from gateway.ledger.calls import RESTARTED
-from gateway.ports.adapter import ErrorClass, Processed
+from gateway.ports.adapter import AdapterError, ErrorClass, Processed
 from gateway.ports.conversation import Ownership, StorageOwner
 
 TURN_TIMEOUT = "turn-timeout"
@@ -88,14 +88,13 @@ def may_repeat(ownership: Ownership, phase: CallProgress, kind: ErrorClass, *, c
     return meaning.transient and (ownership.may_repeat or meaning.processed is Processed.NO)
 
 
-def retry_wait(
-    kind: ErrorClass, tries: int, *, retry_after: float | None, remaining: float, jitter: float
-) -> float | None:
+def retry_wait(error: AdapterError, tries: int, remaining: float, jitter: float) -> float | None:
     """Seconds until the next try after `tries` failed ones; None: no further try.
 
     `remaining`: the seconds left of the turn. `jitter`, from 0 to 1, spreads the tries of many turns.
     """
-    match kind:
+    retry_after = error.retry_after
+    match error.kind:
         case ErrorClass.LOCKED:
             wait = backoff(_LOCKED_WAIT, _LONGEST_WAIT, tries) if tries < _LOCKED_TRIES else None
         case ErrorClass.HANDLE_NOT_FOUND:

@@ -218,18 +218,10 @@ class CommandExecutor:
         releases = held.is_last(run)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
+            # A paused turn belongs to no process until it goes on.
+            process, last = None if run.open_calls else holder, live.journal.number + 1
             finish = commit_points.finish(
-                output,
-                end,
-                task=live.id,
-                turn=run.turn,
-                thread=thread.id,
-                row=row,
-                last_event=live.journal.number + 1,
-                now=now,
-                visible=reply is None,
-                # A paused turn belongs to no process until it goes on.
-                process=None if run.open_calls else holder,
+                output, end, live.id, run.turn, thread.id, row, last, now, visible=reply is None, process=process
             )
             return (*points, finish, *back, *((Release(thread.id, holder),) if releases else ()))
 

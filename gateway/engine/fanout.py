@@ -32,7 +32,8 @@ class Subscription:
     def push(self, frames: Sequence[Frame], size: int) -> None:
         if self.ended:
             return
-        if self._frames and self._overflows(len(frames), size):
+        limits, held = self._limits, self._frames
+        if held and (len(held) + len(frames) > limits.events or self._bytes + size > limits.bytes):
             self.dropped = True
             self.end()
             self._channel.unsubscribe(self)
@@ -40,9 +41,6 @@ class Subscription:
         self._frames.extend(frames)
         self._bytes += size
         self._awake()
-
-    def _overflows(self, events: int, size: int) -> bool:
-        return len(self._frames) + events > self._limits.events or self._bytes + size > self._limits.bytes
 
     def nudge(self) -> None:
         """The reader gets a batch, an empty one if there are no events."""

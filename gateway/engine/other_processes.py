@@ -35,7 +35,8 @@ class LogTail:
     def __init__(self, ledger: EventReads, interval: float = INTERVAL) -> None:
         self._ledger = ledger
         self._interval = interval
-        self._streams: set[LogTailStream] = set()
+        self.streams: set[LogTailStream] = set()
+        """Of tasks that may run in other processes."""
         self._wanted = asyncio.Event()
         self._seen: int | None = None
 
@@ -49,26 +50,21 @@ class LogTail:
             except LedgerUnavailable as error:
                 log.warning("watch.skipped", error=str(error))
 
-    @property
-    def has_streams(self) -> bool:
-        """There are streams of tasks that may run in other processes."""
-        return bool(self._streams)
-
     def add(self, stream: "LogTailStream") -> None:
-        self._streams.add(stream)
+        self.streams.add(stream)
         self._seen = None
         self._wanted.set()
 
     def remove(self, stream: "LogTailStream") -> None:
-        self._streams.discard(stream)
-        if not self._streams:
+        self.streams.discard(stream)
+        if not self.streams:
             self._wanted.clear()
 
     async def _look(self) -> None:
         version = await self._ledger.version()
         if version == self._seen:
             return
-        streams = tuple(self._streams)
+        streams = tuple(self.streams)
         self._seen = version  # `add` resets it for a stream that comes during the read
         try:
             latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))

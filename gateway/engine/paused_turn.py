@@ -125,19 +125,12 @@ class PausedTurn:
     ) -> tuple[CommitPoint, ...]:
         """The end of the turn, with the collected changes. `state` None: the task goes on with its next turn. `displaced`: by a
         message that is no answer to the turn."""
+        end, turn, thread = EndTurn(TurnStatus.CANCELLED, state or TaskState.CANCELED), self.turn.turn, self.thread
         finish = commit_points.finish(
-            self.outputs[-1],
-            EndTurn(TurnStatus.CANCELLED, state or TaskState.CANCELED),
-            task=self.task.id,
-            turn=self.turn.turn,
-            thread=self.thread.id,
-            row=events,
-            last_event=last_event,
-            now=now,
-            ends_task=state is not None,
+            self.outputs[-1], end, self.task.id, turn, thread.id, events, last_event, now, ends_task=state is not None
         )
-        mark = (Displace(self.thread.id, self.turn.turn, itself=True),) if displaced else ()
-        back = ownership.revert_displaced(self.thread, self.turn.turn, finish.status, now)
+        mark = (Displace(thread.id, turn, itself=True),) if displaced else ()
+        back = ownership.revert_displaced(thread, turn, finish.status, now)
         return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
 
     async def store(

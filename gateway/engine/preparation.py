@@ -207,13 +207,7 @@ class CallPreparation:
                     return None
                 wait = None
                 if error.kind.meaning.transient and not runtime.breakers.refuses(agent):
-                    wait = retry_wait(
-                        error.kind,
-                        tries,
-                        retry_after=error.retry_after,
-                        remaining=agent.policies.turn_timeout,
-                        jitter=runtime.pace.jitter(),
-                    )
+                    wait = retry_wait(error, tries, agent.policies.turn_timeout, runtime.pace.jitter())
                 if wait is None:
                     raise
                 await runtime.pace.sleep(wait)

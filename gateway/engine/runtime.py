@@ -8,6 +8,7 @@ for nothing. Cancelling a call at its backend and deletions have limits of their
 import asyncio
 import math
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -140,7 +141,7 @@ class Runtime:
     lease: float
     pace: Pace
     breakers: Breakers = field(init=False)
-    _warned: dict[str, None] = field(default_factory=dict)
+    _warned: deque[str] = field(default_factory=lambda: deque(maxlen=_WARNED_THREADS))
 
     def __post_init__(self) -> None:
         self.breakers = Breakers(self.clock)
@@ -173,5 +174,5 @@ class Runtime:
         """True once for each thread: its operator is to be warned."""
         if thread in self._warned:
             return False
-        self._warned = {thread: None, **dict(list(self._warned.items())[: _WARNED_THREADS - 1])}
+        self._warned.append(thread)
         return True

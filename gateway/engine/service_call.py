@@ -187,13 +187,8 @@ class ServiceCallLoop:
         owned = ownership.of_thread(thread, declared)
         wait = None
         if may_repeat(owned, self._phase, error.kind, continues=request.handle is not None):
-            wait = retry_wait(
-                error.kind,
-                self._tries + 1,
-                retry_after=error.retry_after,
-                remaining=request.deadline - runtime.clock.monotonic(),
-                jitter=runtime.pace.jitter(),
-            )
+            remaining, jitter = request.deadline - runtime.clock.monotonic(), runtime.pace.jitter()
+            wait = retry_wait(error, self._tries + 1, remaining, jitter)
         if wait is not None:
             if runtime.breakers.refuses(run.agent):
                 raise error
@@ -207,15 +202,8 @@ class ServiceCallLoop:
     async def _wait(self, error: AdapterError, seconds: float) -> bool:
         """Stores the end of the try, waits, and records the next one. True: the request may be another one then."""
         context, run = self.context, self.context.run
-        log.info(
-            "call.retried",
-            agent=run.agent.name,
-            task=run.live.id,
-            failure=error.kind,
-            detail=error.detail,
-            tries=self._tries + 1,
-            wait=round(seconds, 3),
-        )
+        found = {"failure": error.kind, "detail": error.detail, "tries": self._tries + 1, "wait": round(seconds, 3)}
+        log.info("call.retried", agent=run.agent.name, task=run.live.id, **found)
         failed = self._failed(error)
         unsure = self._preparation.doubtful if error.kind is ErrorClass.LOCKED else None
         if unsure is not None:

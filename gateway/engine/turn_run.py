@@ -6,7 +6,7 @@ Law: all of it can be rebuilt from the ledger.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from msgspec.structs import replace
 
@@ -100,7 +100,8 @@ class TurnRun:
     """One accepted turn, in a queue or running.
 
     `response` is how the agent answers: None for a task, else the bare message. `rendering` is what the sender of the message
-    sees of tool calls; `repeats_answer`: the sender gets the answer whole when it is complete.
+    sees of tool calls; `repeats_answer`: the sender gets the answer whole when it is complete. `shown`: the rendering of a turn
+    that was paused, whose answer is not repeated.
 
     `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `open_calls`: the turn was paused,
     and goes on with these tool calls of that service call. `base` is the handle at which the turn began. `resume_point`: the
@@ -112,9 +113,8 @@ class TurnRun:
     agent: Agent
     caller: Caller
     live: LiveTask
-    accepted_output_modes: tuple[str, ...]
-    rendering: Rendering
-    repeats_answer: bool = False
+    preferences: InitVar[Preferences]
+    shown: InitVar[Rendering | None]
     fresh_thread: bool = False
     service_call: str = ""
     prepared: bool = False
@@ -126,6 +126,15 @@ class TurnRun:
     task: asyncio.Task[None] | None = None
     entered: bool = False
     cancel_requested: bool = False
+    accepted_output_modes: tuple[str, ...] = field(init=False)
+    rendering: Rendering = field(init=False)
+    repeats_answer: bool = field(init=False)
+
+    def __post_init__(self, preferences: Preferences, shown: Rendering | None) -> None:
+        policies, named = self.agent.policies, preferences.named
+        self.accepted_output_modes = preferences.modes
+        self.rendering = shown or rendering(policies.tool_calls, self.caller.principal, named)
+        self.repeats_answer = shown is None and repeats_answers(policies.repeat_answer, named)
 
     @property
     def message(self) -> Message:
@@ -163,33 +172,6 @@ class TurnRun:
 
     def end_call(self, *, completed: bool) -> None:
         self.prepared, self.fresh_thread = False, self.fresh_thread and not completed
-
-
-def build_run(
-    turn: str,
-    agent: Agent,
-    caller: Caller,
-    live: LiveTask,
-    preferences: Preferences,
-    shown: Rendering | None = None,
-    *,
-    fresh_thread: bool = False,
-    service_call: str | None = None,
-) -> TurnRun:
-    """`shown`: the rendering of a turn that was paused, whose answer is not repeated. `service_call`: already under way."""
-    policies, named = agent.policies, preferences.named
-    return TurnRun(
-        turn=turn,
-        agent=agent,
-        caller=caller,
-        live=live,
-        accepted_output_modes=preferences.modes,
-        rendering=shown or rendering(policies.tool_calls, caller.principal, named),
-        repeats_answer=shown is None and repeats_answers(policies.repeat_answer, named),
-        fresh_thread=fresh_thread,
-        service_call=service_call or "",
-        prepared=service_call is not None,
-    )
 
 
 @dataclass(slots=True, eq=False)

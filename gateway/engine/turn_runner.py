@@ -24,6 +24,8 @@ from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.foundation.clock import milliseconds, timestamp
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.tasks import EventRow
 from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
 
@@ -103,23 +105,17 @@ class TurnRunner:
         await context.reread_thread()
         context.machine.resume(context.facts())
         working, final = context.working()
-        thread = context.thread
-        point = Resume(
-            thread=thread.id,
-            generation=thread.generation,
-            holder=runtime.holder,
-            lease_until=runtime.lease_until(),
-            turn=run.turn,
-            task=run.live.id,
-            now=runtime.clock.now(),
-            event=None,
-        )
+        thread, now, until = context.thread, runtime.clock.now(), runtime.lease_until()
+
+        def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
+            at = (thread.id, thread.generation, runtime.holder, until)
+            return (Resume(*at, run.turn, run.live.id, now, row),)
 
         def stored() -> None:
             run.live.status, self._paused = working, False
             context.held.take_lease(thread)
 
-        await run.live.journal.commit(lambda row: (replace(point, event=row),), final, stored)
+        await run.live.journal.commit(unit, final, stored)
 
     def _check_owner(self) -> None:
         """The settings may have changed while the turn was paused. Raises: TurnFailed.
@@ -157,16 +153,8 @@ class TurnRunner:
             log.error("turn.fault-after-end", task=run.live.id, failure=failure, detail=detail)
             return
         correlation_id = context.runtime.clock.correlation_id()
-        log.warning(
-            "turn.failed",
-            agent=run.agent.name,
-            task=run.live.id,
-            turn=run.turn,
-            failure=failure,
-            detail=detail,
-            correlation_id=correlation_id,
-            exc_info=exc_info,
-        )
+        found = {"failure": failure, "detail": detail, "correlation_id": correlation_id}
+        log.warning("turn.failed", agent=run.agent.name, task=run.live.id, turn=run.turn, **found, exc_info=exc_info)
         drop_tracebacks(sys.exception())
         executor.replay = None
         if run.prepared:

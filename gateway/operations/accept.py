@@ -13,7 +13,7 @@ from gateway.core.task_record import TurnOutput
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun, build_run, status, status_update
+from gateway.engine.turn_run import LiveTask, TurnRun, status, status_update
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
@@ -234,16 +234,10 @@ class MessageIntake:
             outputs=[*made.outputs, TurnOutput(message)],
             journal=journal,
         )
-        service_call = made.prepare.service_call if made.prepare else None
-        return build_run(
-            accept.turn,
-            call.agent,
-            call.caller,
-            live,
-            accept.preferences,
-            fresh_thread=accept.new_thread,
-            service_call=service_call,
-        )
+        run = TurnRun(accept.turn, call.agent, call.caller, live, accept.preferences, None, accept.new_thread)
+        if made.prepare is not None:
+            run.begin_call(made.prepare.service_call)
+        return run
 
 
 # --- the unit that accepts a message

@@ -18,7 +18,7 @@ from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun, build_run
+from gateway.engine.turn_run import LiveTask, TurnRun
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
@@ -144,7 +144,7 @@ class PausedTurns:
 
 def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, modes: tuple[str, ...]) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
-    run = build_run(paused.turn.turn, agent, paused.caller, live, Preferences(modes), machine.facts.rendering)
+    run = TurnRun(paused.turn.turn, agent, paused.caller, live, Preferences(modes), machine.facts.rendering)
     run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
     run.open_calls = tuple(machine.calls.values())
     run.respond(None)

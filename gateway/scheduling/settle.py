@@ -180,19 +180,9 @@ class _Settlement:
             events.append(entry(update))
 
         def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
-            finish = commit_points.finish(
-                output,
-                end,
-                task=task.id,
-                turn=unfinished.turn,
-                thread=unfinished.thread,
-                row=row,
-                last_event=last,
-                now=now,
-                process=unfinished.process,
-            )
-            at = (unfinished.thread, unfinished.turn)
-            return (*before, finish, RevertIfDisplaced(*at, now), MarkUnsynced(*at))
+            turn, thread, process = unfinished.turn, unfinished.thread, unfinished.process
+            finish = commit_points.finish(output, end, task.id, turn, thread, row, last, now, process=process)
+            return (*before, finish, RevertIfDisplaced(thread, turn, now), MarkUnsynced(thread, turn))
 
         if not await store_end(task.id, number, events, unit, entry(final), self.ledger, fanout):
             return False

@@ -16,7 +16,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
-from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun, build_run
+from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun
 from gateway.ledger.calls import RESTARTED, LatestCall
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
@@ -117,7 +117,7 @@ class _Takeover:
         task, unfinished = self.unfinished.task, self.unfinished
         journal = Journal(self.runtime.ledger, self.fanout.hold(task.id), task.id, stored.number)
         live = LiveTask.stored(task, stored.outputs, journal)
-        return build_run(unfinished.turn, self.agent, unfinished.caller, live, preferences)
+        return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None)
 
     async def _commit(self, *points: CommitPoint) -> bool:
         """False where another process was faster."""

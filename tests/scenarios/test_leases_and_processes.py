@@ -549,7 +549,7 @@ async def test_107_a_repeat_of_a_message_that_may_get_a_bare_answer_waits_for_it
         first = group.create_task(_repeated(one))
         await soon(pause.reached.wait())
         repeated = group.create_task(_repeated(other))
-        await until(lambda: other.runner.log_tail.has_streams)
+        await until(lambda: other.runner.log_tail.streams)
         pause.go.set()
     both_ = [events(read.result()) for read in (first, repeated)]
     if bare:

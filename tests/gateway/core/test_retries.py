@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from gateway.core.failures import CallProgress, may_repeat, retry_wait
-from gateway.ports.adapter import ErrorClass
+from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
@@ -72,7 +72,7 @@ def waits(
     """All waits of a call that always fails in this way."""
     found: list[float] = []
     while True:
-        wait = retry_wait(kind, len(found) + 1, retry_after=retry_after, remaining=remaining, jitter=jitter)
+        wait = retry_wait(AdapterError(kind, "", retry_after=retry_after), len(found) + 1, remaining, jitter)
         if wait is None:
             return found
         found.append(wait)

@@ -24,17 +24,17 @@ async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None
     task = await core.send("1", at_once=True)
     await soon(pause.reached.wait())
     stream = follow(core, task.id)
-    assert core.runner.log_tail.has_streams
+    assert core.runner.log_tail.streams
     pause.go.set()
     assert await frames(stream) == logged(core.path, task.id)
-    assert not core.runner.log_tail.has_streams
+    assert not core.runner.log_tail.streams
 
 
 async def test_a_closed_stream_is_not_followed_any_more(core: Core) -> None:
     core.agent(ScriptedAdapter(G, [Pause()]))
     task = await core.send("1", at_once=True)
     await follow(core, task.id).aclose()
-    assert not core.runner.log_tail.has_streams
+    assert not core.runner.log_tail.streams
 
 
 async def test_a_database_that_cannot_be_read_for_a_while_ends_no_stream(core: Core) -> None:
@@ -77,4 +77,4 @@ async def test_many_streams_are_asked_for_together(core: Core) -> None:
     async with asyncio.TaskGroup() as group:
         reading = [group.create_task(frames(stream)) for stream in streams]
     assert [read.result() for read in reading] == [logged(core.path, task) for task in tasks for _ in range(3)]
-    await until(lambda: not core.runner.log_tail.has_streams)
+    await until(lambda: not core.runner.log_tail.streams)

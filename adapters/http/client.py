@@ -42,7 +42,8 @@ class EventStream:
         self._content = content
         self._failures = failures
         # The watchdog holds the body and not this stream: a cycle of objects would be left to the garbage collector.
-        self._silence = Watchdog(between_bytes, partial(_stall, content))
+        stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")
+        self._silence = Watchdog(between_bytes, partial(content.set_exception, stalled))
         self._reader = EventReader()
         self._ended = False
 
@@ -75,10 +76,6 @@ class EventStream:
         self._ended = True
         last = self._reader.finish()
         return [last] if last else []
-
-
-def _stall(content: aiohttp.StreamReader) -> None:
-    content.set_exception(aiohttp.SocketTimeoutError("nothing was heard for too long"))
 
 
 class HttpClient:

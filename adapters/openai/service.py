@@ -49,20 +49,12 @@ class OpenAISettings(Settings):
     extra_body: dict[str, JsonValue] = Field({}, description="More fields for every request, as they are.")
 
     @property
-    def backend(self) -> Backend:
-        return Backend(self.base_url, self.api_key)
-
-    @property
     def key(self) -> str:
         return self.api_key.get_secret_value() if self.api_key else ""
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
-
-    def request_fields(self, **optional: Json) -> dict[str, Json]:
-        """The fields of every request; an `optional` one that is None is left out."""
-        optional |= {"temperature": self.temperature, "top_p": self.top_p}
+    def request_fields(self, *settings: str, **optional: Json) -> dict[str, Json]:
+        """The fields of every request: `settings` under their own names, and `optional` ones. What is None is left out."""
+        optional |= {name: getattr(self, name) for name in (*settings, "temperature", "top_p")}
         given = {name: value for name, value in optional.items() if value is not None}
         return {"model": self.model, "stream": True, **given, **self.extra_body}
 
@@ -99,13 +91,14 @@ class OpenAIService:
         secrets: Iterable[str],
     ) -> None:
         """`path`: of the requests for an answer. `fields`: of every such request."""
-        self.backend = settings.backend
+        self.backend = Backend(settings.base_url, settings.api_key)
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/{path}"
         self._model = settings.model
         self._failures = OpenAIFailures(secrets)
         self._offer = ToolOffer(fields, encode_tool, self._failures)
-        self._http = HttpClient(settings.timeouts, self._failures, settings.headers)
+        headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
+        self._http = HttpClient(settings.timeouts, self._failures, headers)
 
     async def aclose(self) -> None:
         await self._http.aclose()

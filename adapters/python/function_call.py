@@ -67,17 +67,11 @@ class CallThread:
 
 
 @dataclass(frozen=True, slots=True)
-class _Exhausted:
-    """A generator has ended; `value` is the return value of a synchronous one."""
-
-    value: object = None
-
-
-@dataclass(frozen=True, slots=True)
 class _End:
-    """The function has ended, with or without an error."""
+    """The function, or its generator, has ended. `value` is the return value of a synchronous generator."""
 
     error: BaseException | None = None
+    value: object = None
 
 
 class FunctionCall:
@@ -155,7 +149,7 @@ class FunctionCall:
         return await self._attempt(result) if inspect.isawaitable(result) else result
 
     async def _drain(self, step: Callable[[], Awaitable[object]]) -> AsyncGenerator[object, None]:
-        while not isinstance(value := await self._attempt(step()), _Exhausted):
+        while not isinstance(value := await self._attempt(step()), _End):
             yield value
         if value.value is not None:
             raise AdapterError(
@@ -164,7 +158,7 @@ class FunctionCall:
 
     async def _drain_async(self, generator: AsyncGenerator[object, Any]) -> AsyncGenerator[object, None]:
         try:
-            async with aclosing(self._drain(lambda: _anext(generator))) as values:
+            async with aclosing(self._drain(lambda: anext(generator, _End()))) as values:
                 async for value in values:
                     yield value
         finally:
@@ -196,18 +190,11 @@ class FunctionCall:
             self._cancelled_before = task.cancelling() if task is not None else 0
 
 
-async def _anext(generator: AsyncGenerator[object, Any]) -> object:
-    try:
-        return await anext(generator)
-    except StopAsyncIteration:
-        return _Exhausted()
-
-
 def _next(generator: Generator[object, Any, object]) -> object:
     try:
         return next(generator)
     except StopIteration as stop:
-        return _Exhausted(stop.value)
+        return _End(value=stop.value)
 
 
 def _close(generator: Generator[object, Any, object]) -> None:

@@ -51,8 +51,8 @@ class PythonTool:
             checked = self._arguments.model_validate(run.arguments)
         except ValidationError as error:
             return ToolOutput(_problems(error), error=True)
-        given = {name: getattr(checked, name) for name in checked.model_fields_set}
-        named = {(type(checked).model_fields[name].alias or name): value for name, value in given.items()}
+        fields = self._arguments.model_fields
+        named = {(fields[name].alias or name): getattr(checked, name) for name in checked.model_fields_set}
         try:
             result = await self._result(partial(self._function, **named))
         except ConsentNeeded:

@@ -43,7 +43,11 @@ class ValueTranslator:
             if self._direct is not None:
                 raise ValueError("nothing may follow a DirectMessage")
             if isinstance(value, agent.DirectMessage):
-                self._direct = self._direct_parts(value)
+                if not self._direct_replies:
+                    raise ValueError("a DirectMessage needs `direct_replies: true` in the settings of the agent")
+                if self._begun:
+                    raise ValueError("a DirectMessage must be the first thing that is said")
+                self._direct = agent.decode_parts(value.content)
                 return ()
             self._begun = True
             return self._events(value)
@@ -82,13 +86,6 @@ class ValueTranslator:
             case _:
                 kinds = "text, a part (dict), Artifact, Status, ToolCall, ToolResult or DirectMessage"
                 raise ValueError(f"the function gave a value of type {type(value).__name__}; it may give {kinds}")
-
-    def _direct_parts(self, value: agent.DirectMessage) -> tuple[model.Part, ...]:
-        if not self._direct_replies:
-            raise ValueError("a DirectMessage needs `direct_replies: true` in the settings of the agent")
-        if self._begun:
-            raise ValueError("a DirectMessage must be the first thing that is said")
-        return agent.decode_parts(value.content)
 
     def _artifact(self, value: agent.Artifact) -> port.ArtifactReady:
         artifact = model.Artifact(

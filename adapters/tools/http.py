@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
 from yarl import URL
 
-from adapters.tools.headers import SecretHeaders, plain
+from adapters.http.settings import SecretHeaders, plain_headers
 from adapters.tools.url_template import ArgumentRefused, UrlTemplate, with_query
 from gateway.a2a.model import Json
 from gateway.config.settings import Settings
@@ -97,7 +97,7 @@ class HttpTool:
     def __init__(self, settings: HttpToolSettings) -> None:
         self._method = settings.method
         self._url = UrlTemplate.parse(settings.url)
-        self._headers = plain(settings.headers)
+        self._headers = plain_headers(settings.headers)
         idempotent = settings.method == "GET" if settings.idempotent is None else settings.idempotent
         self._tools = (SourceTool(settings.tool_name, settings.description, settings.arguments, idempotent),)
         self._resolver = Resolver(checked)

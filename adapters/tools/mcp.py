@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from adapters.tools.headers import SecretHeaders, plain
+from adapters.http.settings import SecretHeaders, plain_headers
 from adapters.tools.mcp_errors import SessionExpired, start_error
 from gateway.config.settings import LocalPath, Settings, WebUrl
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
@@ -89,7 +89,7 @@ def _connect(settings: McpSettings) -> "Connection":
     from adapters.tools.mcp_connection import Connection, over_http, over_stdio
 
     if settings.url is not None:
-        return Connection(over_http(settings.url, plain(settings.headers)))
+        return Connection(over_http(settings.url, plain_headers(settings.headers)))
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
     return Connection(over_stdio(command, env, settings.cwd), partial(start_error, command, env, settings.cwd))

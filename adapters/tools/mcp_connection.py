@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
@@ -121,11 +120,8 @@ class _ObservedStream:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        handled: bool | None = await self._stream.__aexit__(kind, error, trace)
-        return handled
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._stream.__aexit__(*error)
 
 
 class Connection:
@@ -175,17 +171,29 @@ class Connection:
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Requests of one call. Errors are translated; an expired session ends the connection."""
+        """Requests of one call. An expired session ends the connection.
+
+        Raises: ToolError, ConsentNeeded and SessionExpired for the library's errors.
+        """
         answers: list[HttpAnswer] = []
         token = http_answers.set(answers)
         try:
-            with _translated_errors(answers):
-                yield
-        except SessionExpired:
-            self._ending.set()
-            raise
+            yield
+        except MCPError as error:
+            if answers and _is_expired(answers[-1], error.code):
+                self._ending.set()
+                raise SessionExpired(_describe(error, answers)) from error
+            if error.code == types.URL_ELICITATION_REQUIRED:
+                raise ConsentNeeded(_describe(error, answers), tuple(_consent_pages(error.data))) from error
+            raise ToolError(_describe(error, answers)) from error
+        except Exception as error:  # noqa: BLE001  # of the library or a server
+            # It may hold the request with its headers, so it is not chained.
+            failed = ToolError(_describe(error, answers))
+        else:
+            return
         finally:
             http_answers.reset(token)
+        raise failed
 
     async def aclose(self) -> None:
         self._ending.set()
@@ -251,25 +259,6 @@ class Connection:
 
 
 # --- errors of the library --------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _translated_errors(answers: Sequence[HttpAnswer]) -> Iterator[None]:
-    """Raises: ToolError, ConsentNeeded and SessionExpired for the library's errors."""
-    try:
-        yield
-    except MCPError as error:
-        if answers and _is_expired(answers[-1], error.code):
-            raise SessionExpired(_describe(error, answers)) from error
-        if error.code == types.URL_ELICITATION_REQUIRED:
-            raise ConsentNeeded(_describe(error, answers), tuple(_consent_pages(error.data))) from error
-        raise ToolError(_describe(error, answers)) from error
-    except Exception as error:  # noqa: BLE001  # of the library or a server
-        # It may hold the request with its headers, so it is not chained.
-        failed = ToolError(_describe(error, answers))
-    else:
-        return
-    raise failed
 
 
 def _is_expired(answer: HttpAnswer, code: int) -> bool:

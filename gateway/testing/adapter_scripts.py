@@ -4,22 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import pytest
 
 from gateway.a2a.model import Json, Message, Part, Role
-from gateway.ports.adapter import (
-    Adapter,
-    AdapterError,
-    AdapterEvent,
-    CallCompleted,
-    PartReady,
-    ServiceRequest,
-    TextDelta,
-    ToolCallReady,
-)
+from gateway.ports import adapter as port
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
 
@@ -34,7 +26,7 @@ def message(words: str) -> Message:
 
 def request(
     words: str, *, earlier: Sequence[Item] = (), handle: str | None = None, state: Json = None, **changes: Any
-) -> ServiceRequest:
+) -> port.ServiceRequest:
     """A request as the core makes it. `earlier`: the items before the new message."""
     sent = message(words)
     fields: dict[str, Any] = {
@@ -49,10 +41,12 @@ def request(
         "accepted_output_modes": (),
         "deadline": time.monotonic() + 2 * BOUND,
     }
-    return ServiceRequest(**{**fields, **changes})
+    return port.ServiceRequest(**{**fields, **changes})
 
 
-def follow_up(adapter: Adapter, first: CallCompleted, asked: str, answered: str, words: str) -> ServiceRequest:
+def follow_up(
+    adapter: port.Adapter, first: port.CallCompleted, asked: str, answered: str, words: str
+) -> port.ServiceRequest:
     """The request of the second turn: a delta for owner BACKEND, the whole conversation for owner GATEWAY."""
     if adapter.ownership.owner is StorageOwner.BACKEND:
         return request(words, handle=first.handle, state=first.state)
@@ -61,21 +55,21 @@ def follow_up(adapter: Adapter, first: CallCompleted, asked: str, answered: str,
 
 
 def request_with_outputs(
-    adapter: Adapter,
-    events: Sequence[AdapterEvent],
+    adapter: port.Adapter,
+    events: Sequence[port.AdapterEvent],
     outputs: Sequence[Json],
     *,
     before: tuple[Item, ...] = (),
     words: str = "",
     error: bool = False,
     tools: tuple[ToolDeclaration, ...] = (),
-) -> ServiceRequest:
+) -> port.ServiceRequest:
     """The request with the outputs of a call's tools, followed by the user's `words`, if any.
 
     `before`: the items of that call, if it had more than the message "Hi".
     """
     done = completed(events)
-    calls = of_type(events, ToolCallReady)
+    calls = of_type(events, port.ToolCallReady)
     answers = [OutputItem(call.call_id, output, error) for call, output in zip(calls, outputs, strict=False)]
     sent = message(words or "Hi")
     new: tuple[Item, ...] = (*answers, UserItem(sent)) if words else tuple(answers)
@@ -85,41 +79,32 @@ def request_with_outputs(
     return request(words or "Hi", handle=done.handle, state=done.state, items=new, message=sent, tools=tools)
 
 
-async def collect(adapter: Adapter, asked: ServiceRequest) -> list[AdapterEvent]:
+async def collect(adapter: port.Adapter, asked: port.ServiceRequest) -> list[port.AdapterEvent]:
     """All events of one call."""
-
-    async def events() -> list[AdapterEvent]:
+    async with time_limit("the call ends"):
         return [event async for event in adapter.call(asked)]
 
-    return await bounded(events(), "the call ends")
 
-
-async def first_text(events: AsyncGenerator[AdapterEvent, None]) -> None:
+async def first_text(events: AsyncGenerator[port.AdapterEvent, None]) -> None:
     """Returns at the first text of the answer."""
-
-    async def read() -> None:
+    async with time_limit("the first text comes"):
         async for event in events:
-            if isinstance(event, TextDelta):
+            if isinstance(event, port.TextDelta):
                 return
         raise AssertionError("the call ended before it gave any text")
 
-    await bounded(read(), "the first text comes")
 
-
-async def failure(adapter: Adapter, *, secret: str | None = None) -> AdapterError:
+async def failure(adapter: port.Adapter, *, secret: str | None = None) -> port.AdapterError:
     """The error of a call that must fail, without a completion before. `secret` must be in none of the error's texts."""
-    events: list[AdapterEvent] = []
-
-    async def run() -> AdapterError | None:
+    events: list[port.AdapterEvent] = []
+    error: port.AdapterError | None = None
+    async with time_limit("the call ends"):
         try:
             async for event in adapter.call(request("Hi")):
                 events.append(event)  # noqa: PERF401  # the events before the error count
-        except AdapterError as error:
-            return error
-        return None
-
-    error = await bounded(run(), "the call ends")
-    require(not of_type(events, CallCompleted), "the call was completed although it failed")
+        except port.AdapterError as raised:
+            error = raised
+    require(not of_type(events, port.CallCompleted), "the call was completed although it failed")
     if error is None:
         raise AssertionError("the call ended without CallCompleted and without an AdapterError")
     link: BaseException | None = error
@@ -129,24 +114,24 @@ async def failure(adapter: Adapter, *, secret: str | None = None) -> AdapterErro
     return error
 
 
-def completed(events: Sequence[AdapterEvent]) -> CallCompleted:
+def completed(events: Sequence[port.AdapterEvent]) -> port.CallCompleted:
     """The only completion of a call, which must be its last event."""
-    found = only(events, CallCompleted)
+    found = only(events, port.CallCompleted)
     require(events[-1] is found, f"{events[-1]!r} came after CallCompleted")
     return found
 
 
-def text(events: Sequence[AdapterEvent]) -> str:
+def text(events: Sequence[port.AdapterEvent]) -> str:
     """The text of the answer."""
-    parts = (event.part if isinstance(event, PartReady) else event for event in events)
-    return "".join(part.text or "" for part in parts if isinstance(part, TextDelta | Part))
+    parts = (event.part if isinstance(event, port.PartReady) else event for event in events)
+    return "".join(part.text or "" for part in parts if isinstance(part, port.TextDelta | Part))
 
 
-def of_type(events: Sequence[AdapterEvent], kind: type[T]) -> list[T]:
+def of_type(events: Sequence[port.AdapterEvent], kind: type[T]) -> list[T]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def only(events: Sequence[AdapterEvent], kind: type[T]) -> T:
+def only(events: Sequence[port.AdapterEvent], kind: type[T]) -> T:
     found = of_type(events, kind)
     require(len(found) == 1, f"there are {len(found)} {kind.__name__} in {list(events)!r}, not one")
     return found[0]
@@ -158,20 +143,28 @@ def require(holds: bool, otherwise: str) -> None:
         raise AssertionError(otherwise)
 
 
-def require_json(event: AdapterEvent) -> None:
-    try:
-        json.dumps(msgspec.to_builtins(event), allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError) as error:
-        raise AssertionError(f"{event!r} carries what is no JSON: {error}") from error
+def require_json(events: Sequence[port.AdapterEvent]) -> None:
+    for event in events:
+        try:
+            json.dumps(msgspec.to_builtins(event), allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"{event!r} carries what is no JSON: {error}") from error
 
 
-async def bounded(awaitable: Awaitable[T], what: str) -> T:
+@asynccontextmanager
+async def time_limit(what: str) -> AsyncGenerator[None]:
     """Raises: AssertionError when `what` does not happen in time."""
     try:
         async with asyncio.timeout(BOUND):
-            return await awaitable
+            yield
     except TimeoutError as error:
         raise AssertionError(f"{what}: not within {BOUND:g} s") from error
+
+
+async def bounded(awaitable: Awaitable[T], what: str) -> T:
+    """Raises: as `time_limit`."""
+    async with time_limit(what):
+        return await awaitable
 
 
 def skip(hook: str, *_unused: object) -> NoReturn:

@@ -14,18 +14,7 @@ from typing import NoReturn, get_args
 import pytest
 
 from gateway.a2a.model import Json
-from gateway.ports.adapter import (
-    NOT_PROCESSED,
-    Adapter,
-    AdapterEvent,
-    CallCompleted,
-    CallStarted,
-    ErrorClass,
-    ToolCallAnnounced,
-    ToolCallArguments,
-    ToolCallReady,
-    ToolResultReady,
-)
+from gateway.ports import adapter as port
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import (
     bounded,
@@ -45,12 +34,12 @@ from gateway.testing.adapter_scripts import (
 from gateway.testing.adapter_tools import ToolTests
 
 _AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
-_PERHAPS_PROCESSED = frozenset(ErrorClass) - NOT_PROCESSED
+_PERHAPS_PROCESSED = frozenset(port.ErrorClass) - port.NOT_PROCESSED
 _STATUSES = {
-    400: NOT_PROCESSED,
-    401: {ErrorClass.UNAUTHORISED},
-    403: {ErrorClass.UNAUTHORISED},
-    429: {ErrorClass.RATE_LIMITED},
+    400: port.NOT_PROCESSED,
+    401: {port.ErrorClass.UNAUTHORISED},
+    403: {port.ErrorClass.UNAUTHORISED},
+    429: {port.ErrorClass.RATE_LIMITED},
     500: _PERHAPS_PROCESSED,
     502: _PERHAPS_PROCESSED,
 }
@@ -66,7 +55,7 @@ class AdapterSuite(ToolTests):
     """The adapter's API key."""
 
     @pytest.fixture
-    def adapter(self) -> Adapter:
+    def adapter(self) -> port.Adapter:
         """A fresh adapter against a fresh backend of your own (a real server on loopback)."""
         raise NotImplementedError("give your test class a fixture `adapter`")
 
@@ -122,7 +111,7 @@ class AdapterSuite(ToolTests):
     # --- what the adapter declares
 
     async def test_ownership_is_declared_without_network_and_stays_the_same(
-        self, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+        self, adapter: port.Adapter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await self.backend_answers("Hello")
         with monkeypatch.context() as offline:
@@ -139,56 +128,54 @@ class AdapterSuite(ToolTests):
     # --- a plain message
 
     async def test_a_plain_message_ends_with_exactly_one_completed_call_as_the_last_event(
-        self, adapter: Adapter
+        self, adapter: port.Adapter
     ) -> None:
         await self._first_call(adapter)
 
-    async def _first_call(self, adapter: Adapter) -> CallCompleted:
+    async def _first_call(self, adapter: port.Adapter) -> port.CallCompleted:
         await self.backend_answers("Hello")
         return completed(await collect(adapter, request("Hi")))
 
-    async def test_a_call_begins_with_call_started(self, adapter: Adapter) -> None:
+    async def test_a_call_begins_with_call_started(self, adapter: port.Adapter) -> None:
         await self.backend_answers("Hello")
         first = next(iter(await collect(adapter, request("Hi"))), None)
-        require(isinstance(first, CallStarted), f"the call began with {first!r}, not with CallStarted")
+        require(isinstance(first, port.CallStarted), f"the call began with {first!r}, not with CallStarted")
 
-    async def test_the_text_deltas_join_to_the_answer(self, adapter: Adapter) -> None:
+    async def test_the_text_deltas_join_to_the_answer(self, adapter: port.Adapter) -> None:
         await self.backend_answers("Hel", "lo, ", "world")
         answer = text(await collect(adapter, request("Hi")))
         require(answer == "Hello, world", f"the text joins to {answer!r}, not to 'Hello, world'")
 
-    async def test_an_empty_answer_completes_too(self, adapter: Adapter) -> None:
+    async def test_an_empty_answer_completes_too(self, adapter: port.Adapter) -> None:
         await self.backend_answers()
         events = await collect(adapter, request("Hi"))
         completed(events)
         require(text(events) == "", f"the answer is {text(events)!r}, not empty")
 
-    async def test_all_events_are_those_of_the_port(self, adapter: Adapter) -> None:
+    async def test_all_events_are_those_of_the_port(self, adapter: port.Adapter) -> None:
         await self.backend_answers("Hel", "lo")
-        kinds = get_args(AdapterEvent)
+        kinds = get_args(port.AdapterEvent)
         foreign = [event for event in await collect(adapter, request("Hi")) if type(event) not in kinds]
         require(not foreign, f"{foreign!r} is not of the types in gateway.ports.adapter.AdapterEvent")
 
-    async def test_all_that_events_carry_is_json(self, adapter: Adapter) -> None:
+    async def test_all_that_events_carry_is_json(self, adapter: port.Adapter) -> None:
         await self.backend_answers("Hel", "lo")
-        for event in await collect(adapter, request("Hi")):
-            require_json(event)
+        require_json(await collect(adapter, request("Hi")))
 
-    async def test_any_text_comes_through_unchanged(self, adapter: Adapter) -> None:
+    async def test_any_text_comes_through_unchanged(self, adapter: port.Adapter) -> None:
         await self.backend_echoes()
         events = await collect(adapter, request(_AWKWARD))
         require(text(events) == _AWKWARD, f"sent {_AWKWARD!r} to a backend that echoes, and got {text(events)!r}")
-        for event in events:
-            require_json(event)
+        require_json(events)
 
-    async def test_an_answer_that_comes_byte_by_byte_is_the_same(self, adapter: Adapter) -> None:
+    async def test_an_answer_that_comes_byte_by_byte_is_the_same(self, adapter: port.Adapter) -> None:
         await self.backend_echoes()
         await self.backend_trickles()
         events = await collect(adapter, request(_AWKWARD))
         completed(events)
         require(text(events) == _AWKWARD, f"an echo of {_AWKWARD!r} came byte by byte and was read as {text(events)!r}")
 
-    async def test_a_request_is_not_changed(self, adapter: Adapter) -> None:
+    async def test_a_request_is_not_changed(self, adapter: port.Adapter) -> None:
         first = await self._first_call(adapter)
         again = follow_up(adapter, first, "Hi", "Hello", "And now?")
         before = copy.deepcopy(again)
@@ -197,37 +184,37 @@ class AdapterSuite(ToolTests):
 
     # --- handles and what is sent
 
-    async def test_a_backend_that_owns_the_conversation_confirms_a_handle(self, adapter: Adapter) -> None:
-        _only_owner(adapter, StorageOwner.BACKEND)
+    async def test_a_backend_that_owns_the_conversation_confirms_a_handle(self, adapter: port.Adapter) -> None:
+        _only(adapter.ownership.owner, StorageOwner.BACKEND, "the storage owner")
         handle = (await self._first_call(adapter)).handle
         require(bool(handle) and isinstance(handle, str), f"the confirmed handle is {handle!r}, with owner BACKEND")
 
-    async def test_with_the_history_at_the_gateway_no_handle_is_confirmed(self, adapter: Adapter) -> None:
-        _only_owner(adapter, StorageOwner.GATEWAY)
+    async def test_with_the_history_at_the_gateway_no_handle_is_confirmed(self, adapter: port.Adapter) -> None:
+        _only(adapter.ownership.owner, StorageOwner.GATEWAY, "the storage owner")
         handle = (await self._first_call(adapter)).handle
         require(handle is None, f"the handle {handle!r} was confirmed, with owner GATEWAY")
 
-    async def test_a_static_handle_stays_the_same(self, adapter: Adapter) -> None:
-        _only_static(adapter)
+    async def test_a_static_handle_stays_the_same(self, adapter: port.Adapter) -> None:
+        _only(adapter.ownership.handle, HandleKind.STATIC, "the kind of handle")
         first = await self._first_call(adapter)
         second = completed(await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?")))
         require(first.handle == second.handle, f"the static handle {first.handle!r} became {second.handle!r}")
 
-    async def test_a_static_handle_is_pending_before_it_is_confirmed(self, adapter: Adapter) -> None:
-        _only_static(adapter)
+    async def test_a_static_handle_is_pending_before_it_is_confirmed(self, adapter: port.Adapter) -> None:
+        _only(adapter.ownership.handle, HandleKind.STATIC, "the kind of handle")
         await self.backend_answers("Hello")
         events = await collect(adapter, request("Hi"))
-        pending, confirmed = of_type(events, CallStarted), completed(events).handle
+        pending, confirmed = of_type(events, port.CallStarted), completed(events).handle
         named = pending[0].handle if pending else None
         require(named == confirmed, f"the call began with the handle {named!r} and confirmed {confirmed!r}")
 
-    async def test_a_pending_handle_is_never_reported_twice_differently(self, adapter: Adapter) -> None:
+    async def test_a_pending_handle_is_never_reported_twice_differently(self, adapter: port.Adapter) -> None:
         await self.backend_answers("Hel", "lo")
-        started = of_type(await collect(adapter, request("Hi")), CallStarted)
+        started = of_type(await collect(adapter, request("Hi")), port.CallStarted)
         handles = {event.handle for event in started if event.handle is not None}
         require(len(handles) <= 1, f"one call reported the pending handles {sorted(handles)!r}")
 
-    async def test_the_second_call_sends_its_items_and_nothing_else(self, adapter: Adapter) -> None:
+    async def test_the_second_call_sends_its_items_and_nothing_else(self, adapter: port.Adapter) -> None:
         first = await self._first_call(adapter)
         await collect(adapter, follow_up(adapter, first, "Hi", "Hello", "And now?"))
         owner = adapter.ownership.owner
@@ -238,18 +225,18 @@ class AdapterSuite(ToolTests):
 
     # --- closing and cancelling
 
-    async def _stalled_call(self, adapter: Adapter) -> AsyncGenerator[AdapterEvent, None]:
+    async def _stalled_call(self, adapter: port.Adapter) -> AsyncGenerator[port.AdapterEvent, None]:
         await self.backend_stalls("Hel")
         events = adapter.call(request("Hi"))
         await first_text(events)
         return events
 
-    async def test_closing_in_the_middle_of_an_answer_releases_the_connection(self, adapter: Adapter) -> None:
+    async def test_closing_in_the_middle_of_an_answer_releases_the_connection(self, adapter: port.Adapter) -> None:
         events = await self._stalled_call(adapter)
         await bounded(events.aclose(), "closing the generator")
         await bounded(self.backend_is_released(), "the backend is released after closing")
 
-    async def test_cancelling_while_waiting_releases_the_connection(self, adapter: Adapter) -> None:
+    async def test_cancelling_while_waiting_releases_the_connection(self, adapter: port.Adapter) -> None:
         events = await self._stalled_call(adapter)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(_next(events))
@@ -258,71 +245,71 @@ class AdapterSuite(ToolTests):
         require(waiting.cancelled(), "a cancelled wait for the next event did not end as cancelled")
         await bounded(self.backend_is_released(), "the backend is released after cancelling")
 
-    async def test_after_a_closed_call_the_next_one_works(self, adapter: Adapter) -> None:
+    async def test_after_a_closed_call_the_next_one_works(self, adapter: port.Adapter) -> None:
         events = await self._stalled_call(adapter)
         await bounded(events.aclose(), "closing the generator")
         await self.backend_answers("Hello")
         answer = text(await collect(adapter, request("Hi")))
         require(answer == "Hello", f"the call after a closed one answered {answer!r}, not 'Hello'")
 
-    async def test_two_calls_at_once_do_not_mix(self, adapter: Adapter) -> None:
+    async def test_two_calls_at_once_do_not_mix(self, adapter: port.Adapter) -> None:
         await self.backend_echoes()
         sent = ["one one one", "two two two", "three three three"]
         answers = [text(events) for events in await asyncio.gather(*(collect(adapter, request(each)) for each in sent))]
         require(answers == sent, f"calls at the same time sent {sent!r} and were answered {answers!r}")
 
-    async def test_closing_the_adapter_twice_does_no_harm(self, adapter: Adapter) -> None:
+    async def test_closing_the_adapter_twice_does_no_harm(self, adapter: port.Adapter) -> None:
         await self._first_call(adapter)
         await bounded(adapter.aclose(), "the first aclose")
         await bounded(adapter.aclose(), "the second aclose")
 
     # --- failures
 
-    async def test_a_failing_backend_is_an_adapter_error_with_a_class_and_a_detail(self, adapter: Adapter) -> None:
+    async def test_a_failing_backend_is_an_adapter_error_with_a_class_and_a_detail(self, adapter: port.Adapter) -> None:
         await self.backend_fails()
         error = await failure(adapter, secret=self.secret)
-        require(isinstance(error.kind, ErrorClass), f"the error's kind is {error.kind!r}, which is no ErrorClass")
+        require(isinstance(error.kind, port.ErrorClass), f"the error's kind is {error.kind!r}, which is no ErrorClass")
         require(bool(error.detail.strip()), "the error's detail is empty; the log needs the cause")
 
-    async def test_a_failing_backend_may_have_processed_the_request(self, adapter: Adapter) -> None:
+    async def test_a_failing_backend_may_have_processed_the_request(self, adapter: port.Adapter) -> None:
         await self.backend_fails()
         await self._failure_is(_PERHAPS_PROCESSED, adapter, "a backend that fails")
 
-    async def test_a_refused_request_was_not_processed(self, adapter: Adapter) -> None:
+    async def test_a_refused_request_was_not_processed(self, adapter: port.Adapter) -> None:
         await self.backend_refuses()
-        await self._failure_is(NOT_PROCESSED, adapter, "a backend that refuses the request")
+        await self._failure_is(port.NOT_PROCESSED, adapter, "a backend that refuses the request")
 
-    async def test_an_http_error_has_the_class_of_its_status(self, adapter: Adapter) -> None:
+    async def test_an_http_error_has_the_class_of_its_status(self, adapter: port.Adapter) -> None:
         for status, right in _STATUSES.items():
             await self.backend_answers_status(status)
             await self._failure_is(right, adapter, f"HTTP {status}")
 
-    async def test_the_api_key_is_in_no_error(self, adapter: Adapter) -> None:
+    async def test_the_api_key_is_in_no_error(self, adapter: port.Adapter) -> None:
         if self.secret is None:
             skip("secret")
         await self.backend_fails()
         await failure(adapter, secret=self.secret)
 
-    async def test_a_backend_that_is_gone_is_unreachable(self, adapter: Adapter) -> None:
+    async def test_a_backend_that_is_gone_is_unreachable(self, adapter: port.Adapter) -> None:
         await self.backend_disappears()
-        await self._failure_is({ErrorClass.UNREACHABLE}, adapter, "a backend that is gone")
+        await self._failure_is({port.ErrorClass.UNREACHABLE}, adapter, "a backend that is gone")
 
-    async def test_an_answer_without_its_end_is_an_error_and_never_completed(self, adapter: Adapter) -> None:
+    async def test_an_answer_without_its_end_is_an_error_and_never_completed(self, adapter: port.Adapter) -> None:
         await self.backend_breaks_off("Hel")
         await self._failure_is(_PERHAPS_PROCESSED, adapter, "an answer without its end")
 
-    async def _failure_is(self, right: AbstractSet[ErrorClass], adapter: Adapter, what: str) -> None:
+    async def _failure_is(self, right: AbstractSet[port.ErrorClass], adapter: port.Adapter, what: str) -> None:
         kind = (await failure(adapter, secret=self.secret)).kind
         require(kind in right, f"{what} was {kind!r}; right is {' or '.join(sorted(right))}")
 
     # --- tool calls of the backend
 
-    async def test_a_tool_call_is_announced_then_ready_then_answered(self, adapter: Adapter) -> None:
+    async def test_a_tool_call_is_announced_then_ready_then_answered(self, adapter: port.Adapter) -> None:
         await self.backend_runs_tool("lookup", {"q": "x"}, "found")
         events = await collect(adapter, request("Hi"))
         completed(events)
-        ready = only(events, ToolCallReady)
-        announced, result = only(events, ToolCallAnnounced), only(events, ToolResultReady)
+        ready = only(events, port.ToolCallReady)
+        announced, result = only(events, port.ToolCallAnnounced), only(events, port.ToolResultReady)
         order = [events.index(event) for event in (announced, ready, result)]
         require(order == sorted(order), f"announced, ready and result came at the places {order}")
         require(ready.name == "lookup", f"the tool is called {ready.name!r}, not 'lookup'")
@@ -331,39 +318,35 @@ class AdapterSuite(ToolTests):
         )
         require(ready.handled is True, f"handled is {ready.handled!r} for a call that the backend ran itself")
         require(result.output == "found", f"the output is {result.output!r}, not 'found'")
-        for event in events:
-            require_json(event)
+        require_json(events)
 
-    async def test_a_tool_call_keeps_its_id_and_its_name(self, adapter: Adapter) -> None:
+    async def test_a_tool_call_keeps_its_id_and_its_name(self, adapter: port.Adapter) -> None:
         await self.backend_runs_tool("lookup", {"q": "x"}, "found")
         events = await collect(adapter, request("Hi"))
         calls = [
             event
             for event in events
-            if isinstance(event, ToolCallAnnounced | ToolCallArguments | ToolCallReady | ToolResultReady)
+            if isinstance(
+                event, port.ToolCallAnnounced | port.ToolCallArguments | port.ToolCallReady | port.ToolResultReady
+            )
         ]
         ids = {event.call_id for event in calls}
         require(len(ids) == 1 and all(ids), f"the events of one tool call have the ids {sorted(ids)!r}")
-        names = {event.name for event in calls if isinstance(event, ToolCallAnnounced | ToolCallReady)}
+        names = {event.name for event in calls if isinstance(event, port.ToolCallAnnounced | port.ToolCallReady)}
         require(names == {"lookup"}, f"the tool is called {sorted(names)!r}")
-        deltas = "".join(event.delta for event in of_type(events, ToolCallArguments))
-        whole = only(events, ToolCallReady).arguments
+        deltas = "".join(event.delta for event in of_type(events, port.ToolCallArguments))
+        whole = only(events, port.ToolCallReady).arguments
         require(deltas in ("", whole), f"the deltas of the arguments join to {deltas!r}, not to {whole!r}")
 
 
-def _only_owner(adapter: Adapter, owner: StorageOwner) -> None:
-    if adapter.ownership.owner is not owner:
-        pytest.skip(f"the storage owner is {adapter.ownership.owner}")
-
-
-def _only_static(adapter: Adapter) -> None:
-    if adapter.ownership.handle is not HandleKind.STATIC:
-        pytest.skip("the handle is not static")
+def _only(found: object, wanted: object, what: str) -> None:
+    if found is not wanted:
+        pytest.skip(f"{what} is {found}")
 
 
 def _no_network(*_: object) -> NoReturn:
     raise AssertionError("reading `ownership` opened a connection")
 
 
-async def _next(events: AsyncGenerator[AdapterEvent, None]) -> AdapterEvent:
+async def _next(events: AsyncGenerator[port.AdapterEvent, None]) -> port.AdapterEvent:
     return await anext(events)

@@ -64,8 +64,7 @@ class ToolTests:
         require(json.loads(calls[0].arguments) == _OSLO, f"the arguments are {calls[0].arguments!r}")
         deltas = "".join(event.delta for event in of_type(events, ToolCallArguments))
         require(deltas in ("", calls[0].arguments), f"the deltas of the arguments join to {deltas!r}")
-        for event in events:
-            require_json(event)
+        require_json(events)
 
     async def test_parallel_calls_keep_their_order_and_have_ids_of_their_own(self, adapter: Adapter) -> None:
         await self.backend_calls(_TWO_CALLS)

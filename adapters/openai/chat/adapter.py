@@ -61,10 +61,8 @@ class ChatAdapter(OpenAIService):
             [{"role": settings.instructions_role, "content": settings.instructions}] if settings.instructions else []
         )
         fields = settings.request_fields(
+            *("max_tokens", "max_completion_tokens", "reasoning_effort"),
             stream_options={"include_usage": True} if settings.include_usage else None,
-            max_tokens=settings.max_tokens,
-            max_completion_tokens=settings.max_completion_tokens,
-            reasoning_effort=settings.reasoning_effort,
         )
         super().__init__(settings, "chat/completions", fields, encode_tool, (settings.key,))
 

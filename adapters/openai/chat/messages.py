@@ -40,12 +40,8 @@ def encode_messages(items: Iterable[Item]) -> list[Json]:
 
 
 def _is_question(item: Item) -> bool:
-    match item:
-        case CallItem(asking=asking):
-            return asking is not None
-        case OutputItem(approved=approved):
-            return approved is not None
-    return False
+    asks = isinstance(item, CallItem) and item.asking is not None
+    return asks or (isinstance(item, OutputItem) and item.approved is not None)
 
 
 def _add_text(messages: list[Json], item: Item) -> None:

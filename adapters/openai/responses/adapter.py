@@ -33,13 +33,10 @@ class ResponsesAdapter(ResponsesService):
         super().__init__(settings)
         self._keeps = settings.owner is StorageOwner.BACKEND
         self._verifies = settings.verify_chain
-        self.ownership = (
-            Ownership(
-                StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=settings.repeat_unknown or None, either=True
-            )
-            if self._keeps
-            else Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
-        )
+        self.ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
+        if self._keeps:
+            repeatable = settings.repeat_unknown or None
+            self.ownership = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=repeatable, either=True)
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         keeps = self._keeps if request.owner is None else request.owner is StorageOwner.BACKEND
@@ -70,12 +67,10 @@ class ResponsesAdapter(ResponsesService):
     async def probe(self) -> ProbeReport:
         listed = await self._lists_model()
         handle = await self._probe_handle(Chain())
-        # Whether the service or this adapter would notice a lost conversation.
-        verifies = (
-            await self._refuses(Chain(unknown_handle(handle), verifies=self._verifies))
-            if self._keeps and handle
-            else None
-        )
+        verifies = None
+        if self._keeps and handle:
+            # Whether the service or this adapter would notice a lost conversation.
+            verifies = await self._refuses(Chain(unknown_handle(handle), verifies=self._verifies))
         return ProbeReport(model=listed, streams=True, verifies_chain=verifies)
 
 

@@ -3,8 +3,9 @@ before its item, and its output before its end.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from adapters.openai.responses import wire
 from gateway.a2a.model import Part
@@ -22,21 +23,14 @@ class _Call:
     ready: bool = False
 
 
-@dataclass(slots=True)
-class _EarlyArguments:
-    """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
-
-    deltas: list[str] = field(default_factory=list)
-    whole: str | None = None
-
-
 class ResponseCalls:
     def __init__(self) -> None:
         self.open: dict[str, _Call] = {}
         """Calls in progress, by the key of their item."""
         self.ids: set[str] = set()
         """Every `call_id` of the response."""
-        self._early: dict[str, _EarlyArguments] = {}
+        self._early: dict[str, list[Callable[[], Sequence[port.AdapterEvent]]]] = {}
+        """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._unanswered: dict[str, list[str]] = {}
         self._unmatched: list[wire.ResponseItem] = []
 
@@ -44,14 +38,13 @@ class ResponseCalls:
         if item.key in self.open or (item.type == "mcp_call" and not item.name):
             return ()
         call = self.open[item.key] = _Call(self._new_id(item), item)
-        early = self._early.pop(item.key, None) or _EarlyArguments()
-        deltas = tuple(port.ToolCallArguments(call.call_id, delta) for delta in early.deltas)
-        return (port.ToolCallAnnounced(call.call_id, item.tool), *deltas, *self._start(call, early.whole))
+        early = [event for again in self._early.pop(item.key, ()) for event in again()]
+        return (port.ToolCallAnnounced(call.call_id, item.tool), *early)
 
     def add_arguments(self, key: str, delta: str) -> Sequence[port.AdapterEvent]:
         call = self.open.get(key)
         if call is None:
-            self._early.setdefault(key, _EarlyArguments()).deltas.append(delta)
+            self._early.setdefault(key, []).append(partial(self.add_arguments, key, delta))
             return ()
         return (port.ToolCallArguments(call.call_id, delta),)
 
@@ -59,11 +52,8 @@ class ResponseCalls:
         """From here on, the backend runs the tool."""
         call = self.open.get(key)
         if call is None:
-            self._early.setdefault(key, _EarlyArguments()).whole = arguments
+            self._early.setdefault(key, []).append(partial(self.end_arguments, key, arguments))
             return ()
-        return self._start(call, arguments)
-
-    def _start(self, call: _Call, arguments: str | None) -> Sequence[port.AdapterEvent]:
         if arguments is None or call.ready or call.item.type not in wire.SERVER_TOOLS:
             return ()
         call.ready = True
@@ -92,10 +82,10 @@ class ResponseCalls:
 
     def end_server_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
         call = self._pop(item)
-        result = wire.outcome(item)
+        arguments, output, error = wire.outcome(item)
         if not call.ready:
-            yield wire.server_call(call.call_id, item, result.arguments)
-        yield port.ToolResultReady(call.call_id, result.output, result.error)
+            yield wire.server_call(call.call_id, item, arguments)
+        yield port.ToolResultReady(call.call_id, output, error)
         if item.type == "image_generation_call" and item.result:
             yield port.PartReady(Part(raw=item.result, media_type=f"image/{item.output_format or 'png'}"))
 

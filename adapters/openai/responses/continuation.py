@@ -113,29 +113,30 @@ Continuation = Chain | InConversation
 
 def check_response_id(handle: str) -> None:
     """Raises: ValueError for an id of something else."""
-    if _CONVERSATION.fullmatch(handle):
-        raise ValueError(
-            "is a conversation, and this agent goes on from responses (resp_...): name the conversation's last response, "
-            "or set `conversation: true` for the agent"
-        )
-    if not _RESPONSE.fullmatch(handle):
-        _refuse_others(handle, "the id of a response (resp_...), from which this agent goes on")
+    mistaken = (
+        "is a conversation, and this agent goes on from responses (resp_...): name the conversation's last response, "
+        "or set `conversation: true` for the agent"
+    )
+    needed = "the id of a response (resp_...), from which this agent goes on"
+    _check(handle, _RESPONSE, needed, _CONVERSATION, mistaken)
 
 
 def check_conversation_id(handle: str) -> None:
     """Raises: ValueError for an id of something else."""
-    if _RESPONSE.fullmatch(handle):
-        raise ValueError(
-            "is a response, and this agent goes on in conversations (conv_...), as `conversation: true` says: name a "
-            "conversation, or remove that setting"
-        )
-    if not _CONVERSATION.fullmatch(handle):
-        _refuse_others(handle, "the id of a conversation (conv_...), in which this agent goes on")
+    mistaken = (
+        "is a response, and this agent goes on in conversations (conv_...), as `conversation: true` says: name a "
+        "conversation, or remove that setting"
+    )
+    needed = "the id of a conversation (conv_...), in which this agent goes on"
+    _check(handle, _CONVERSATION, needed, _RESPONSE, mistaken)
 
 
-def _refuse_others(handle: str, needed: str) -> None:
-    known = _OTHER.fullmatch(handle)
-    if known is not None:
+def _check(handle: str, right: re.Pattern[str], needed: str, wrong: re.Pattern[str], mistaken: str) -> None:
+    if wrong.fullmatch(handle):
+        raise ValueError(mistaken)
+    if right.fullmatch(handle):
+        return
+    if known := _OTHER.fullmatch(handle):
         raise ValueError(f"is {_OTHERS[known[1]]}, and not {needed}")
     # Ids that servers make hold a digit, words do not.
     if not _ID.fullmatch(handle) or not any(character.isdigit() for character in handle):

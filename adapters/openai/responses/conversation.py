@@ -5,7 +5,6 @@ Law: only items after the last known one count as sent, so that a message that w
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
 
 from adapters.openai.responses.continuation import Chain, InConversation, check_conversation_id, unknown_handle
 from adapters.openai.responses.request import encode_input
@@ -16,12 +15,9 @@ from gateway.ports.capabilities import ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 _NOTES: dict[bool | None, tuple[str, ...]] = {
-    True: ("it keeps conversations", "it refuses one that it does not know"),
-    False: (
-        "it keeps conversations",
-        "it takes one that it does not know: one that it has lost goes on without its past",
-    ),
-    None: ("it keeps conversations",),
+    True: ("it refuses one that it does not know",),
+    False: ("it takes one that it does not know: one that it has lost goes on without its past",),
+    None: (),
 }
 
 
@@ -58,10 +54,11 @@ class ConversationAdapter(ResponsesService):
         newest_first, whole = await self._newest(handle)
         last_item = request.state.get("last_item") if isinstance(request.state, dict) else None
         found = match_tail(newest_first, last_item, encode_input(request.items), whole=whole)
-        if found is None or not found.added:
-            return None if found is None else Tail(found.held)
-        answer = {"status": "completed", "output": found.added}
-        return Tail(found.held, self._events_of(answer, InConversation(handle)))
+        if found is None:
+            return None
+        held, added = found
+        answer = {"status": "completed", "output": added}
+        return Tail(held, self._events_of(answer, InConversation(handle)) if added else ())
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:
         """Items, newest first, and whether these are all. Raises: AdapterError."""
@@ -81,20 +78,14 @@ class ConversationAdapter(ResponsesService):
             refuses = await self._refuses(InConversation(unknown_handle(handle)))
         finally:
             await self.forget(handle)
-        return ProbeReport(model=listed, streams=True, notes=_NOTES[refuses])
-
-
-class TailMatch(NamedTuple):
-    """`held`: the number of wanted items, from the first on; `added`: the backend's items after them."""
-
-    held: int
-    added: list[Json]
+        return ProbeReport(model=listed, streams=True, notes=("it keeps conversations", *_NOTES[refuses]))
 
 
 def match_tail(
     newest_first: Sequence[Json], last_item: str | None, wanted: Sequence[Json], *, whole: bool
-) -> TailMatch | None:
-    """None when the list does not show where the last completed call ended. `whole`: the list shows the beginning.
+) -> tuple[int, list[Json]] | None:
+    """The number of wanted items in the list, from the first on, and the backend's items after them. None when the list
+    does not show where the last completed call ended. `whole`: the list shows the beginning.
 
     `last_item` is the last item of that call, None when there was no such call.
     """
@@ -106,7 +97,7 @@ def match_tail(
     held, start = max((_common(signs[start:], looked_for), start) for start in range(len(since) + 1))
     after = since[start + held :] if held else []
     end = next((index for index, item in enumerate(after) if item.get("role") == "user"), len(after))
-    return TailMatch(held, after[:end])
+    return held, after[:end]
 
 
 def _common(signs: Sequence[Json], looked_for: Sequence[Json]) -> int:

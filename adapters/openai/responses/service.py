@@ -114,17 +114,12 @@ class ResponsesSettings(OpenAISettings):
     @property
     def fields(self) -> dict[str, Json]:
         """The fields of every request. Instructions and tools are among them: a chain does not carry them over."""
-        wanted = (
-            ("reasoning.encrypted_content",) if self.owner is StorageOwner.GATEWAY and self.encrypted_reasoning else ()
-        )
+        encrypted = self.owner is StorageOwner.GATEWAY and self.encrypted_reasoning
+        wanted = ("reasoning.encrypted_content",) if encrypted else ()
         return self.request_fields(
-            instructions=self.instructions,
+            *("instructions", "max_output_tokens", "reasoning", "truncation", "metadata"),
             tools=self.tools or None,
             include=tuple(dict.fromkeys((*wanted, *self.include))) or None,
-            max_output_tokens=self.max_output_tokens,
-            reasoning=self.reasoning,
-            truncation=self.truncation,
-            metadata=self.metadata,
             background=self.background or None,
         )
 

@@ -4,8 +4,6 @@ or null.
 Source: OpenAI API description 2.3.0, schemas `OutputItem` and `ResponseStreamEvent`; captures of other servers.
 """
 
-from typing import NamedTuple
-
 import msgspec
 
 from adapters.openai.encoding import json_text
@@ -31,6 +29,8 @@ CONSENT = "oauth_consent_request"
 COMPACTION = "compaction"
 
 _FAILED = frozenset({"failed", "incomplete", "cancelled"})
+# `created_by` is an output field only.
+_NOT_TAKEN_BACK = frozenset({"id", "response_id", "created_by"})
 
 # Events that only repeat what came before in pieces. Their first bytes tell them, without parsing.
 TYPE_FIRST = b'{"type":"'
@@ -51,6 +51,9 @@ REPETITIONS = frozenset(
         b"response.function_call_arguments.done",
     }
 )
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Json]).decode
 
 
 class Content(msgspec.Struct):
@@ -118,20 +121,14 @@ def server_call(call_id: str, item: ResponseItem, arguments: str) -> ToolCallRea
     return ToolCallReady(call_id, item.tool, arguments, True, item.server, item.id, question=asked)
 
 
-class Outcome(NamedTuple):
-    arguments: str
-    output: Json
-    error: bool
-
-
-def outcome(item: ResponseItem) -> Outcome:
-    """Arguments and output of a tool of the backend. Many tools show only that they have ended."""
+def outcome(item: ResponseItem) -> tuple[str, Json, bool]:
+    """Arguments and output of a tool of the backend, and whether it failed. Many tools show only that they have ended."""
     error = item.error is not None or item.status in _FAILED
     status = {"status": item.status or "completed"}
     match item.type:
         case "mcp_call":
             output = item.error if item.error is not None else item.output
-            return Outcome(item.arguments or "", "" if output is None else output, error)
+            return item.arguments or "", "" if output is None else output, error
         case "file_search_call":
             asked, output = {"queries": item.queries}, item.results
         case "code_interpreter_call":
@@ -140,28 +137,16 @@ def outcome(item: ResponseItem) -> Outcome:
             asked, output = {"prompt": item.revised_prompt}, None
         case _:
             asked, output = item.action, None
-    return Outcome(json_text(asked or {}), status if output is None else output, error)
+    return json_text(asked or {}), status if output is None else output, error
 
 
-class Replay(NamedTuple):
-    """An item in the form that goes back to a backend: without ids of its own store, and without nulls, which not every
-    server accepts."""
-
-    id: str | None
-    payload: dict[str, Json]
-
-
-# `created_by` is an output field only.
-_NOT_TAKEN_BACK = frozenset({"id", "response_id", "created_by"})
-
-_decode_object = msgspec.json.Decoder(dict[str, Json]).decode
-
-
-def replay(item: msgspec.Raw) -> Replay:
+def replay(item: msgspec.Raw) -> tuple[str | None, dict[str, Json]]:
+    """The id of an item, and the form in which the item goes back to a backend: without ids of its own store, and without
+    nulls, which not every server accepts."""
     payload = _decode_object(item)
     name = payload.get("id")
     kept = {key: value for key, value in payload.items() if key not in _NOT_TAKEN_BACK and value is not None}
-    return Replay(name if isinstance(name, str) else None, kept)
+    return name if isinstance(name, str) else None, kept
 
 
 class Event(msgspec.Struct, gc=False):

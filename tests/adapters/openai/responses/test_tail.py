@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.responses.conversation import TailMatch, match_tail
+from adapters.openai.responses.conversation import match_tail
 
 Items = list[dict[str, Any]]
 
@@ -54,12 +54,12 @@ HELD: dict[str, tuple[Items, Items, int, Items]] = {
 
 @pytest.mark.parametrize(("items", "wanted", "held", "added"), HELD.values(), ids=HELD.keys())
 def test_items_after_the_last_completed_call_are_found(items: Items, wanted: Items, held: int, added: Items) -> None:
-    assert match_tail(items[::-1], "a1", wanted, whole=False) == TailMatch(held, added)
+    assert match_tail(items[::-1], "a1", wanted, whole=False) == (held, added)
 
 
 def test_without_a_completed_call_everything_counts_from_the_beginning() -> None:
-    assert match_tail([A2, U2], None, [user("2")], whole=True) == TailMatch(1, [A2])
-    assert match_tail([], None, [user("2")], whole=True) == TailMatch(0, [])
+    assert match_tail([A2, U2], None, [user("2")], whole=True) == (1, [A2])
+    assert match_tail([], None, [user("2")], whole=True) == (0, [])
 
 
 def test_a_list_that_does_not_reach_back_far_enough_matches_nothing() -> None:

@@ -47,8 +47,6 @@ def check(request: model.Wire, limits: Limits) -> None:
             raise invalid("pageSize", f"must be from 1 to 100, not {size}")
         case model.TaskPushNotificationConfig():
             _check_push_config("", request, limits)
-        case _:
-            pass
     _check_history_length("historyLength", getattr(request, "history_length", None))
     _check_metadata("metadata", getattr(request, "metadata", None), limits)
 
@@ -68,11 +66,8 @@ def _check_push_config(place: str, config: model.TaskPushNotificationConfig, lim
     authentication = config.authentication
     if authentication is not None and _SCHEME.fullmatch(authentication.scheme) is None:
         raise invalid(f"{place}authentication.scheme", "must be the name of an HTTP authentication scheme, as Bearer")
-    secrets = (
-        ("token", config.token),
-        ("authentication.credentials", authentication.credentials if authentication else None),
-    )
-    for field, value in secrets:
+    credentials = authentication.credentials if authentication else None
+    for field, value in (("token", config.token), ("authentication.credentials", credentials)):
         # The value goes into a header, and is not repeated in the error.
         if value and (len(value) > _SECRET or _HEADER.fullmatch(value) is None):
             raise invalid(f"{place}{field}", f"must be one line of up to {_SECRET} visible ASCII characters")
@@ -104,10 +99,8 @@ def _check_configuration(configuration: model.SendMessageConfiguration, limits: 
     modes = configuration.accepted_output_modes or ()
     _check_id_list("configuration.acceptedOutputModes", modes, _OUTPUT_MODES, limits)
     _check_history_length("configuration.historyLength", configuration.history_length)
-    if configuration.task_push_notification_config is not None:
-        _check_push_config(
-            "configuration.taskPushNotificationConfig.", configuration.task_push_notification_config, limits
-        )
+    if (push := configuration.task_push_notification_config) is not None:
+        _check_push_config("configuration.taskPushNotificationConfig.", push, limits)
 
 
 def _check_count(field: str, values: tuple[object, ...], most: int) -> None:

@@ -123,8 +123,6 @@ def _check_item(place: str, item: documents.PortableItem) -> None:
             _check_parts(place, parts)
         case UserItem(message=message):
             _check_parts(f"{place}.message", message.parts)
-        case _:
-            pass
 
 
 def _check_parts(place: str, parts: Sequence[Part]) -> None:

@@ -166,6 +166,4 @@ def _answered_calls(records: Sequence[HistoryRecord]) -> frozenset[int]:
                 open_calls[record.turn, call_id] = index
             case OutputItem(call_id=call_id) if (record.turn, call_id) in open_calls:
                 paired |= {open_calls.pop((record.turn, call_id)), index}
-            case _:
-                pass
     return frozenset(paired)

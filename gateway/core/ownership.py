@@ -121,9 +121,8 @@ def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -
 def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
     """After a turn with this end: whether another message has displaced it, perhaps in another process, is in its row."""
     unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
-    return (
-        (RevertIfDisplaced(thread.id, turn, now),) if unfinished and thread.handle_kind is HandleKind.ROTATING else ()
-    )
+    rotates = thread.handle_kind is HandleKind.ROTATING
+    return (RevertIfDisplaced(thread.id, turn, now),) if unfinished and rotates else ()
 
 
 # --- what commit points do to a thread --------------------------------------------------------------------------------

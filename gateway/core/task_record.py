@@ -116,8 +116,7 @@ def only_works(update: Update) -> bool:
             status=model.TaskStatus(state=model.TaskState.WORKING, message=None), metadata=None
         ):
             return True
-        case _:
-            return False
+    return False
 
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:

@@ -11,10 +11,9 @@ from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import CallFacts, Rendering
 from gateway.core import commit_points, ownership
 from gateway.core.task_record import TurnOutput
-from gateway.core.tools import consent, tool_call
+from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.answers import Resolution
-from gateway.core.tools.consent import ConsentLink
-from gateway.core.tools.tool_call import Settled, ToolCall
+from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall
 from gateway.core.turn.commands import Command, EndTool, EndTurn, Publish, Wait
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.journal import Journal, appended
@@ -199,7 +198,7 @@ async def load(
     owned = Ownership(thread.owner, thread.handle_kind)
     facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
     machine = Turn(facts, non_decreasing(clock, task.status_at))
-    links = tuple(consent.links_of(task.status_message))
+    links = tuple(prompts.links_of(task.status_message))
     machine.restore(tuple(_call(asked, links) for asked in turn.calls))
     return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, machine)
 

@@ -117,7 +117,7 @@ class ServiceCallLoop:
         again = False
         if point is not None:
             context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
-            context.machine.rejoin(point.round, point.before.answer)
+            context.machine.replay_call(point.before.answer, round_=point.round)
             again, self._seen = point.pending is not None, point.before
         if again:
             self._begin_again()

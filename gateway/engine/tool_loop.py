@@ -13,7 +13,7 @@ import structlog
 
 from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
-from gateway.core.tools import consent, tool_call
+from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.commands import Publish
@@ -63,7 +63,7 @@ async def invoke(
 
 def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tool_call.ToolCall) -> bool:
     try:
-        consent.check_all([page.url for page in needed.pages])
+        prompts.check_all([page.url for page in needed.pages])
     except ValueError as error:
         log.warning("tool.no-page", tool=tool.identity, call=call.facts.id, detail=str(error))
         return False

@@ -100,5 +100,3 @@ def check_text(body: bytes, value: Json) -> None:
                     pending.extend(((inner, key), (inner, member)))
             case list():
                 pending.extend((f"{path}[{index}]", member) for index, member in enumerate(item))
-            case _:
-                pass

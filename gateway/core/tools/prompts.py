@@ -1,26 +1,35 @@
-"""The prompt of a waiting turn: which tools need an approval, and which results the client has to send. Law: pure; the text for
-people and the parts for programs are each complete.
+"""The prompt of a waiting turn: which tools need an approval, which results the client has to send, which pages the user has to
+open for a consent. Law: pure; the text for people and the parts for programs are each complete; the gateway never opens a page,
+and takes nobody's word that it was opened: the party that asked for the consent checks.
 
 Google ADK understands the part: a long-running call of `adk_request_confirmation`, as its own agents make it.
+Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.a2a import tool_calls
-from gateway.a2a.model import Json, Part
+from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
-from gateway.core.tools import consent
 from gateway.core.tools.answers import ADK_CONFIRMATION, confirmation_of
-from gateway.core.tools.tool_call import ToolCall
+from gateway.core.tools.tool_call import ConsentLink, ToolCall
+from gateway.foundation.addresses import is_loopback
 from gateway.ledger.states import ToolCallStatus
 
 _OF_THE_USER = (ToolCallStatus.PENDING_APPROVAL, ToolCallStatus.PENDING_CONSENT)
 _LONG = {"adk_is_long_running": True, "kagent_is_long_running": True}
+LONGEST = 8192
+"""Characters of an address: Foundry's carry a signed state of a few thousand."""
+
+MOST = 16
+"""Pages of one call."""
+
 _SHOWN = 300
-"""Characters of a call's arguments in the text; the part has them all."""
+"""Characters in the text of a call's arguments, which the part has all, and of a third party's words."""
 
 
 def prompt(
@@ -42,7 +51,7 @@ def prompt(
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
     links = [link for call in calls if call.status is ToolCallStatus.PENDING_CONSENT for link in call.pages]
     if links:
-        pages, ours["consent"] = consent.consent_prompt(links, request_id, expires_at)
+        pages, ours["consent"] = consent_prompt(links, request_id, expires_at)
         parts = (*parts, *pages)
     return parts, {tool_calls.URI: ours}
 
@@ -85,3 +94,66 @@ def _confirmation(call: ToolCall) -> Part:
 def _request(call: ToolCall) -> Part:
     part = tool_calls.requested(call.facts, call.arguments or "")
     return msgspec.structs.replace(part, metadata={**(part.metadata or {}), **_LONG})
+
+
+def check_all(urls: Sequence[str]) -> None:
+    """Raises: ValueError as `check`, and for too many pages."""
+    if len(urls) > MOST:
+        raise ValueError(f"there are {len(urls)} addresses, more than {MOST}")
+    for url in urls:
+        check(url)
+
+
+def check(url: str) -> None:
+    """Raises: ValueError, without the address in its text, for a page that nobody may be sent to."""
+    if len(url) > LONGEST:
+        raise ValueError(f"the address has {len(url)} characters, more than {LONGEST}")
+    if not (url.isascii() and url.isprintable()) or any(sign in url for sign in ' "<>\\^`{|}'):
+        raise ValueError("the address has characters that no address has")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("the address has a host in brackets that is no address") from None
+    host = parts.hostname
+    if not host or "@" in parts.netloc:
+        raise ValueError("the address has no host, or a user before it")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
+        raise ValueError("the address is not one of https")
+
+
+def consent_prompt(
+    links: Sequence[ConsentLink], request_id: str, expires_at: str | None = None
+) -> tuple[tuple[Part, ...], dict[str, Json]]:
+    """The parts of the message, a text and the bare address for each page, and its `consent` for programs."""
+    parts = tuple(Part(text=text) for link in links for text in (_consent_words(link), link.url))
+    ours: dict[str, Json] = {"requestId": request_id, "links": [_link(link) for link in links]}
+    if expires_at is not None:
+        ours["expiresAt"] = expires_at
+    return parts, ours
+
+
+def _consent_words(link: ConsentLink) -> str:
+    who = f" for {_line(link.server)}" if link.server else ""
+    why = f" It says: {_line(link.text)}" if link.text else ""
+    return f"Your consent{who} is needed at a third party.{why} Open this page, then answer on this task to go on:\n"
+
+
+def _line(text: str) -> str:
+    """Untrusted text as one line."""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+
+
+def _link(link: ConsentLink) -> dict[str, Json]:
+    words = {"server": link.server, "text": link.text, "callId": link.call}
+    return {"id": link.id, "url": link.url, **{name: _line(word) for name, word in words.items() if word}}
+
+
+def links_of(message: Message | None) -> Iterator[ConsentLink]:
+    """The links of a stored prompt."""
+    match (message.metadata or {}).get(tool_calls.URI) if message is not None else None:
+        case {"consent": {"links": [*links]}}:
+            for link in links:
+                match link:
+                    case {"id": str(name), "url": str(url), **more}:
+                        yield ConsentLink(name, url, *(str(more.get(key, "")) for key in ("server", "text", "callId")))

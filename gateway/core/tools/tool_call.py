@@ -13,7 +13,6 @@ from gateway.a2a.model import Json
 from gateway.a2a.tool_calls import CallFacts, Phase
 from gateway.core.lifecycles import TOOL_CALL, advance
 from gateway.core.tools import approvals
-from gateway.core.tools.consent import ConsentLink
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import StandingApproval
@@ -79,8 +78,19 @@ class ToolPolicy(msgspec.Struct, frozen=True):
         return (*(tool.declaration for tool in self.offered.values()), *self.client.values())
 
     def server(self, name: str) -> str | None:
-        tool = self.offered.get(name)
-        return tool.server if tool is not None else None
+        return self.offered[name].server if name in self.offered else None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentLink:
+    """`id`: the gateway's. `server`: for whom the consent is, as `mcp:mail`; `text`: its reason, in its words. `call`: the
+    tool call of the gateway that waits for the consent, if one does."""
+
+    id: str
+    url: str
+    server: str = ""
+    text: str = ""
+    call: str = ""
 
 
 @dataclass(slots=True)

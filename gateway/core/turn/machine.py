@@ -12,10 +12,8 @@ from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
 from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
 from gateway.core.lifecycles import TURN, advance
-from gateway.core.tools import consent, tool_call
-from gateway.core.tools.consent import ConsentLink
-from gateway.core.tools.prompts import prompt
-from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
+from gateway.core.tools import prompts, tool_call
+from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall, ToolPolicy
 from gateway.core.turn import commands
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import Command
@@ -191,13 +189,12 @@ class Turn:
         """The service call that asked for them could not be stored: the ledger does not know them."""
         self.calls = {}
 
-    def rejoin(self, round_: int, answer: str) -> None:
-        """Another process took the turn over at the service call of this number, whose answer is in this artifact."""
-        self.round = round_
-        self.replay_call(answer, ())
+    def replay_call(self, answer: str, call_ids: Sequence[str] = (), round_: int | None = None) -> None:
+        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids.
 
-    def replay_call(self, answer: str, call_ids: Sequence[str]) -> None:
-        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids."""
+        `round_`: its number, for a turn that another process has begun.
+        """
+        self.round = self.round if round_ is None else round_
         self._consents.clear()
         self._output.restart(answer)
         self._tracker.restart(call_ids)
@@ -255,7 +252,7 @@ class Turn:
         for call in waiting:
             call.shown = True
         expires_at = min((call.expires_at for call in waiting if call.expires_at is not None), default=self.clock.now())
-        parts, metadata = prompt(
+        parts, metadata = prompts.prompt(
             waiting, f"request_{self.clock.new_id()}", timestamp(expires_at), self.facts.rendering.redact
         )
         only_consents = all(call.status is ToolCallStatus.PENDING_CONSENT for call in waiting)
@@ -277,7 +274,7 @@ class Turn:
 
     def _add_consent(self, event: adapter.ConsentAsked) -> None:
         try:
-            consent.check_all([*self._consents, event.url])
+            prompts.check_all([*self._consents, event.url])
         except ValueError as error:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"consent was asked for, but {error}") from error
         link = ConsentLink(f"consent_{self.clock.new_id()}", event.url, event.server, event.text)
@@ -330,7 +327,7 @@ class Turn:
             return self._output.message(event.message, reason or None)
         if self._consents:
             links = tuple(self._consents.values())
-            parts, metadata = consent.consent_prompt(links, f"request_{self.clock.new_id()}")
+            parts, metadata = prompts.consent_prompt(links, f"request_{self.clock.new_id()}")
             return self._output.message(parts, {tool_calls.URI: {"consent": metadata}})
         if reason:
             note = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=NOTE)
@@ -383,9 +380,8 @@ class Turn:
 
     def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
         if self._shown or self._output.items or not self.facts.direct_replies:
-            raise AdapterError(
-                ErrorClass.CONTRACT_BROKEN, "a direct reply must be the first and only answer, if allowed"
-            )
+            why = "a direct reply must be the first and only answer, if allowed"
+            raise AdapterError(ErrorClass.CONTRACT_BROKEN, why)
         self._enter(TurnStatus.COMPLETED)
         message = self._output.message(parts, task=False)
         self._output.out += [

@@ -6,8 +6,9 @@ import pytest
 
 from gateway.a2a.model import Message, Part, Role
 from gateway.a2a.tool_calls import URI
-from gateway.core.tools import consent
-from gateway.core.tools.consent import LONGEST, MOST, ConsentLink
+from gateway.core.tools import prompts
+from gateway.core.tools.prompts import LONGEST, MOST
+from gateway.core.tools.tool_call import ConsentLink
 from tests.tool_call_vectors import valid
 
 PAGE = "https://login.example/consent?state=a%20b"
@@ -25,7 +26,7 @@ PAGE = "https://login.example/consent?state=a%20b"
     ],
 )
 def test_a_page_on_the_web_or_on_this_machine_may_be_named(url: str) -> None:
-    consent.check(url)
+    prompts.check(url)
 
 
 @pytest.mark.parametrize(
@@ -54,19 +55,19 @@ def test_a_page_on_the_web_or_on_this_machine_may_be_named(url: str) -> None:
 )
 def test_nobody_is_sent_to_any_other_address(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        consent.check(url)
+        prompts.check(url)
 
 
 def test_nobody_is_sent_to_more_pages_than_he_would_open() -> None:
-    consent.check_all([PAGE] * MOST)
+    prompts.check_all([PAGE] * MOST)
     with pytest.raises(ValueError, match="17 addresses, more than 16"):
-        consent.check_all([PAGE] * (MOST + 1))
+        prompts.check_all([PAGE] * (MOST + 1))
     with pytest.raises(ValueError, match="not one of https"):
-        consent.check_all([PAGE, "http://login.example/"])
+        prompts.check_all([PAGE, "http://login.example/"])
 
 
 def test_the_address_is_a_separate_part_after_the_text() -> None:
-    parts, ours = consent.consent_prompt([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
+    parts, ours = prompts.consent_prompt([ConsentLink("c1", PAGE, "mcp:mail")], "r1")
     assert parts == (
         Part(
             text="Your consent for mcp:mail is needed at a third party. Open this page, then answer on this task to go on:\n"
@@ -78,7 +79,7 @@ def test_the_address_is_a_separate_part_after_the_text() -> None:
 
 
 def test_several_pages_are_all_named() -> None:
-    parts, ours = consent.consent_prompt(
+    parts, ours = prompts.consent_prompt(
         [ConsentLink("a", PAGE), ConsentLink("b", PAGE + "2")], "r1", "2026-11-21T10:00:00.000Z"
     )
     assert [part.text for part in parts[1::2]] == [PAGE, PAGE + "2"]
@@ -87,7 +88,7 @@ def test_several_pages_are_all_named() -> None:
 
 def test_what_a_stranger_says_of_it_is_one_short_line() -> None:
     link = ConsentLink("c1", PAGE, "mcp:a\nb", "Sign in.\x1b[2J\r\n" + "x" * 1000)
-    parts, ours = consent.consent_prompt([link], "r1")
+    parts, ours = prompts.consent_prompt([link], "r1")
     words = parts[0].text or ""
     assert words.startswith("Your consent for mcp:a b is needed at a third party. It says: Sign in. [2J xxx")
     assert len(words) < 600
@@ -96,10 +97,10 @@ def test_what_a_stranger_says_of_it_is_one_short_line() -> None:
 
 def test_a_question_is_read_back_as_it_was_asked() -> None:
     links = [ConsentLink("a", PAGE, "mcp:mail", "To read it.", "call_1"), ConsentLink("b", PAGE)]
-    parts, ours = consent.consent_prompt(links, "r1", "2026-11-21T10:00:00.000Z")
+    parts, ours = prompts.consent_prompt(links, "r1", "2026-11-21T10:00:00.000Z")
     message = Message(message_id="m", role=Role.AGENT, parts=parts, metadata={URI: {"consent": ours}})
     assert valid("consent", {"consent": ours})
-    assert list(consent.links_of(message)) == links
+    assert list(prompts.links_of(message)) == links
 
 
 @pytest.mark.parametrize(
@@ -107,5 +108,5 @@ def test_a_question_is_read_back_as_it_was_asked() -> None:
 )
 def test_another_message_names_no_page(metadata: Any) -> None:
     message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), metadata=metadata)
-    assert list(consent.links_of(message)) == []
-    assert list(consent.links_of(None)) == []
+    assert list(prompts.links_of(message)) == []
+    assert list(prompts.links_of(None)) == []

@@ -3,68 +3,17 @@
 Law: the points of one commit are one unit, all or nothing; each says what must be true of its rows (generation, state).
 """
 
-from gateway.ledger.api_keys import IssueKey, RevokeKey
-from gateway.ledger.calls import Complete, Fail, Prepare, SetPendingHandle
-from gateway.ledger.documents import Adopt, Import
-from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, Release, Renew, RequestCancel, TakeOver
-from gateway.ledger.push import PushPoint
-from gateway.ledger.retention import DeleteContext, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
-from gateway.ledger.tasks import Append, Close, Finish
-from gateway.ledger.threads import (
-    BeginEpoch,
-    DeleteOrphan,
-    Displace,
-    KeepHandle,
-    MarkHandleLost,
-    MarkSynced,
-    MarkUnsynced,
-    RevertIfDisplaced,
-    Rewind,
-)
-from gateway.ledger.tool_calls import ToolEnds, ToolStarts, ToolWaits
-from gateway.ledger.turns import Accept, Decide, Resume, Suspend
+from gateway.ledger import api_keys, calls, documents, leases, push, retention, tasks, threads, tool_calls, turns
 
-CommitPoint = (
-    Accept
-    | Prepare
-    | SetPendingHandle
-    | Complete
-    | Fail
-    | ToolStarts
-    | ToolWaits
-    | ToolEnds
-    | TakeOver
-    | Claim
-    | CountTries
-    | Suspend
-    | Resume
-    | Decide
-    | Finish
-    | Close
-    | Append
-    | Renew
-    | Release
-    | MarkHandleLost
-    | MarkUnsynced
-    | MarkSynced
-    | BeginEpoch
-    | Rewind
-    | Displace
-    | RevertIfDisplaced
-    | DeleteOrphan
-    | KeepHandle
-    | Fence
-    | Heartbeat
-    | RequestCancel
-    | DeleteContext
-    | ExpireContext
-    | PurgeContext
-    | ExpireTasks
-    | MoveDeletion
-    | EndDeletion
-    | Adopt
-    | Import
-    | IssueKey
-    | RevokeKey
-    | PushPoint
-)
+_Turn = turns.Accept | turns.Suspend | turns.Resume | turns.Decide | tasks.Append | tasks.Finish | tasks.Close
+_Call = calls.Prepare | calls.SetPendingHandle | calls.Complete | calls.Fail
+_Tool = tool_calls.ToolStarts | tool_calls.ToolWaits | tool_calls.ToolEnds
+_Lease = leases.Claim | leases.Renew | leases.Release | leases.Fence
+_Process = leases.TakeOver | leases.CountTries | leases.Heartbeat | leases.RequestCancel
+_Thread = threads.MarkHandleLost | threads.MarkUnsynced | threads.MarkSynced | threads.Displace
+_Handle = threads.BeginEpoch | threads.Rewind | threads.RevertIfDisplaced | threads.DeleteOrphan | threads.KeepHandle
+_Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeContext | retention.ExpireTasks
+_Deletion = retention.MoveDeletion | retention.EndDeletion
+_Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
+
+CommitPoint = _Turn | _Call | _Tool | _Lease | _Process | _Thread | _Handle | _Expiry | _Deletion | _Outside

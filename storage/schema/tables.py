@@ -3,6 +3,7 @@
 Times are milliseconds since 1970, JSON is text, no text has a length.
 """
 
+import re
 from typing import Any
 
 from sqlalchemy import (
@@ -18,6 +19,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.event import listen
+from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 from storage.schema.conditions import ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
@@ -48,11 +50,8 @@ def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Inde
     return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
-_STRICT = {"sqlite_strict": True}
-
-
 class Row(SQLModel):
-    """Base of all tables, with metadata of its own and the naming of constraints."""
+    """Base of all tables, with metadata of its own, the naming of tables after their classes, and that of constraints."""
 
     metadata = MetaData(
         naming_convention={
@@ -64,15 +63,17 @@ class Row(SQLModel):
         }
     )
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805
+        return re.sub(r"\B(?=[A-Z])", "_", cls.__name__).lower()
+
 
 class Context(Row, table=True):
     """A deleted or expired one stays as a tombstone, so that its public id is never used again."""
 
-    __tablename__ = "context"
     __table_args__ = (
         UniqueConstraint("tenant", "principal", "public_id"),
         _one_of("state", "open", "closed", "expired", "deleted"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -88,7 +89,6 @@ class Context(Row, table=True):
 class Thread(Row, table=True):
     """`clean_handle`: the last handle at which no tool call was open. `state_version` NULL: 1."""
 
-    __tablename__ = "thread"
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
         _partial("uq_thread_live", "context", "agent", where=THREAD_LIVE, unique=True),
@@ -98,7 +98,6 @@ class Thread(Row, table=True):
         CheckConstraint("(storage_owner = 'gateway') = (handle_kind = 'none')", name="owner"),
         CheckConstraint("storage_owner = 'backend' OR (handle IS NULL AND clean_handle IS NULL)", name="handle"),
         CheckConstraint("(lease_holder IS NULL) = (lease_until IS NULL)", name="lease"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -120,7 +119,6 @@ class Thread(Row, table=True):
 class Task(Row, table=True):
     """Tenant and principal are those of its context, repeated here for the indexes of lists."""
 
-    __tablename__ = "task"
     __table_args__ = (
         _partial("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", where="visible = 1"),
         _partial("ix_task_listed_in_context", "context", "agent", "status_at", "id", where="visible = 1"),
@@ -136,7 +134,6 @@ class Task(Row, table=True):
             "TASK_STATE_AUTH_REQUIRED",
         ),
         _flag("visible"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -155,8 +152,7 @@ class Task(Row, table=True):
 class Process(Row, table=True):
     """A process with queued turns. Without a row, or after `alive_until`, it counts as dead."""
 
-    __tablename__ = "process"
-    __table_args__ = (Index("ix_process_alive_until", "alive_until"), _STRICT)
+    __table_args__ = (Index("ix_process_alive_until", "alive_until"),)
 
     id: str = _text(primary_key=True)
     alive_until: int = _integer()
@@ -170,7 +166,6 @@ class Turn(Row, table=True):
     after its process had died.
     """
 
-    __tablename__ = "turn"
     __table_args__ = (
         UniqueConstraint("thread", "number"),
         Index("ix_turn_task", "task"),
@@ -183,7 +178,6 @@ class Turn(Row, table=True):
         _flag("displaced"),
         CheckConstraint("displaced = 0 OR status NOT IN ('completed', 'rejected')", name="counts"),
         CheckConstraint("tries >= 0", name="tries"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -208,7 +202,6 @@ class Input(Row, table=True):
     """One accepted message; ordinal 0 opened the turn. `message_id` is a label, never unique; `key` is. `preferences` NULL:
     none."""
 
-    __tablename__ = "input"
     __table_args__ = (
         _partial(
             "uq_input_key", "tenant", "principal", "agent", "key_kind", "key", where="key IS NOT NULL", unique=True
@@ -216,7 +209,6 @@ class Input(Row, table=True):
         Index("ix_input_message_id", "message_id"),
         CheckConstraint("(key IS NULL) = (key_kind IS NULL)", name="key"),
         _one_of("key_kind", "header", "message_id"),
-        _STRICT,
     )
 
     turn: str = _text(primary_key=True, foreign_key="turn.id")
@@ -235,12 +227,10 @@ class Input(Row, table=True):
 
 
 class ServiceCall(Row, table=True):
-    __tablename__ = "service_call"
     __table_args__ = (
         UniqueConstraint("turn", "round", "attempt"),
         _one_of("status", "prepared", "sent", "started", "emitting", "completed", "failed", "incomplete", "unknown"),
         CheckConstraint("status = 'completed' OR handle_out IS NULL", name="handle_out"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -264,7 +254,6 @@ class ToolCall(Row, table=True):
     `standing`: the context in which its approval holds for every call of this tool.
     """
 
-    __tablename__ = "tool_call"
     __table_args__ = (
         UniqueConstraint("service_call", "sequence"),
         _one_of("executor", "gateway", "backend", "client"),
@@ -277,7 +266,6 @@ class ToolCall(Row, table=True):
         _partial("ix_tool_call_standing", "standing", where="standing IS NOT NULL"),
         _flag("approval_required"),
         CheckConstraint("approval_consumed_at IS NULL OR approval_decision IS NOT NULL", name="approval"),
-        _STRICT,
     )
 
     id: str = _text(primary_key=True)
@@ -308,13 +296,11 @@ class HistoryItem(Row, table=True):
     read all items, or each item would write more indexes.
     """
 
-    __tablename__ = "history_item"
     __table_args__ = (
         _partial("uq_history_item_tool_call", "tool_call", "kind", where="tool_call IS NOT NULL", unique=True),
         _partial("ix_history_item_unsent", "thread", "position", where=ITEM_UNSENT),
         CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name="payload"),
         _flag("replayable"),
-        _STRICT,
     )
 
     thread: str = _text(primary_key=True, foreign_key="thread.id")
@@ -335,8 +321,7 @@ class HistoryItem(Row, table=True):
 class Event(Row, table=True):
     """Events `first` to `last` of a task, a line of JSON each. Keyed by the last: the events after a number are one seek."""
 
-    __tablename__ = "event"
-    __table_args__ = (CheckConstraint("1 <= first AND first <= last", name="numbers"), _STRICT)
+    __table_args__ = (CheckConstraint("1 <= first AND first <= last", name="numbers"),)
 
     task: str = _text(primary_key=True, foreign_key="task.id")
     last: int = _integer(primary_key=True)
@@ -350,8 +335,7 @@ class DeleteJob(Row, table=True):
     `due_at` NULL: given up after the last attempt; the row stays for the operator.
     """
 
-    __tablename__ = "delete_job"
-    __table_args__ = (Index("ix_delete_job_due_at", "due_at"), _STRICT)
+    __table_args__ = (Index("ix_delete_job_due_at", "due_at"),)
 
     id: str = _text(primary_key=True)
     adapter: str = _text()
@@ -363,12 +347,7 @@ class DeleteJob(Row, table=True):
 class ApiKey(Row, table=True):
     """`digest` is the SHA-256 of the key, `prefix` its shown part. A revoked one stays for the record."""
 
-    __tablename__ = "api_key"
-    __table_args__ = (
-        _partial("uq_api_key_name", "name", where="revoked_at IS NULL", unique=True),
-        _flag("admin"),
-        _STRICT,
-    )
+    __table_args__ = (_partial("uq_api_key_name", "name", where="revoked_at IS NULL", unique=True), _flag("admin"))
 
     digest: bytes = Field(sa_type=LargeBinary, primary_key=True)
     name: str = _text()
@@ -389,13 +368,11 @@ class PushConfig(Row, table=True):
     and all is delivered. `sealed`: token and credentials, encrypted.
     """
 
-    __tablename__ = "push_config"
     __table_args__ = (
         _partial("ix_push_config_due", "due_at", "host", where="due_at IS NOT NULL"),
         Index("ix_push_config_state", "state"),
         _one_of("state", "active", "stopped", "gone", "done"),
         CheckConstraint("due_at IS NULL OR state = 'active'", name="due"),
-        _STRICT,
     )
 
     task: str = _text(primary_key=True, foreign_key="task.id", ondelete="CASCADE")
@@ -414,15 +391,15 @@ class PushConfig(Row, table=True):
 
 
 class Secret(Row, table=True):
-    __tablename__ = "secret"
-    __table_args__ = (_STRICT,)
-
     name: str = _text(primary_key=True)
     value: bytes = Field(sa_type=LargeBinary)
 
 
 # The Core tables, for statements.
 _table = Row.metadata.tables
+for _each in _table.values():
+    _each.dialect_options["sqlite"]["strict"] = True
+
 context, thread, task, turn = _table["context"], _table["thread"], _table["task"], _table["turn"]
 input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
 history_item, event, process = _table["history_item"], _table["event"], _table["process"]

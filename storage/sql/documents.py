@@ -1,10 +1,12 @@
 """A context as rows of another database. Law: an export reads all columns but those of `NOT_EXPORTED`; an import writes what
 an export has read."""
 
-from sqlalchemy import Column, Table, bindparam, insert, select
+from typing import Any
+
+from sqlalchemy import Column, FromClause, Select, Table, bindparam, insert, select
 
 from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, tool_call, turn
-from storage.sql.fragments import ZERO, Write, given, matches
+from storage.sql.fragments import ZERO, Write, given, matches, some
 
 NOT_EXPORTED = {
     "context": {"tenant", "principal", "expires_at"},
@@ -21,7 +23,7 @@ NOT_EXPORTED = {
 TABLES = (context, thread, task, turn, input_, service_call, tool_call, history_item, event)
 
 
-def columns(table: Table) -> tuple[Column[object], ...]:
+def columns(table: Table) -> tuple[Column[Any], ...]:
     """The exported ones, in the order of the table."""
     return tuple(column for column in table.columns if column.name not in NOT_EXPORTED.get(table.name, ()))
 
@@ -31,36 +33,24 @@ _TURNS = thread.join(turn, turn.c.thread == thread.c.id)
 _CALLS = _TURNS.join(service_call, service_call.c.turn == turn.c.id)
 _TASK_IDS = select(turn.c.task).select_from(_TURNS).where(_IN_CONTEXT)
 
+
+def _export(table: Table, source: FromClause, *order: str) -> Select[Any]:
+    """The rows of the context, of a table that is part of `source`."""
+    return select(*columns(table)).select_from(source).where(_IN_CONTEXT).order_by(*some(table, *order))
+
+
 EXPORTED_CONTEXT = select(*columns(context)).where(
     matches(context, tenant="tenant", principal="principal", public_id="public_id")
 )
-EXPORTED_THREADS = select(*columns(thread)).where(_IN_CONTEXT).order_by(thread.c.agent, thread.c.epoch)
+EXPORTED_THREADS = _export(thread, thread, "agent", "epoch")
 EXPORTED_TASKS = select(*columns(task)).where(task.c.id.in_(_TASK_IDS)).order_by(task.c.created_at, task.c.id)
-EXPORTED_TURNS = select(*columns(turn)).select_from(_TURNS).where(_IN_CONTEXT).order_by(turn.c.thread, turn.c.number)
-EXPORTED_INPUTS = (
-    select(*columns(input_))
-    .select_from(_TURNS.join(input_, input_.c.turn == turn.c.id))
-    .where(_IN_CONTEXT)
-    .order_by(input_.c.turn, input_.c.ordinal)
-)
-EXPORTED_CALLS = (
-    select(*columns(service_call))
-    .select_from(_CALLS)
-    .where(_IN_CONTEXT)
-    .order_by(service_call.c.turn, service_call.c.round, service_call.c.attempt)
-)
-EXPORTED_TOOL_CALLS = (
-    select(*columns(tool_call))
-    .select_from(_CALLS.join(tool_call, tool_call.c.service_call == service_call.c.id))
-    .where(_IN_CONTEXT)
-    .order_by(tool_call.c.service_call, tool_call.c.sequence)
-)
-EXPORTED_ITEMS = (
-    select(*columns(history_item))
-    .select_from(thread.join(history_item, history_item.c.thread == thread.c.id))
-    .where(_IN_CONTEXT)
-    .order_by(history_item.c.thread, history_item.c.position)
-)
+EXPORTED_TURNS = _export(turn, _TURNS, "thread", "number")
+EXPORTED_INPUTS = _export(input_, _TURNS.join(input_, input_.c.turn == turn.c.id), "turn", "ordinal")
+EXPORTED_CALLS = _export(service_call, _CALLS, "turn", "round", "attempt")
+_TOOL_CALLS = _CALLS.join(tool_call, tool_call.c.service_call == service_call.c.id)
+EXPORTED_TOOL_CALLS = _export(tool_call, _TOOL_CALLS, "service_call", "sequence")
+_ITEMS = thread.join(history_item, history_item.c.thread == thread.c.id)
+EXPORTED_ITEMS = _export(history_item, _ITEMS, "thread", "position")
 EXPORTED_EVENTS = select(*columns(event)).where(event.c.task.in_(_TASK_IDS)).order_by(event.c.task, event.c.last)
 
 

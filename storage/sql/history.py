@@ -5,7 +5,7 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import ITEM_UNSENT
 from storage.schema.tables import history_item, input_, service_call, tool_call, turn
-from storage.sql.fragments import ONE, ZERO, is_displaced, lesser, limited, word
+from storage.sql.fragments import ONE, ZERO, is_displaced, lesser, limited, some, word
 
 _ITEMS = (
     select(
@@ -14,9 +14,7 @@ _ITEMS = (
         turn.c.id,
         history_item.c.payload,
         input_.c.payload,
-        history_item.c.provider_id,
-        history_item.c.sent_in,
-        history_item.c.replayable,
+        *some(history_item, "provider_id", "sent_in", "replayable"),
         (turn.c.status == word("failed")).label("failed"),
         history_item.c.service_call,
         tool_call.c.sequence,

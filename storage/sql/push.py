@@ -1,13 +1,13 @@
 """The statements and queries of push notifications. Law: as in `sql/turns.py`; a delivery names the `due_at` that it saw."""
 
-from sqlalchemy import Select, bindparam, case, delete, func, literal_column, null, select, text, update
+from sqlalchemy import bindparam, case, delete, func, literal_column, null, select, text, update
 
 from storage.schema.conditions import TASK_ENDED
 from storage.schema.tables import event, push_config, task
-from storage.sql.fragments import ONE, ZERO, Write, given, json_values, limited, matches, there_is, upsert, word
+from storage.sql.fragments import ONE, ZERO, Write, given, json_values, limited, matches, some, there_is, upsert, word
 
 _THIS = matches(push_config, task="task", id="id")
-_TAKEN = (*_THIS, push_config.c.due_at == bindparam("due_at"))
+_TAKEN = matches(push_config, task="task", id="id", due_at="due_at")
 
 # --- statements -------------------------------------------------------------------------------------------------------
 
@@ -51,13 +51,13 @@ PUT_PUSH = Write(
     ),
 )
 
-DELETE_PUSH = Write("delete a push configuration", delete(push_config).where(*_THIS), rows=None)
+DELETE_PUSH = Write("delete a push configuration", delete(push_config).where(_THIS), rows=None)
 
-CLAIM_PUSH = Write("claim a delivery that is due", update(push_config).where(*_TAKEN).values(due_at=bindparam("until")))
+CLAIM_PUSH = Write("claim a delivery that is due", update(push_config).where(_TAKEN).values(due_at=bindparam("until")))
 
 ADVANCE_PUSH = Write(
     "advance a delivery after the delivered events",
-    update(push_config).where(*_TAKEN).values(**given("next_event", due_at="until"), attempts=ZERO, last_error=null()),
+    update(push_config).where(_TAKEN).values(**given("next_event", due_at="until"), attempts=ZERO, last_error=null()),
 )
 
 _MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
@@ -66,7 +66,7 @@ _OVER = there_is(task, task.c.id == push_config.c.task, text(TASK_ENDED.replace(
 COMPLETE_PUSH = Write(
     "complete a delivery until there are more events",
     update(push_config)
-    .where(*_TAKEN)
+    .where(_TAKEN)
     .values(
         due_at=case((_MORE, ZERO), else_=null()),
         state=case((_MORE, word("active")), (_OVER, word("done")), else_=word("active")),
@@ -75,31 +75,29 @@ COMPLETE_PUSH = Write(
 
 FAIL_PUSH = Write(
     "note a delivery that failed",
-    update(push_config).where(*_TAKEN).values(given("state", "attempts", due_at="until", last_error="error")),
+    update(push_config).where(_TAKEN).values(given("state", "attempts", due_at="until", last_error="error")),
 )
 
 REPLAY_PUSH = Write(
     "restart a stopped delivery",
     update(push_config)
-    .where(*_THIS, push_config.c.state.in_([word("stopped"), word("gone")]))
+    .where(_THIS, push_config.c.state.in_([word("stopped"), word("gone")]))
     .values(state=word("active"), due_at=ZERO, attempts=ZERO),
 )
 
 DELETE_PUSHES = Write(
     "delete the push configurations of a task",
-    delete(push_config).where(push_config.c.task == bindparam("task")),
+    delete(push_config).where(matches(push_config, task="task")),
     rows=None,
 )
 
 # --- queries ----------------------------------------------------------------------------------------------------------
 
-_COLUMNS = tuple(push_config.c[name] for name in _CONFIG)
+_COLUMNS = some(push_config, *_CONFIG)
 """In the order of PushConfig."""
 
 PUSH_CONFIGS = (
-    select(*_COLUMNS)
-    .where(push_config.c.task == bindparam("task"))
-    .order_by(push_config.c.created_at, push_config.c.id)
+    select(*_COLUMNS).where(matches(push_config, task="task")).order_by(push_config.c.created_at, push_config.c.id)
 )
 
 DUE_PUSHES = limited(
@@ -127,13 +125,8 @@ HIDDEN_TASK = (
 )
 
 
-def _statuses() -> Select[tuple[object, ...]]:
-    columns = ("state", "next_event", "due_at", "attempts", "last_error")
-    return select(*_COLUMNS, task.c.agent, *(push_config.c[name] for name in columns))
-
-
 PUSHES = limited(
-    _statuses()
+    select(*_COLUMNS, task.c.agent, *some(push_config, "state", "next_event", "due_at", "attempts", "last_error"))
     .select_from(push_config.join(task, task.c.id == push_config.c.task))
     .where(
         matches(task, tenant="tenant", principal="principal"),

@@ -13,6 +13,7 @@ from storage.sql.fragments import (
     json_values,
     lapsed,
     limited,
+    some,
     task_columns,
     there_is,
     tool_call_columns,
@@ -34,17 +35,12 @@ process that has accepted it."""
 # Unordered: the planner would walk all turns by number instead of the index of the few that have not ended.
 UNFINISHED_TURNS = (
     select(
-        turn.c.number,
-        turn.c.id,
-        turn.c.thread,
+        *some(turn, "number", "id", "thread"),
         thread.c.generation,
         and_(turn.c.status == word("running"), _FREE).label("expired"),
         (turn.c.status == word("accepted")).label("waits"),
-        turn.c.process,
-        turn.c.cancel_asked,
-        turn.c.tries,
-        task.c.tenant,
-        task.c.principal,
+        *some(turn, "process", "cancel_asked", "tries"),
+        *some(task, "tenant", "principal"),
         *task_columns,
     )
     .select_from(
@@ -91,11 +87,7 @@ _AGAIN = service_call.alias("again")
 
 LATEST_CALL = limited(
     select(
-        service_call.c.id,
-        service_call.c.round,
-        service_call.c.attempt,
-        service_call.c.status,
-        service_call.c.pending_handle,
+        *some(service_call, "id", "round", "attempt", "status", "pending_handle"),
         _FIRST_CALL.c.handle_in,
         select(func.count())
         .select_from(_AGAIN)
@@ -120,14 +112,7 @@ PREFERENCES = select(input_.c.preferences).where(input_.c.turn == bindparam("tur
 PROCESS_OF = select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None))
 
 UNKNOWN_CALL = limited(
-    select(
-        service_call.c.id,
-        service_call.c.turn,
-        service_call.c.round,
-        service_call.c.handle_in,
-        service_call.c.pending_handle,
-        is_displaced,
-    )
+    select(*some(service_call, "id", "turn", "round", "handle_in", "pending_handle"), is_displaced)
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())

@@ -18,12 +18,12 @@ from storage.schema.tables import (
     tool_call,
     turn,
 )
-from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, there_is, word
+from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, some, there_is, word
 
 # --- handles that backends have to delete ---
 
 DELETIONS = limited(
-    select(delete_job.c.id, delete_job.c.adapter, delete_job.c.handle, delete_job.c.due_at, delete_job.c.attempts)
+    select(*some(delete_job, "id", "adapter", "handle", "due_at", "attempts"))
     # A deletion that was given up has no time.
     .where(delete_job.c.due_at > ZERO)
     .order_by(delete_job.c.due_at),
@@ -71,11 +71,7 @@ _TASK_LEFT = there_is(task, task.c.context == context.c.id, task.c.visible == ON
 
 AGED_CONTEXTS = limited(
     select(
-        context.c.id,
-        context.c.tenant,
-        context.c.principal,
-        context.c.public_id,
-        context.c.created_at,
+        *some(context, "id", "tenant", "principal", "public_id", "created_at"),
         and_(context.c.state == word("open"), context.c.last_used_at < bindparam("before")),
         and_(context.c.state.in_([word("expired"), word("deleted")]), or_(_TURN_LEFT, _TASK_LEFT)),
     )
@@ -98,10 +94,7 @@ _CALL_OF_TURN = service_call.c.turn == turn.c.id
 DELETE_CONTEXT = Write(
     "delete a context of the caller",
     update(context)
-    .where(
-        matches(context, id="context", tenant="tenant", principal="principal"),
-        context.c.state != word("deleted"),
-    )
+    .where(matches(context, id="context", tenant="tenant", principal="principal"), context.c.state != word("deleted"))
     .values(state=word("deleted"), last_used_at=bindparam("now")),
 )
 

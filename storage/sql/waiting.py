@@ -10,6 +10,7 @@ from storage.sql.fragments import (
     given,
     limited,
     matches,
+    some,
     there_is,
     thread_in_generation,
     tool_call_columns,
@@ -103,13 +104,7 @@ WAITING_TASK = select(turn.c.task).where(
     matches(turn, thread="thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
 )
 
-_ASKED = (
-    *tool_call_columns,
-    tool_call.c.digest,
-    tool_call.c.approval_decision,
-    tool_call.c.approval_expires_at,
-    tool_call.c.outcome,
-)
+_ASKED = (*tool_call_columns, *some(tool_call, "digest", "approval_decision", "approval_expires_at", "outcome"))
 """In the order of ToolCallRecord, then of AskedCall."""
 
 _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)

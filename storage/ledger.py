@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from gateway.ledger.documents import Import
@@ -18,6 +19,7 @@ from storage.read.pool import Readers
 from storage.read.reads import Reads
 from storage.schema.open import prepare, usable
 from storage.statement import Step
+from storage.worker import resolve
 from storage.write.units import new_secret, probe, unit
 from storage.write.writer import Writer
 
@@ -65,16 +67,7 @@ class SqliteLedger(Reads):
     async def _store(self, steps: list[Step]) -> None:
         # A cancelled caller does not cancel the commit.
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(failure: Exception | None) -> None:
-            if stored.done():
-                return
-            if failure is None:
-                stored.set_result(None)
-            else:
-                stored.set_exception(failure)
-
-        self._writer.submit(steps, done)
+        self._writer.submit(steps, partial(resolve, stored))
         await stored
 
 

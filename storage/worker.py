@@ -53,6 +53,11 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None],
         loop.call_soon_threadsafe(callback, *arguments)
 
 
-def resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
+def resolve(future: asyncio.Future[None], error: Exception | None = None) -> None:
+    """Nothing where its waiter was cancelled."""
+    if future.done():
+        return
+    if error is None:
         future.set_result(None)
+    else:
+        future.set_exception(error)

@@ -9,7 +9,7 @@ from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
-from gateway.ports.conversation import Item, UserItem, weight
+from gateway.ports.conversation import UserItem, weight
 from storage import compiled
 from storage.statement import Step, Values
 from storage.write.values import item, json, json_or_null, later_version, parameters
@@ -87,12 +87,13 @@ def complete(point: Complete) -> list[Step]:
         values["sent"] = json(point.sent)
         steps.append((compiled.MARK_SENT, values))
     for new in point.items:
-        steps.append(_item(new, point, sent_in=None if new.unsent else point.service_call))
+        steps.append(_item(new, point, point.service_call, sent_in=None if new.unsent else point.service_call))
     return steps
 
 
 def fail(point: Fail) -> list[Step]:
-    return [(compiled.FAIL_CALL, parameters(point, pending_handle=None)), *(_item(new, point) for new in point.items)]
+    steps: list[Step] = [(compiled.FAIL_CALL, parameters(point, pending_handle=None))]
+    return steps + [_item(new, point, point.service_call) for new in point.items]
 
 
 def _tool_call(call: NewToolCall, service_call: str) -> Step:
@@ -108,14 +109,17 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
 
 
 def end_tool(point: ToolEnds) -> list[Step]:
-    return [(compiled.END_TOOL, parameters(point, outcome=json(point.outcome))), _item(point.item, point)]
+    end = parameters(point, outcome=json(point.outcome))
+    return [(compiled.END_TOOL, end), _item(point.item, point, point.service_call)]
 
 
-def _item(new: NewItem, point: Complete | Fail | ToolEnds, *, sent_in: str | None = None) -> Step:
+def _item(
+    new: NewItem, point: Complete | Fail | ToolEnds | Decide, service_call: str | None, *, sent_in: str | None = None
+) -> Step:
     values: Values = {
         "thread": point.thread,
         "turn": point.turn,
-        "service_call": point.service_call,
+        "service_call": service_call,
         "tool_call": new.tool_call,
         "provider_id": new.provider_id,
         "replayable": int(new.replayable),
@@ -151,7 +155,8 @@ def decide(point: Decide) -> list[Step]:
             "key": answer.key.key if answer.key else None,
         }
         steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, stored)]
-        steps += [_answer_item(new, point) for new in answer.items]
+        # Content of the message beside its answers. The message is an input of its own; an item is only a part of it.
+        steps += [_item(NewItem(content), point, None) for content in answer.items]
     for verdict in point.verdicts:
         decision = parameters(
             verdict, turn=point.turn, now=point.now, standing=point.context if verdict.always else None
@@ -163,21 +168,6 @@ def decide(point: Decide) -> list[Step]:
     if point.resumes:
         steps.append((compiled.START_TASK, values))
     return steps
-
-
-def _answer_item(new: Item, point: Decide) -> Step:
-    """Content of a message beside its answers. The message is an input of its own; the item is only a part of it."""
-    values: Values = {
-        "thread": point.thread,
-        "turn": point.turn,
-        "service_call": None,
-        "tool_call": None,
-        "provider_id": None,
-        "replayable": 1,
-        "sent_in": None,
-        **item(new),
-    }
-    return compiled.NEW_ITEM, values
 
 
 def finish(point: Finish) -> list[Step]:

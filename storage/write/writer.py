@@ -149,7 +149,7 @@ class Writer:
         try:
             connection = connect(self._path, self._busy_timeout_ms)
         except FAILURES as error:
-            call_in_loop(self._loop, _fail, self._started, error)
+            call_in_loop(self._loop, resolve, self._started, error)
         else:
             call_in_loop(self._loop, resolve, self._started)
             with closing(connection):
@@ -208,15 +208,10 @@ class Writer:
             with suppress(*FAILURES):
                 connection.execute("ROLLBACK")
             self.in_trouble = True
-            locked = trouble(error) == "locked" and not self._closing
-            failed: list[_Outcome] = []
-            retried: list[_Unit] = []
-            for unit in units:
-                if locked and time.monotonic() < unit.until:
-                    retried.append(unit)
-                else:
-                    failed.append((unit, unavailable("the database did not commit", error)))
-            return failed, retried
+            # A unit waits only for a locked database.
+            now = math.inf if self._closing or trouble(error) != "locked" else time.monotonic()
+            failed = ((unit, unavailable("the database did not commit", error)) for unit in units if unit.until <= now)
+            return [*failed], [unit for unit in units if now < unit.until]
         self.in_trouble = False
         return list(zip(units, failures, strict=True)), []
 
@@ -276,8 +271,3 @@ def _deliver(outcomes: list[_Outcome]) -> None:
         except Exception as error:  # noqa: BLE001  # reported as the loop does for any callback; the others are called
             what = {"message": "a callback of the ledger failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
-
-
-def _fail(future: asyncio.Future[None], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

@@ -10,22 +10,17 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
+from gateway.client import transport
 from gateway.client.discovery import Binding, Endpoint
 from gateway.client.transport import (
-    CONNECT,
-    VERSION,
     ClientError,
     Json,
     NotA2A,
     Refused,
     StreamLost,
     Unreachable,
-    decode,
-    http_errors,
     json_at,
     objects,
-    read_json,
-    refused_from,
     text_at,
 )
 from gateway.foundation.retry import backoff
@@ -121,7 +116,9 @@ class Client:
 
     async def list_tasks(self, where: dict[str, Json]) -> Json:
         """ListTasks: one page. Raises: Unreachable, NotA2A, Refused."""
-        return await self._ask(_Call("ListTasks", where, ("GET", f"/tasks?{_query(where)}")))
+        # A URL has parameters in ProtoJSON.
+        query = urlencode({key: json.dumps(item) if isinstance(item, bool) else item for key, item in where.items()})
+        return await self._ask(_Call("ListTasks", where, ("GET", f"/tasks?{query}")))
 
     async def tasks(self, where: dict[str, Json], limit: int | None = None) -> AsyncGenerator[Json, None]:
         """The tasks of all pages, the latest first; at most `limit`. Raises: as `list_tasks`."""
@@ -237,7 +234,7 @@ class Client:
     async def _events(self, call: _Call) -> AsyncGenerator[tuple[str, Json], None]:
         """(id or "", StreamResponse) of one connection."""
         request = self._request(call, stream=True)
-        with http_errors(str(request.url)):
+        with transport.http_errors(str(request.url)):
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -245,36 +242,30 @@ class Client:
                     self._result(response)
                     raise NotA2A(f"{request.url} answered {call.method} with no stream")
                 async for sse in httpx2.EventSource(response, _EVENT_SIZE).__aiter__():
-                    yield sse.id, self._event(response, sse.data)
-
-    def _event(self, response: httpx2.Response, data: str) -> Json:
-        body = decode(data)
-        self._raise_error(response, body)
-        event = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
-        if not isinstance(event, dict):
-            raise NotA2A(f"{response.request.url} sent an event that is no A2A {VERSION}: {data[:80]!r}")
-        return event
+                    fault = f"sent an event that is no A2A {transport.VERSION}: {sse.data[:80]!r}"
+                    yield sse.id, self._payload(response, transport.decode(sse.data), fault)
 
     async def _ask(self, call: _Call) -> Json:
         request = self._request(call, stream=False)
-        with http_errors(str(request.url)):
+        with transport.http_errors(str(request.url)):
             return self._result(await self._http.send(request))
 
     def _result(self, response: httpx2.Response) -> Json:
         """Raises: Refused, NotA2A."""
-        body = read_json(response)
-        self._raise_error(response, body)
-        result = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        body = transport.read_json(response)
         if response.status_code >= 300:
-            raise refused_from(response, body)
-        if not isinstance(result, dict):
-            kind = response.headers.get("content-type", "no content type")
-            raise NotA2A(f"{response.request.url} does not answer as A2A {VERSION} does: {kind}")
-        return result
+            raise transport.refused_from(response, body)
+        kind = response.headers.get("content-type", "no content type")
+        return self._payload(response, body, f"does not answer as A2A {transport.VERSION} does: {kind}")
 
-    def _raise_error(self, response: httpx2.Response, body: Json) -> None:
+    def _payload(self, response: httpx2.Response, body: Json, fault: str) -> Json:
+        """The result or the event in a body; `fault`: what the server does that sends anything else."""
         if isinstance(json_at(body, "error"), dict):
-            raise refused_from(response, body)
+            raise transport.refused_from(response, body)
+        found = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body
+        if not isinstance(found, dict):
+            raise NotA2A(f"{response.request.url} {fault}")
+        return found
 
     def _request(self, call: _Call, *, stream: bool) -> httpx2.Request:
         tenant = self.endpoint.tenant
@@ -292,8 +283,8 @@ class Client:
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
-        timeout = httpx2.Timeout(CONNECT, read=_SILENCE if stream else None)
-        with http_errors(url):
+        timeout = httpx2.Timeout(transport.CONNECT, read=_SILENCE if stream else None)
+        with transport.http_errors(url):
             return self._http.build_request(method, url, content=content, headers=headers, timeout=timeout)
 
 
@@ -304,8 +295,3 @@ def _subscribe(task: str, last_id: str | None) -> _Call:
 
 def _idempotency(key: str | None) -> dict[str, str]:
     return {} if key is None else {"Idempotency-Key": key}
-
-
-def _query(where: dict[str, Json]) -> str:
-    """Parameters of a URL in ProtoJSON."""
-    return urlencode({name: json.dumps(value) if isinstance(value, bool) else value for name, value in where.items()})

@@ -6,22 +6,12 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
 
-from gateway.client.transport import (
-    CONNECT,
-    VERSION,
-    Json,
-    NotA2A,
-    Unreachable,
-    http_errors,
-    json_at,
-    objects,
-    read_json,
-    refused_from,
-    text_at,
-)
+from gateway.client import transport
+from gateway.client.transport import Json, NotA2A, Unreachable, json_at, objects, text_at
 from gateway.foundation.text import did_you_mean
 
 CARD = ".well-known/agent-card.json"
+_INTERFACES = "supportedInterfaces"
 
 
 class Binding(StrEnum):
@@ -68,25 +58,25 @@ async def discover(
     """
     address = card_address(url, agent)
     card = await _card_at(http, address)
-    if card is not None:
-        return _choose(card, address, binding)
-    if agent is None and urlsplit(url).path.strip("/") and address != url:
-        root = urljoin(url, f"/{CARD}")
-        card = await _card_at(http, root)
-        if card is not None and any(item.get("url") == url for item in _interfaces(card)):
-            named = [item for item in _interfaces(card) if item.get("url") == url]
-            return _choose({**card, "supportedInterfaces": named}, root, binding)
-        return Endpoint(url, binding or Binding.JSONRPC)
-    raise NotA2A(f"there is no agent card at {address}{await _agents_hint(http, url, agent)}")
+    if card is None and agent is None and urlsplit(url).path.strip("/") and address != url:
+        address = urljoin(url, f"/{CARD}")
+        card = await _card_at(http, address)
+        named = [item for item in objects(card, _INTERFACES) if item.get("url") == url]
+        if not named:
+            return Endpoint(url, binding or Binding.JSONRPC)
+        card = {**card, _INTERFACES: named}
+    if card is None:
+        raise NotA2A(f"there is no agent card at {address}{await _agents_hint(http, url, agent)}")
+    return _choose(card, address, binding)
 
 
 async def _card_at(http: httpx2.AsyncClient, address: str) -> Json | None:
     """None where the answer is no card."""
-    with http_errors(address):
-        response = await http.get(address, headers={"Accept": "application/json"}, timeout=CONNECT)
+    with transport.http_errors(address):
+        response = await http.get(address, headers={"Accept": "application/json"}, timeout=transport.CONNECT)
     if response.status_code in {401, 403, 429} or response.status_code >= 500:
-        raise refused_from(response, read_json(response))
-    card = read_json(response)
+        raise transport.refused_from(response, transport.read_json(response))
+    card = transport.read_json(response)
     return card if response.status_code == 200 and isinstance(card, dict) and "name" in card else None
 
 
@@ -94,11 +84,11 @@ async def _agents_hint(http: httpx2.AsyncClient, url: str, wanted: str | None) -
     """The agents that a gateway lists there, for the end of a sentence."""
     listing = f"{url.rstrip('/')}/a2a"
     try:
-        with http_errors(listing):
-            response = await http.get(listing, timeout=CONNECT)
+        with transport.http_errors(listing):
+            response = await http.get(listing, timeout=transport.CONNECT)
     except Unreachable:
         return ""
-    names = [str(item["agent"]) for item in objects(read_json(response), "agents") if "agent" in item]
+    names = [str(item["agent"]) for item in objects(transport.read_json(response), "agents") if "agent" in item]
     if not names:
         return ""
     if wanted is None:
@@ -107,26 +97,19 @@ async def _agents_hint(http: httpx2.AsyncClient, url: str, wanted: str | None) -
     return f"; {f'did you mean {meant!r}? T' if meant else 't'}he agents of this gateway are {', '.join(names)}"
 
 
-def _interfaces(card: Json) -> list[dict[str, Json]]:
-    return objects(card, "supportedInterfaces")
-
-
 def _choose(card: Json, address: str, binding: Binding | None) -> Endpoint:
     """The first interface that the client speaks, as a card lists the preferred one first. Raises: NotA2A."""
     wanted = {binding} if binding else set(Binding)
-    for item in _interfaces(card):
+    interfaces = objects(card, _INTERFACES)
+    for item in interfaces:
         url = text_at(item, "url")
         version = str(item.get("protocolVersion")).split(".")[:2]
-        if text_at(item, "protocolBinding") in wanted and version == VERSION.split(".") and url:
-            return Endpoint(
-                urljoin(address, url),
-                Binding(item["protocolBinding"]),
-                text_at(item, "tenant"),
-                bool(json_at(card, "capabilities", "streaming")),
-                address,
-            )
-    offered = [f"{item.get('protocolBinding')} {item.get('protocolVersion')}" for item in _interfaces(card)]
+        if text_at(item, "protocolBinding") in wanted and version == transport.VERSION.split(".") and url:
+            streaming = bool(json_at(card, "capabilities", "streaming"))
+            spoken = Binding(item["protocolBinding"])
+            return Endpoint(urljoin(address, url), spoken, text_at(item, "tenant"), streaming, address)
+    offered = [f"{item.get('protocolBinding')} {item.get('protocolVersion')}" for item in interfaces]
     names = " or ".join(sorted(wanted))
     raise NotA2A(
-        f"the card at {address} offers no A2A {VERSION} over {names}; it offers {', '.join(offered) or 'nothing'}"
+        f"the card at {address} offers no A2A {transport.VERSION} over {names}; it offers {', '.join(offered) or 'nothing'}"
     )

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,30 +46,24 @@ class StreamLost(ClientError):
     """The stream broke off and cannot be resumed."""
 
 
+@dataclass(eq=False)
 class Refused(ClientError):
     """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC.
 
     `task` is the conflicting task, where the agent names it. `unexplained`: the answer gives no reason.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int,
-        code: int | None = None,
-        reason: str | None = None,
-        retry_after: float | None = None,
-        task: str | None = None,
-        unexplained: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.reason = reason
-        self.retry_after = retry_after
-        self.task = task
-        self.unexplained = unexplained
+    message: str
+    _: KW_ONLY
+    status: int
+    code: int | None = None
+    reason: str | None = None
+    retry_after: float | None = None
+    task: str | None = None
+    unexplained: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
 
     @property
     def temporary(self) -> bool:

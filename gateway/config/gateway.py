@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from gateway.config.agents import AgentConfig
-from gateway.config.cards import CardsConfig
 from gateway.config.problems import Problem
 from gateway.config.settings import (
     Count,
@@ -206,6 +205,19 @@ class PushConfig(Settings):
         description="Encrypts tokens and credentials in the database; a key in the database itself when not given.",
     )
     signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
+
+
+class ProviderConfig(Settings):
+    """Who offers the agents."""
+
+    organization: Text = Field(description="Name of the organisation.")
+    url: WebUrl = Field(description="Its web page.")
+
+
+class CardsConfig(Settings):
+    """What all cards say."""
+
+    provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
 
 
 class GatewaySections(Settings):

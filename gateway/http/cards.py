@@ -25,7 +25,8 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.tool_calls import Visibility, card_extensions
 from gateway.a2a.wire import v1_0
-from gateway.config.cards import CardConfig, ProviderConfig
+from gateway.config.agents import CardConfig
+from gateway.config.gateway import ProviderConfig
 from gateway.config.settings import Settings
 from gateway.core.agents import Agent, Agents
 from gateway.http.reply import Headers, Reply, rest_reply

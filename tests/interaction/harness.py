@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.applications import Starlette
 
-from gateway.config.cards import CardConfig, ExtensionConfig
+from gateway.config.agents import CardConfig, ExtensionConfig
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
-from gateway.config.cards import ExtensionConfig
+from gateway.config.agents import ExtensionConfig
 from tests.interaction import asgi
 from tests.interaction.harness import NEEDED, SEND, Binding, Gateway, Refusal, agent, invalid_params
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from adapters.tools.http import HttpToolSettings
 from gateway.a2a.errors import Busy
 from gateway.app.reload import LoadedConfig, ReloadableApp
-from gateway.config.cards import CardConfig
+from gateway.config.agents import CardConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry

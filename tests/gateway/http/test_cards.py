@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.config.cards import CardConfig, ExtensionConfig, ProviderConfig, SkillConfig
+from gateway.config.agents import CardConfig, ExtensionConfig, SkillConfig
+from gateway.config.gateway import ProviderConfig
 from gateway.http.cards import build_card, without_empty
 from tests.interaction.harness import URL, Gateway, JsonRpc, agent
 

@@ -70,7 +70,7 @@ async def discover(
     return _choose(card, address, binding)
 
 
-async def _card_at(http: httpx2.AsyncClient, address: str) -> Json | None:
+async def _card_at(http: httpx2.AsyncClient, address: str) -> Json:
     """None where the answer is no card."""
     with transport.http_errors(address):
         response = await http.get(address, headers={"Accept": "application/json"}, timeout=transport.CONNECT)

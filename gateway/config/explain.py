@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,41 +28,29 @@ class Misfit:
 def explain(misfit: Misfit, shape: Shape) -> str:
     """The message: the value, what is allowed, the remedy. A secret value is left out."""
     kind, context = misfit.error["type"], misfit.error.get("ctx", {})
+    origin = f" (from {misfit.place.reference})" if misfit.place and misfit.place.reference else ""
     match kind:
         case "missing":
             hint = shape.description(misfit.path)
             return "is required, but missing" + (f" ({_lower(hint)})" if hint else "")
         case "extra_forbidden":
-            return _unknown_key(misfit.path, shape)
+            *above, key = misfit.path
+            suggestion = shape.suggestion(tuple(above), str(key))
+            known = ", ".join(shape.keys(tuple(above)))
+            return f"unknown key; did you mean {suggestion!r}?" if suggestion else f"unknown key; known here: {known}"
         case "value_error" | "assertion_error":
-            return _validator_text(misfit, shape, str(context.get("error", misfit.error["msg"]))) + _origin(misfit)
+            message = str(context.get("error", misfit.error["msg"]))
+            if isinstance(misfit.value, str) and misfit.value and shape.is_secret(misfit.path):
+                message = message.replace(misfit.value, "***")
+            return message + origin
     context = _limits(context, misfit.value)
     requirement = _requirement(kind, context, misfit.error["msg"])
-    found, remedy = _found(misfit, shape), _remedy(misfit, kind, context)
-    return requirement + found + _origin(misfit) + remedy
-
-
-def _origin(misfit: Misfit) -> str:
-    return f" (from {misfit.place.reference})" if misfit.place and misfit.place.reference else ""
+    return requirement + _found(misfit, shape) + origin + _remedy(misfit, kind, context)
 
 
 def _lower(sentence: str) -> str:
     text = sentence.strip().rstrip(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
-
-
-def _unknown_key(path: KeyPath, shape: Shape) -> str:
-    suggestion = shape.suggestion(path[:-1], str(path[-1]))
-    if suggestion is not None:
-        return f"unknown key; did you mean {suggestion!r}?"
-    return f"unknown key; known here: {', '.join(shape.keys(path[:-1]))}"
-
-
-def _validator_text(misfit: Misfit, shape: Shape, message: str) -> str:
-    """The text of a validator, with any secret in it masked."""
-    if isinstance(misfit.value, str) and misfit.value and shape.is_secret(misfit.path):
-        message = message.replace(misfit.value, "***")
-    return message
 
 
 _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
@@ -89,39 +78,27 @@ _REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A quantity that is text in the file and a number in the models."""
-
-    read: Callable[[str], float]
-    format: Callable[[float], str]
-    units: str
-
-
-_UNITS = (
-    _Unit(duration, duration_text, "ms, s, m, h, d"),
-    _Unit(size, lambda limit: size_text(int(limit)), "B, kB, KiB, MB, MiB, GB, GiB"),
+_QUANTITIES: tuple[tuple[Callable[[str], float], Callable[[float], str], str], ...] = (
+    (duration, duration_text, "ms, s, m, h, d"),
+    (size, lambda limit: size_text(int(limit)), "B, kB, KiB, MB, MiB, GB, GiB"),
 )
 _LIMITS = frozenset({"gt", "ge", "lt", "le"})
 
 
-def _unit(value: object) -> _Unit | None:
-    for unit in _UNITS if isinstance(value, str) else ():
-        try:
-            unit.read(str(value))
-        except ValueError:
-            continue
-        return unit
+def _unit(value: object) -> tuple[Callable[[float], str], str] | None:
+    """The text form of a limit and the units, where the value is a quantity, which is text in the file and a number later."""
+    for read, write, units in _QUANTITIES if isinstance(value, str) else ():
+        with suppress(ValueError):
+            read(str(value))
+            return write, units
     return None
 
 
 def _limits(context: dict[str, Any], value: object) -> dict[str, Any]:
     """The same with limits in the form that the file has for them."""
     unit = _unit(value)
-    return {
-        name: limit if name not in _LIMITS else f"{limit:g}" if unit is None else unit.format(limit)
-        for name, limit in context.items()
-    }
+    write = unit[0] if unit else "{:g}".format
+    return {name: write(limit) if name in _LIMITS else limit for name, limit in context.items()}
 
 
 def _requirement(kind: str, context: dict[str, Any], message: str) -> str:
@@ -140,7 +117,7 @@ def _found(misfit: Misfit, shape: Shape) -> str:
 def _remedy(misfit: Misfit, kind: str, context: dict[str, Any]) -> str:
     value, place = misfit.value, misfit.place
     if _LIMITS & context.keys() and (unit := _unit(value)) is not None:
-        return f"; the units are {unit.units}"
+        return f"; the units are {unit[1]}"
     match kind:
         case "literal_error" | "enum" if isinstance(value, str):
             meant = did_you_mean(value, re.findall(r"'([^']*)'", str(context["expected"])))

@@ -83,47 +83,50 @@ class _Builder:
         return GatewayConfig(**dict(sections), tools=tools, agents=agents)
 
     def _tools(self, tools: object) -> dict[str, ToolConfig]:
-        if not isinstance(tools, dict):
-            self._add_problem(
-                ("tools",), f"must be a mapping of sources: a name, then its settings; not {display(tools)}"
-            )
-            return {}
-        found = {name: self._entry(TOOLS, ToolConfig, name, value) for name, value in tools.items()}
-        return {name: source for name, source in found.items() if source is not None}
+        if isinstance(tools, dict):
+            return self._entries(TOOLS, ToolConfig, tools)
+        self._add_problem(("tools",), f"must be a mapping of sources: a name, then its settings; not {display(tools)}")
+        return {}
 
     def _agents(self, data: dict[str, object]) -> dict[str, AgentConfig]:
-        agents = data.get("agents")
+        agents, tools = data.get("agents"), data.get("tools")
         if not isinstance(agents, dict) or not agents:
             message = "must be a mapping of at least one agent: its name, then its settings"
             self._add_problem(("agents",), message if "agents" in data else f"is required, but missing; it {message}")
             return {}
-        self._check_one_default(agents)
-        tools = data.get("tools")
-        found = {name: self._entry(AGENTS, AgentConfig, name, value) for name, value in agents.items()}
-        for name, agent in found.items():
-            self._check_tools(name, agent)
-            for index, source in enumerate(agent.tools if agent else ()):
-                if not isinstance(tools, dict) or source not in tools:
-                    self._add_problem(("agents", name, "tools", index), _unknown_source(source, tools))
-            for index, rule in enumerate(agent.approvals if agent else ()):
-                # A rule that fits nothing would let the calls that it was meant for run unasked.
-                if not isinstance(tools, dict) or not any(may_fit(rule.tool, source) for source in tools):
-                    self._add_problem(("agents", name, "approvals", index, "tool"), _fits_nothing(rule.tool, tools))
-        return {name: agent for name, agent in found.items() if agent is not None}
-
-    def _check_tools(self, name: str, agent: AgentConfig | None) -> None:
-        """Refuses tools and approvals of an agent that would never use them."""
-        if agent is None or self._plugins.takes_tools(agent.type):
-            return
-        for key in ("tools", "client_tools", "approvals"):
-            if getattr(agent, key):
-                self._add_problem(("agents", name, key), _unused(agent.type), at_key=True)
-
-    def _check_one_default(self, agents: Mapping[str, object]) -> None:
-        marked = [name for name, agent in agents.items() if isinstance(agent, dict) and agent.get("default") is True]
-        for name in marked[1:]:
-            message = f"only one agent can be the default, and {marked[0]!r} already is"
+        defaults = [name for name, agent in agents.items() if isinstance(agent, dict) and agent.get("default") is True]
+        for name in defaults[1:]:
+            message = f"only one agent can be the default, and {defaults[0]!r} already is"
             self._add_problem(("agents", name, "default"), message)
+        found = self._entries(AGENTS, AgentConfig, agents)
+        for name, agent in found.items():
+            self._check_tools(("agents", name), agent, list(tools) if isinstance(tools, dict) else [])
+        return found
+
+    def _check_tools(self, path: KeyPath, agent: AgentConfig, sources: list[str]) -> None:
+        there = f"There: {', '.join(sources) or 'nothing'}"
+        for key in ("tools", "client_tools", "approvals"):
+            if getattr(agent, key) and not self._plugins.takes_tools(agent.type):
+                message = (
+                    f"an agent of type {agent.type!r} never learns of tools of the gateway or of its clients, so nothing would "
+                    "call them; remove this key, and let the agent itself call what it needs"
+                )
+                self._add_problem((*path, key), message, at_key=True)
+        for index, source in enumerate(agent.tools):
+            if source not in sources:
+                message = f"there is no {display(source)} under `tools`; {_hint(source, sources)}{there}"
+                self._add_problem((*path, "tools", index), message)
+        for index, rule in enumerate(agent.approvals):
+            # A rule that fits nothing would let the calls that it was meant for run unasked.
+            if not any(may_fit(rule.tool, source) for source in sources):
+                message = (
+                    f"{rule.tool!r} fits no tool of any source under `tools`: write SOURCE.TOOL, as 'github.*'; {there}"
+                )
+                self._add_problem((*path, "approvals", index, "tool"), message)
+
+    def _entries(self, section: Section, entry: type[E], values: Mapping[str, object]) -> dict[str, E]:
+        found = {name: self._entry(section, entry, name, value) for name, value in values.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _entry(self, section: Section, entry: type[E], name: str, data: object) -> E | None:
         path: KeyPath = (section.key, name)
@@ -212,23 +215,6 @@ class _Builder:
             inside = path_text(path[len(known) :])
             name = place.name + (f".{inside}" if inside and not inside.startswith("[") else inside)
         self._document.problems.append(Problem(place.file, line, column, name, message))
-
-
-def _fits_nothing(pattern: str, tools: object) -> str:
-    there = ", ".join(tools) if isinstance(tools, dict) and tools else "nothing"
-    return f"{pattern!r} fits no tool of any source under `tools`: write SOURCE.TOOL, as 'github.*'; There: {there}"
-
-
-def _unused(kind: str) -> str:
-    return (
-        f"an agent of type {kind!r} never learns of tools of the gateway or of its clients, so nothing would call them; "
-        "remove this key, and let the agent itself call what it needs"
-    )
-
-
-def _unknown_source(name: str, tools: object) -> str:
-    known = [str(each) for each in tools] if isinstance(tools, dict) else []
-    return f"there is no {display(name)} under `tools`; {_hint(name, known)}There: {', '.join(known) or 'nothing'}"
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

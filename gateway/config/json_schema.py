@@ -21,7 +21,12 @@ _DEFS = "#/$defs/"
 
 def schema(plugins: PluginTypes) -> Schema:
     """The schema of the file, with one alternative for each type of agent and of tools."""
-    models = {(section.key, name): model for section in SECTIONS.values() for name, model in _models(section, plugins)}
+    models = {
+        (key, name): model
+        for key in SECTIONS
+        for name in plugins.known(key)
+        if (model := plugins.settings_model(key, name)) is not None
+    }
     common = [section.common for section in SECTIONS.values()]
     wanted: tuple[type[BaseModel], ...] = (GatewaySections, *common, *dict.fromkeys(models.values()))
     references, whole = models_json_schema([(model, "validation") for model in wanted], schema_generator=_Generator)
@@ -59,13 +64,6 @@ def schema(plugins: PluginTypes) -> Schema:
 def entry_name(key: str, kind: str) -> str:
     """The definition of an entry of this type in `agents` or `tools`."""
     return f"{key.removesuffix('s')}:{kind}"
-
-
-def _models(section: Section, plugins: PluginTypes) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name in plugins.known(section.key):
-        model = plugins.settings_model(section.key, name)
-        if model is not None:
-            yield name, model
 
 
 class _Generator(GenerateJsonSchema):

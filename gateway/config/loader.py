@@ -42,7 +42,7 @@ def load(
 
     Raises: ConfigInvalid with every problem, in the order of the file; problems of YAML's syntax stand alone.
     """
-    document = read(text, source, References(env, base_dir).substitute)
+    document = read(text, source, References(env, base_dir))
     if document.data is None and not document.unknown:
         document.data = {}
     document.places.setdefault((), Place(source, value=(1, 1)))

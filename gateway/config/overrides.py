@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
 from gateway.config.shape import SECTIONS, PluginTypes, Shape
-from gateway.config.yaml import Document, is_well_formed, no_substitution, read, scalar
+from gateway.config.yaml import Document, is_well_formed, read, scalar
 
 ENVIRONMENT = "environment"
 
@@ -43,7 +43,7 @@ def _environment_value(text: str) -> object:
     if text.lstrip()[:1] not in {"[", "{"}:
         return scalar(text)
     try:
-        document = read(text, ENVIRONMENT, no_substitution)
+        document = read(text, ENVIRONMENT)
     except ConfigInvalid:
         return text
     return text if document.all_problems() else document.data

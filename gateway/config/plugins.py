@@ -38,9 +38,9 @@ class Registry:
             factory: AnyAdapterFactory | AnyToolFactory = (
                 self.factory(kind) if section == "agents" else self.tool_factory(kind)
             )
-            model: type[BaseModel] = factory.settings
         except ValueError as error:
             return _refusing(str(error))
+        model: type[BaseModel] = factory.settings
         return model
 
     def takes_tools(self, kind: str) -> bool:

@@ -82,15 +82,11 @@ def matching(pattern: re.Pattern[str], requirement: str) -> Callable[[str], str]
     return check
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _quantity(read: Callable[[str], float], units: tuple[str, str, str]) -> BeforeValidator:
     """Reads a text with a unit; a bare number is an error that names the first units."""
 
     def check(value: object) -> float:
-        if _is_number(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             first, second, third = (f"{value}{unit}" for unit in units)
             raise _expected(f"must have a unit: write {first}, {second} or {third}")
         try:

@@ -1,10 +1,9 @@
 """YAML 1.2 text as plain data with the place of each value, and `${...}` replaced. Law: no objects, no unbounded growth."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 import yaml
 
@@ -12,6 +11,7 @@ from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path
 from gateway.config.settings import read_text
 
 _DEPTH = 100
+_TOO_DEEP = f"values are nested deeper than {_DEPTH} levels"
 _VALUES = 100_000
 _DIGITS = 100
 
@@ -88,10 +88,6 @@ class Document:
         return (*self.problems, *(problem for problems in self.unknown.values() for problem in problems))
 
 
-Substitution = Callable[[str], tuple[str, str | None, tuple[str, ...]]]
-"""Text -> the text with its references replaced; the reference, where it was the whole text; what could not be replaced."""
-
-
 @dataclass(frozen=True, slots=True)
 class References:
     """Replaces `${VAR}`, `${VAR:-default}` and `${file:path}`."""
@@ -100,6 +96,7 @@ class References:
     base_dir: Path
 
     def substitute(self, text: str) -> tuple[str, str | None, tuple[str, ...]]:
+        """The text with its references replaced; the reference, where it was the whole text; what could not be replaced."""
         failures: list[str] = []
 
         def value(match: re.Match[str]) -> str:
@@ -134,17 +131,12 @@ class References:
         return value
 
 
-def no_substitution(text: str) -> tuple[str, str | None, tuple[str, ...]]:
-    """For text that comes from the environment itself."""
-    return text, None, ()
-
-
-def read(text: str, source: str, substitution: Substitution) -> Document:
-    """Raises: ConfigInvalid when the text is not YAML at all."""
+def read(text: str, source: str, references: References | None = None) -> Document:
+    """With None, `${...}` stays as it is. Raises: ConfigInvalid when the text is not YAML at all."""
     document = Document(source)
     node = _compose(text, source)
     if node is not None:
-        document.data = _NodeReader(document, substitution).value(node, ())
+        document.data = _NodeReader(document, references).value(node, ())
     return document
 
 
@@ -160,14 +152,10 @@ class _Composer(yaml.SafeLoader):
         self.depth += 1
         if self.depth > _DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=_too_deep(), problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
-
-
-def _too_deep() -> str:
-    return f"values are nested deeper than {_DEPTH} levels"
 
 
 def _compose(text: str, source: str) -> yaml.Node | None:
@@ -178,31 +166,26 @@ def _compose(text: str, source: str) -> yaml.Node | None:
         before = text[: error.position]
         mark = (before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1)
         message = f"the character U+{ord(text[error.position]):04X} is not allowed in a YAML file"
-        _refuse(source, mark, message, error)
+        raise _broken(source, mark, message) from error
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
-        _refuse(source, (at.line + 1, at.column + 1) if at else None, _plain_words(error), error)
+        text = f"{error.problem or ''} {error.context or ''}"
+        words = next((words for fragment, words in _SYNTAX if fragment in text), error.problem or error.context)
+        raise _broken(
+            source, (at.line + 1, at.column + 1) if at else (None, None), f"not valid YAML: {words}"
+        ) from error
 
 
-def _refuse(source: str, mark: tuple[int, int] | None, message: str, cause: Exception) -> NoReturn:
-    line, column = mark or (None, None)
-    raise ConfigInvalid([Problem(source, line, column, "", message)]) from cause
-
-
-def _plain_words(error: yaml.MarkedYAMLError) -> str:
-    text = f"{error.problem or ''} {error.context or ''}"
-    for fragment, words in _SYNTAX:
-        if fragment in text:
-            return f"not valid YAML: {words}"
-    return f"not valid YAML: {error.problem or error.context}"
+def _broken(source: str, mark: tuple[int, int] | tuple[None, None], message: str) -> ConfigInvalid:
+    return ConfigInvalid([Problem(source, *mark, "", message)])
 
 
 class _NodeReader:
     """One walk over the nodes. An alias is walked again at each use, so the number of values is limited."""
 
-    def __init__(self, document: Document, substitution: Substitution) -> None:
+    def __init__(self, document: Document, references: References | None) -> None:
         self._document = document
-        self._substitution = substitution
+        self._references = references
         self._count = 0
         self._open: set[int] = set()
 
@@ -211,9 +194,9 @@ class _NodeReader:
         self._count += 1
         if self._count > _VALUES:
             message = f"the file grows to more than {_VALUES} values through its aliases (*name)"
-            raise ConfigInvalid([Problem(self._document.source, *mark, "", message)])
+            raise _broken(self._document.source, mark, message)
         if len(path) > _DEPTH:
-            raise ConfigInvalid([Problem(self._document.source, *mark, "", _too_deep())])
+            raise _broken(self._document.source, mark, _TOO_DEEP)
         self._document.places[path] = Place(self._document.source, key, mark)
         if id(node) in self._open:
             self._document.set_unknown(mark, path, ("the alias stands inside of what it names",))
@@ -257,7 +240,8 @@ class _NodeReader:
         return values
 
     def _scalar(self, node: yaml.Node, path: KeyPath, mark: tuple[int, int], key: tuple[int, int] | None) -> object:
-        text, reference, failures = self._substitution(str(node.value))
+        text = str(node.value)
+        text, reference, failures = self._references.substitute(text) if self._references else (text, None, ())
         if failures:
             self._document.set_unknown(mark, path, failures)
             return None

@@ -20,7 +20,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, KeyPath, Problem
-from gateway.config.yaml import no_substitution, read
+from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -128,7 +128,7 @@ async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
 def with_positions(file: Path, problems: Iterable[Problem]) -> list[Problem]:
     """The same problems with line and column, where the file holds the key."""
     try:
-        places = read(file.read_text(encoding="utf-8"), str(file), no_substitution).places
+        places = read(file.read_text(encoding="utf-8"), str(file)).places
     except (OSError, UnicodeDecodeError, ConfigInvalid):  # it has changed since
         return list(problems)
     found = []

@@ -10,7 +10,7 @@ from gateway.config.yaml import References, read
 
 
 def data(text: str, env: Mapping[str, str] | None = None, base_dir: Path = Path("/srv/gateway")) -> object:
-    document = read(text, "gateway.yaml", References(env or {}, base_dir).substitute)
+    document = read(text, "gateway.yaml", References(env or {}, base_dir))
     if document.all_problems():
         raise ConfigInvalid(document.all_problems())
     return document.data

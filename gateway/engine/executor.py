@@ -13,22 +13,7 @@ from gateway.core import commit_points, ownership
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.replay import Replay
 from gateway.core.task_record import whole_artifacts
-from gateway.core.turn.commands import (
-    AbortCall,
-    Command,
-    CompleteCall,
-    Continue,
-    EndTool,
-    EndTurn,
-    OwnershipConflict,
-    PauseTool,
-    Publish,
-    RecordPending,
-    Reply,
-    StartTool,
-    StrayResult,
-    Wait,
-)
+from gateway.core.turn import commands
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
@@ -52,7 +37,13 @@ log = structlog.get_logger("gateway.engine.executor")
 
 
 def aborted(
-    run: TurnRun, thread: ThreadRecord, command: AbortCall, pending: str | None, now: int, *, ends_turn: bool = True
+    run: TurnRun,
+    thread: ThreadRecord,
+    command: commands.AbortCall,
+    pending: str | None,
+    now: int,
+    *,
+    ends_turn: bool = True,
 ) -> list[CommitPoint]:
     """The end of a service call that does not count. `ends_turn`: a handle that the backend does not know marks the thread as
     lost then."""
@@ -101,26 +92,24 @@ class CommandExecutor:
             live = self._run.live
             self.publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=answer))
 
-    async def perform(self, commands: list[Command]) -> None:
+    async def perform(self, batch: list[commands.Command]) -> None:
         """Raises: Conflict, LedgerUnavailable."""
         points: list[CommitPoint] = []
-        reply: Reply | None = None
+        reply: commands.Reply | None = None
         ends = False
-        for command in commands:
+        for command in batch:
             match command:
-                case Publish(update=update):
+                case commands.Publish(update=update):
                     self.publish(update)
-                case RecordPending(handle=handle):
+                case commands.RecordPending(handle=handle):
                     await self._note_pending(handle)
-                case Reply():
+                case commands.Reply():
                     reply = command
-                case StrayResult(call_id=call_id):
+                case commands.StrayResult(call_id=call_id):
                     log.warning("tool.stray-result", agent=self._run.agent.name, task=self._run.live.id, call=call_id)
-                case Continue():
-                    pass
-                case Wait():
+                case commands.Wait():
                     await self._pause(command)
-                case EndTurn():
+                case commands.EndTurn():
                     ends = True
                     await self._end(command, points, reply)
                 case _:
@@ -128,28 +117,26 @@ class CommandExecutor:
         if points and not ends:
             await self._store(points)
 
-    def _points(
-        self,
-        command: CompleteCall | AbortCall | OwnershipConflict | StartTool | PauseTool | EndTool,
-        before: list[CommitPoint],
-    ) -> list[CommitPoint]:
+    def _points(self, command: commands.Command, before: list[CommitPoint]) -> list[CommitPoint]:
         context, run, thread, now = self._context, self._run, self._context.thread, self._context.runtime.clock.now()
         match command:
-            case CompleteCall():
+            case commands.CompleteCall():
                 return [self._complete(command, thread, now)]
-            case AbortCall():
+            case commands.AbortCall():
                 return aborted(run, thread, command, context.pending, now)
-            case OwnershipConflict():
+            case commands.OwnershipConflict():
                 return self._conflict(command, ownership.apply_points(thread, before), now)
-            case StartTool():
+            case commands.StartTool():
                 return [ToolStarts(thread.id, thread.generation, command.id, now)]
-            case PauseTool():
+            case commands.PauseTool():
                 return [ToolWaits(thread.id, thread.generation, command.id, command.expires_at)]
-            case EndTool():
+            case commands.EndTool():
                 generation = ownership.apply_points(thread, before).generation
                 return [commit_points.tool_ends(thread.id, generation, run.turn, run.service_call, command)]
+            case _:
+                return []
 
-    def _complete(self, command: CompleteCall, thread: ThreadRecord, now: int) -> Complete:
+    def _complete(self, command: commands.CompleteCall, thread: ThreadRecord, now: int) -> Complete:
         run, view = self._run, self._context.view
         # Without a new handle the chain goes on from before this request, and does not hold what it carried.
         carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
@@ -157,7 +144,7 @@ class CommandExecutor:
         weight = weight_to_measure(run.agent, view, command.tool_calls)
         return commit_points.complete(thread, run.turn, run.service_call, command, sent, version, now, weight)
 
-    def _conflict(self, command: OwnershipConflict, thread: ThreadRecord, now: int) -> list[CommitPoint]:
+    def _conflict(self, command: commands.OwnershipConflict, thread: ThreadRecord, now: int) -> list[CommitPoint]:
         agent, runtime = self._run.agent, self._context.runtime
         if command.adopts:
             log.warning("thread.adopted", agent=agent.name, thread=thread.id)
@@ -186,7 +173,7 @@ class CommandExecutor:
 
         await self._commit(lambda row: (*appended(row), *points), None, stored, points)
 
-    async def _pause(self, wait: Wait) -> None:
+    async def _pause(self, wait: commands.Wait) -> None:
         live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
         now = self._context.clock.now()
         asking = status(advance(TASK, live.status.state, wait.state), timestamp(now), wait.message)
@@ -203,7 +190,7 @@ class CommandExecutor:
 
         await live.journal.commit(unit, entry(update), stored)
 
-    async def _end(self, end: EndTurn, points: list[CommitPoint], reply: Reply | None) -> None:
+    async def _end(self, end: commands.EndTurn, points: list[CommitPoint], reply: commands.Reply | None) -> None:
         """C6, with the points that close the service call, in one unit; then the final event is shown."""
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
         live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()

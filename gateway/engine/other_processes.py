@@ -7,8 +7,9 @@ The log is read when the database has changed, and at once when the task goes on
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
 
 import structlog
 
@@ -75,54 +76,48 @@ class LogTail:
             stream.look(latest.get(stream.task))
 
 
+@dataclass(slots=True, eq=False)
 class LogTailStream:
-    """The `ready` frames, then the log after `number`, to the end of the task or of its turn."""
+    """The `ready` frames, then the log after `number`, to the end of the task or of its turn.
 
-    def __init__(
-        self,
-        task: str,
-        ready: Sequence[Frame],
-        number: int,
-        subscription: Subscription,
-        ledger: EventReads,
-        log_tail: LogTail,
-        *,
-        with_turn: bool = False,
-        ended: bool = False,
-    ) -> None:
-        """`ready` begins with the Task, if it is not empty; an event in it may be the last one.
+    `ready` begins with the Task, if it is not empty; an event in it may be the last one. `with_turn`: the stream also ends when
+    the task waits for its caller. `ended`: no event follows.
+    """
 
-        `with_turn`: the stream also ends when the task waits for its caller. `ended`: no event follows `ready`.
-        """
-        self.task = task
-        self._ready = list(ready)
-        self._number = number
-        self._subscription = subscription
-        self._ledger = ledger
-        self._log_tail = log_tail
+    task: str
+    ready: list[Frame]
+    number: int
+    _subscription: Subscription
+    _ledger: EventReads
+    _log_tail: LogTail
+    with_turn: InitVar[bool] = False
+    ended: bool = False
+    _last: frozenset[TaskState] = field(init=False)
+
+    def __post_init__(self, with_turn: bool) -> None:
         self._last = _WITH_TURN if with_turn else _OVER
-        self._ended = ended or any(_state(payload) in self._last for _, payload in ready[1:])
-        if not self._ended:
-            log_tail.add(self)
+        self.ended = self.ended or any(_state(payload) in self._last for _, payload in self.ready[1:])
+        if not self.ended:
+            self._log_tail.add(self)
 
     def look(self, latest: int | None) -> None:
         """`latest` is the number of the task's last event, None where the task is gone."""
         if latest is None:
             self._subscription.end()
-        elif latest > self._number:
+        elif latest > self.number:
             self._subscription.nudge()
 
     async def __aiter__(self) -> AsyncIterator[list[Frame]]:
-        if self._ready:
-            yield self._ready
-        if self._ended:
+        if self.ready:
+            yield self.ready
+        if self.ended:
             return
         try:
             async for batch in self._subscription:
                 fresh = self._until_end(await self._newer(batch))
                 if fresh:
                     yield fresh
-                if self._ended:
+                if self.ended:
                     return
             if not self._subscription.dropped:
                 # The task may have ended in another process, or here with a last event that another process stored.
@@ -136,16 +131,16 @@ class LogTailStream:
 
     async def _newer(self, batch: list[Frame]) -> list[Frame]:
         """The new events: the batch itself where the task runs here and no event is missing before it, else the log's."""
-        fresh = [frame for frame in batch if frame[0] is not None and frame[0] > self._number]
-        if fresh and fresh[0][0] == self._number + 1:
+        fresh = [frame for frame in batch if frame[0] is not None and frame[0] > self.number]
+        if fresh and fresh[0][0] == self.number + 1:
             return fresh
-        return list(await self._ledger.events(self.task, self._number))
+        return list(await self._ledger.events(self.task, self.number))
 
     def _until_end(self, frames: list[Frame]) -> list[Frame]:
         for index, (number, payload) in enumerate(frames):
-            self._number = number or self._number
+            self.number = number or self.number
             if _state(payload) in self._last:
-                self._ended = True
+                self.ended = True
                 return frames[: index + 1]
         return frames
 

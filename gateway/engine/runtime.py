@@ -32,16 +32,14 @@ _WARNED_THREADS = 1000
 """So many of the threads whose operator was warned are remembered."""
 
 
+@dataclass(slots=True)
 class BackendRequest:
     """A request to an agent's backend, while it lasts. Entering it raises AdapterError where the breaker refuses."""
 
-    __slots__ = ("_agent", "_answered", "_breaker", "_number")
-
-    def __init__(self, agent: Agent, breaker: Breaker | None) -> None:
-        self._agent = agent
-        self._breaker = breaker
-        self._answered = False
-        self._number = ORDINARY
+    _agent: Agent
+    _breaker: Breaker | None
+    _answered: bool = False
+    _number: int = ORDINARY
 
     def __enter__(self) -> Self:
         breaker = self._breaker
@@ -155,20 +153,8 @@ class Runtime:
 
     def prepare(self, thread: ThreadRecord, turn: str, task: str, *, round_: int = 0, attempt: int = 0) -> Prepare:
         """C2. The first call of a turn takes the lease."""
-        return Prepare(
-            thread=thread.id,
-            generation=thread.generation,
-            holder=self.holder,
-            lease_until=self.lease_until(),
-            turn=turn,
-            task=task,
-            service_call=self.clock.row_id(),
-            round=round_,
-            attempt=attempt,
-            handle_in=thread.handle,
-            now=self.clock.now(),
-            event=None,
-        )
+        lease, now = (thread.id, thread.generation, self.holder, self.lease_until()), self.clock.now()
+        return Prepare(*lease, turn, task, self.clock.row_id(), round_, attempt, thread.handle, now, event=None)
 
     def first_warning(self, thread: str) -> bool:
         """True once for each thread: its operator is to be warned."""

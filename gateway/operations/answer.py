@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from gateway.a2a.errors import InvalidParams
-from gateway.a2a.model import TaskStatus
+from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
 from gateway.core.tools.answers import Answers, is_repetition, refuse_standing, resolve
@@ -18,18 +18,20 @@ from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
-from gateway.engine.turn_run import LiveTask, TurnRun
-from gateway.foundation.clock import Clock
+from gateway.engine.turn_run import LiveTask, TurnRun, status, status_update
+from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.errors import Conflict
+from gateway.ledger.events import entry
+from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import TaskRecord
+from gateway.ledger.tasks import Close, EventRow, TaskRecord
 from gateway.ledger.threads import Caller
 from gateway.ledger.tool_calls import AskedCall
 from gateway.ledger.turns import GivenAnswer, Preferences, Replay
 from gateway.operations.incoming import Incoming
 from gateway.ports.conversation import UserItem
 from gateway.scheduling.runner import Runner
-from gateway.scheduling.settle import close_task
+from gateway.scheduling.settle import store_end
 
 OnStored = Callable[[TurnRun], None]
 
@@ -95,8 +97,24 @@ class PausedTurns:
     async def cancel(
         self, caller: Caller, task: TaskRecord, shown: Rendering = HIDDEN, *, displaced: bool = False
     ) -> bool:
-        """As close_task. False: an answer or another cancellation was faster."""
-        return await close_task(caller, task, self.ledger, self.fanout, self.clock, shown, displaced=displaced)
+        """Cancels a task that waits for its caller. False: a message to the task, or another end of it, was faster.
+
+        `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
+        """
+        clock = non_decreasing(self.clock, task.status_at)
+        now = clock.now()
+        event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now))))
+        paused = await paused_turn.load(self.ledger, clock, caller, task, shown)
+        number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
+        if paused is not None:
+            paused.close()
+
+        def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
+            if paused is None:
+                return (Close(task.id, TaskState.CANCELED, row, last, now),)
+            return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
+
+        return await store_end(task.id, number, events, unit, event, self.ledger, self.fanout)
 
     async def _store(
         self,

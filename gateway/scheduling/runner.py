@@ -33,12 +33,7 @@ class Runner:
     """The turns of this process. Use inside `async with runner.running()`."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        fanout: Fanout,
-        clock: Clock,
-        lease: LeaseTimes | None = None,
-        pace: Pace | None = None,
+        self, ledger: Ledger, fanout: Fanout, clock: Clock, lease: LeaseTimes | None = None, pace: Pace | None = None
     ) -> None:
         self._fanout = fanout
         self._lease = lease = lease or LeaseTimes()

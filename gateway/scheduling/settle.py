@@ -11,7 +11,7 @@ import structlog
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Message, Part, Role, TaskState
-from gateway.a2a.tool_calls import HIDDEN, Place, Rendering, Update, rendering
+from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
@@ -30,43 +30,13 @@ from gateway.ledger.leases import Fence, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.states import ToolCallStatus, TurnStatus
-from gateway.ledger.tasks import Close, EventRow, TaskRecord, TurnRecord
-from gateway.ledger.threads import Caller, MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
+from gateway.ledger.tasks import EventRow, TurnRecord
+from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
 
 log = structlog.get_logger("gateway.scheduling.settle")
-
-
-async def close_task(
-    caller: Caller,
-    task: TaskRecord,
-    ledger: Ledger,
-    fanout: Fanout,
-    clock: Clock,
-    shown: Rendering = HIDDEN,
-    *,
-    displaced: bool = False,
-) -> bool:
-    """Cancels the task. False: a message to the task, or another end of it, was faster.
-
-    `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
-    """
-    clock = non_decreasing(clock, task.status_at)
-    now = clock.now()
-    event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now))))
-    paused = await paused_turn.load(ledger, clock, caller, task, shown)
-    number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
-    if paused is not None:
-        paused.close()
-
-    def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
-        if paused is None:
-            return (Close(task.id, TaskState.CANCELED, row, last, now),)
-        return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
-
-    return await store_end(task.id, number, events, unit, event, ledger, fanout)
 
 
 async def store_end(

@@ -14,10 +14,11 @@ from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Append, Close, Finish
+from gateway.operations.answer import PausedTurns
 from gateway.ports.adapter import CallCompleted, CallStarted, Ending, TextDelta, ToolCallReady
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
-from gateway.scheduling.settle import close_task, settle
+from gateway.scheduling.settle import settle
 from tests.support.core import (
     CORRELATION_ID,
     START,
@@ -228,9 +229,13 @@ async def asked(core: Core) -> str:
     return (await core.send("1")).id
 
 
+def paused_turns(core: Core) -> PausedTurns:
+    return PausedTurns(core.ledger, core.runner, core.fanout, core.time.clock)
+
+
 async def close(core: Core, task: str) -> bool:
     record = await core.ledger.task(core.call().caller, "echo", task)
-    return await close_task(core.call().caller, record, core.ledger, core.fanout, core.time.clock)
+    return await paused_turns(core).cancel(core.call().caller, record)
 
 
 async def test_a_task_that_waits_is_closed_once(core: Core, asked: str) -> None:
@@ -243,7 +248,7 @@ async def test_a_task_that_waits_is_closed_once(core: Core, asked: str) -> None:
 async def test_a_message_that_is_faster_keeps_the_task_open(core: Core, asked: str) -> None:
     record = await core.ledger.task(core.call().caller, "echo", asked)
     await core.send("2", task=asked)
-    ended = close_task(core.call().caller, record, core.ledger, core.fanout, core.time.clock)
+    ended = paused_turns(core).cancel(core.call().caller, record)
     assert await ended is False
     assert (await core.get(asked)).status.state is TaskState.COMPLETED
 

@@ -1,6 +1,8 @@
-"""The public module for agents of `type: python`: the values that an agent function gets and yields. Law: values only, no I/O.
+"""The public module for agents of `type: python`: the values that an agent function receives and yields. Law: the
+module holds values only, and does no I/O.
 
-Wrong types are a TypeError where the value is made; wrong content (`decode_part`, `decode_json`) is a ValueError.
+A value of a wrong type raises TypeError when it is made. Wrong content raises ValueError in `decode_part` or
+`decode_json`.
 """
 
 import base64
@@ -18,7 +20,7 @@ __all__ = ["Artifact", "AuthRequired", "Content", "DirectMessage", "InputRequire
 __all__ += ["ToolCall", "ToolResult", "Turn", "TurnEnding", "decode_json", "decode_part", "decode_parts", "decode_text"]
 
 Content = str | dict[str, Any] | list[str | dict[str, Any]]
-"""Text, a part as A2A 1.0 JSON (`{"data": {...}}`), or a list of both."""
+"""A text, a part as A2A 1.0 JSON (`{"data": {...}}`), or a list of texts and parts."""
 
 _DEPTH = 100
 _DIGITS = 20
@@ -29,11 +31,12 @@ _TEXT_KEYS = {"filename": "filename", "mediaType": "media_type"}
 
 @dataclass(kw_only=True, slots=True)
 class Turn:
-    """One message to answer.
+    """One message that the agent function answers.
 
-    `message` and `first_message` (the one that began this task) are A2A 1.0 JSON. `history`: the earlier messages of the
-    context, oldest first, as `{"role": "ROLE_USER" | "ROLE_AGENT", "parts": [...]}`. `state`: a dict of JSON that belongs to
-    the conversation; its content after a successful turn goes to the next turn.
+    `message` is that message and `first_message` the message that began its task, both as A2A 1.0 JSON. `history` holds
+    the earlier messages of the context, the oldest first, as `{"role": "ROLE_USER" | "ROLE_AGENT", "parts": [...]}`.
+    `state` is a dict of JSON that belongs to the conversation; its content after a successful turn is passed to the
+    next turn.
     """
 
     message: dict[str, Any]
@@ -52,7 +55,7 @@ class Turn:
 
     @property
     def cancelled(self) -> bool:
-        """The turn was cancelled. A coroutine is also cancelled in the usual way."""
+        """Whether the turn was cancelled. If the function is a coroutine, asyncio also cancels it."""
         return self.asked_to_stop()
 
 
@@ -70,7 +73,8 @@ def _expect_content(owner: object, value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A separate result, beside the answer. `append` adds to the artifact of that id; `last_chunk` ends it."""
+    """A result that is separate from the answer. With `append`, the parts are added to the artifact of the same id;
+    `last_chunk` says that no more parts follow."""
 
     parts: list[str | dict[str, Any]]
     artifact_id: str | None = None
@@ -94,7 +98,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A line on the agent's present work; it is no part of the answer."""
+    """A line about the agent's current work, which is not part of the answer."""
 
     text: str
 
@@ -104,7 +108,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The agent calls a tool of its own. `call_id` is unique in the turn."""
+    """The agent calls one of its own tools. `call_id` is unique in the turn."""
 
     call_id: str
     name: str
@@ -118,7 +122,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of the call of this id: any JSON. `error`: the tool failed, and the output says why."""
+    """The result of the call with this id. `output` is any JSON. `error` says that the tool failed; `output` is the
+    reason."""
 
     call_id: str
     output: Any
@@ -131,7 +136,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class DirectMessage:
-    """The whole answer as a bare message, without a task: only with the agent's `direct_replies: true`."""
+    """The whole answer as a message without a task. The agent needs the setting `direct_replies: true`."""
 
     content: Content
 
@@ -149,11 +154,12 @@ class TurnEnding(Exception):
 
 
 class InputRequired(TurnEnding):
-    """The agent needs input. The next message of the task calls the function again."""
+    """The agent needs more input. The function is called again with the next message of the task."""
 
 
 class AuthRequired(TurnEnding):
-    """The user has to authorise something at a third party first. The next message calls the function again."""
+    """The user has to give an authorisation at a third party first. The function is called again with the next message
+    of the task."""
 
 
 class Reject(TurnEnding):
@@ -161,7 +167,7 @@ class Reject(TurnEnding):
 
 
 def decode_text(value: str, where: str = "the text") -> str:
-    """Raises: ValueError for a text that is too long or has no UTF-8 form."""
+    """Returns the text. Raises: ValueError when it is too long, holds a NUL, or cannot be encoded as UTF-8."""
     if len(value) > _SIZE:
         raise ValueError(f"{where} has {len(value)} characters, more than {_SIZE}")
     if "\0" in value:
@@ -175,7 +181,8 @@ def decode_text(value: str, where: str = "the text") -> str:
 
 
 def decode_json(value: object, where: str) -> Json:
-    """A copy of a JSON value, tuples as lists. Raises: ValueError naming the first place that is no JSON."""
+    """A copy of a JSON value, with tuples as lists. Raises: ValueError, which names the first place that is not valid
+    JSON."""
     copy = _copy(value, where, 0)
     size = len(msgspec.json.encode(copy))
     if size > _SIZE:
@@ -214,7 +221,7 @@ def _key(key: object, where: str) -> str:
 
 
 def decode_parts(content: Content, where: str = "the content") -> tuple[Part, ...]:
-    """Raises: ValueError for a bad part, and for no part at all."""
+    """The parts of a content. Raises: ValueError when a part is wrong, or when there is no part."""
     match content:
         case list() | tuple():
             parts = tuple(decode_part(entry, f"{where}[{index}]") for index, entry in enumerate(content))
@@ -226,7 +233,7 @@ def decode_parts(content: Content, where: str = "the content") -> tuple[Part, ..
 
 
 def decode_part(value: str | dict[str, Any], where: str = "the part") -> Part:
-    """Text, or a part as A2A 1.0 JSON. Raises: ValueError naming what is wrong."""
+    """The part of a text, or of a part as A2A 1.0 JSON. Raises: ValueError, which names the mistake."""
     if isinstance(value, str):
         return Part(text=decode_text(value, where))
     given = [key for key in _CONTENTS if key in value]

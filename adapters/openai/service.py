@@ -1,5 +1,5 @@
-"""The base of the adapters of both OpenAI wires: settings, errors, probe. Law: a probe stores nothing, and reads only the
-beginning of an answer.
+"""The parts that the adapters of both OpenAI wires share: settings, classes of errors, and the probe of a server. Law:
+a probe stores nothing at the server, and reads only the beginning of an answer.
 """
 
 import re
@@ -28,7 +28,7 @@ _CODES = {
     "too_many_requests": ErrorClass.RATE_LIMITED,
     "slow_down": ErrorClass.RATE_LIMITED,
     "overloaded_error": ErrorClass.RATE_LIMITED,
-    # Also sent with 429, but waiting does not help.
+    # Servers send this code with status 429 too, but waiting does not help.
     "insufficient_quota": ErrorClass.REJECTED,
     "invalid_api_key": ErrorClass.UNAUTHORISED,
     "context_length_exceeded": ErrorClass.OVERFLOW,
@@ -53,13 +53,15 @@ class OpenAISettings(Settings):
         return self.api_key.get_secret_value() if self.api_key else ""
 
     def request_fields(self, *settings: str, **optional: Json) -> dict[str, Json]:
-        """The fields of every request: `settings` under their own names, and `optional` ones. What is None is left out."""
+        """The fields of every request: the settings of the given names, and `optional` fields. A field that is None is
+        omitted."""
         optional |= {name: getattr(self, name) for name in (*settings, "temperature", "top_p")}
         given = {name: value for name, value in optional.items() if value is not None}
         return {"model": self.model, "stream": True, **given, **self.extra_body}
 
     def refuse_fields(self, decided: Iterable[str]) -> None:
-        """Raises: ValueError when `extra_body` sets a field that has a setting, or that the adapter decides itself."""
+        """Raises: ValueError when `extra_body` sets a field that has a setting, or a field that the adapter sets itself
+        (`decided`)."""
         for name in (*decided, *type(self).model_fields):
             if name in self.extra_body:
                 raise ValueError(f"extra_body must not set {name!r}: the gateway decides it, or it has a setting")
@@ -70,7 +72,7 @@ class OpenAIFailures(Failures):
         for name in (error.code, error.kind):
             if name in _CODES:
                 return _CODES[name]
-        # Many compatible servers give no code, only a text.
+        # Many compatible servers send no error code, only a text.
         message = error.message.lower()
         refused = (error.code, error.param)
         if "zero data retention" in message or refused == ("unsupported_parameter", "previous_response_id"):
@@ -90,7 +92,7 @@ class OpenAIService:
         encode_tool: Callable[[ToolDeclaration], dict[str, Json]],
         secrets: Iterable[str],
     ) -> None:
-        """`path`: of the requests for an answer. `fields`: of every such request."""
+        """`path` is the path of the requests for an answer; `fields` are the fields of every such request."""
         self.backend = Backend(settings.base_url, settings.api_key)
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/{path}"
@@ -104,7 +106,10 @@ class OpenAIService:
         await self._http.aclose()
 
     async def _lists_model(self) -> bool | None:
-        """None where the server has no list. Raises: AdapterError when the server cannot be used."""
+        """Whether the server lists the model of the settings, or None when the server has no list of models.
+
+        Raises: AdapterError when the server cannot be used.
+        """
         try:
             listed = await self._http.request_json("GET", f"{self._base_url}/models")
         except AdapterError as error:
@@ -113,7 +118,7 @@ class OpenAIService:
             return None
         match listed:
             case {"data": [_, *_] as entries}:
-                # Ollama leaves out the tag in a request, not in the list.
+                # Ollama lists models with a tag, which a request may omit.
                 names = (self._model, f"{self._model}:latest")
                 return any(isinstance(entry, dict) and entry.get("id") in names for entry in entries)
         return None
@@ -121,7 +126,10 @@ class OpenAIService:
     async def _start_answer(
         self, body: dict[str, Json], read: Callable[[bytes], Sequence[AdapterEvent]], *, handle: str | None = None
     ) -> str | None:
-        """Returns the pending handle at the first output of the model, and drops the rest. Raises: AdapterError."""
+        """Requests an answer and drops it at the first output of the model. Returns the pending handle.
+
+        Raises: AdapterError.
+        """
         pending = None
         body = self._offer.fields() | body
         async with self._http.stream(self._url, msgspec.json.encode(body), handle=handle) as stream:

@@ -1,8 +1,10 @@
-"""One connection to an MCP server, and its transport, which shows what the MCP library hides: the HTTP status of an answer,
-and the end of the connection. Law: a task of its own opens and closes it, as the library demands; a request in progress
-when the connection ends has failed, and is not repeated here.
+"""One connection to an MCP server, and its transport. The transport reports two facts that the MCP library hides: the
+HTTP status of an answer, and the end of the connection.
 
-Import it only where it is used: the `mcp` package is an extra, and its import takes most of a second.
+Law: a separate task opens and closes each connection, because the library requires the same task for both. A request
+that is in progress when the connection ends fails, and this module does not repeat it.
+
+This module is imported only where it is used: the `mcp` package is an extra, and its import takes most of a second.
 """
 
 import asyncio
@@ -43,8 +45,8 @@ _CLOSE_SECONDS = 5
 _PAGES = 100
 _KEY = "a2a-gateway.dev/idempotency-key"
 
-# Most servers answer 404 for an unknown session, as the specification asks. Many were made from an example that answers
-# 400, with an error of no call in particular.
+# The answers to a request in a session that has expired. Most servers answer 404, as the specification requires.
+# Servers that are derived from a common example answer 400, with an error that belongs to no call.
 _EXPIRED = {404: None, 400: frozenset({types.CONNECTION_CLOSED, types.INTERNAL_ERROR})}
 
 
@@ -61,10 +63,8 @@ http_answers: ContextVar[list[HttpAnswer]] = ContextVar("http_answers")
 
 
 def over_stdio(command: list[str], env: dict[str, str], cwd: Path | None) -> Transport:
-    """The server gets `env` and the few variables that programs need, none of the gateway's secrets.
-
-    Its stderr is the gateway's.
-    """
+    """A transport to a server that runs as a child process. The process gets `env` and the few variables that programs
+    need, but none of the gateway's secrets. It shares the gateway's stderr."""
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=cwd)
     return stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
 
@@ -74,7 +74,7 @@ async def over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[_Stream
     async with (
         httpx2.AsyncClient(
             headers={"User-Agent": "a2a-gateway", **headers},
-            # A tool may be silent for as long as a call may take.
+            # Reads have no timeout: a tool may send nothing until its call ends, and the call has a timeout of its own.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
             limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
             trust_env=False,
@@ -91,13 +91,13 @@ async def _record(response: httpx2.Response) -> None:
 
 @asynccontextmanager
 async def observed(transport: Transport, ended: asyncio.Event) -> AsyncGenerator[_Streams, None]:
-    """The same transport; `ended` is set when the server sends nothing more."""
+    """The same transport, which also sets `ended` when the server has closed its stream."""
     async with transport as (read, write):
         yield _ObservedStream(read, ended), write
 
 
 class _ObservedStream:
-    """Passes everything on to the stream to read from."""
+    """Passes every access on to the stream that it wraps, and sets `ended` at the end of that stream."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream = stream
@@ -125,10 +125,11 @@ class _ObservedStream:
 
 
 class Connection:
-    """Opens at once, and is `over` for good when it was closed or lost, or could not be opened."""
+    """A connection that starts to open when it is made. `over` becomes true when the connection was closed or lost or
+    could not be opened, and then stays true."""
 
     def __init__(self, transport: Transport, open_error: Callable[[str], ToolError] = ToolError) -> None:
-        """`open_error` makes the error of a connection that could not be opened, from the reason as far as it is known."""
+        """`open_error` makes the error of a connection that could not be opened, from a description of the reason."""
         self._transport = transport
         self._open_error = open_error
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -139,7 +140,7 @@ class Connection:
         self._is_listed = False
         self._announces_changes = True
         self._changes = 0
-        # In no task group: the connection lasts from one turn to another, and `aclose` waits for the task.
+        # The task is in no task group, because the connection outlives a turn. `aclose` waits for the task.
         self._task = asyncio.get_running_loop().create_task(self._run(), context=contextvars.Context())
 
     @property
@@ -148,11 +149,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Over, and its task has ended."""
+        """Whether the connection is over and its task has ended."""
         return self._task.done()
 
     async def tools(self) -> tuple[SourceTool, ...]:
-        """The same tuple as long as the tools are the same. Raises: ToolError."""
+        """The tools of the server. The result is the same tuple until the tools change. Raises: ToolError."""
         client = await asyncio.shield(self._opened)
         async with self._list_lock:
             if not self._is_listed:
@@ -164,16 +165,17 @@ class Connection:
             return self._listed
 
     async def call(self, run: ToolRun) -> ToolOutput:
-        """Raises: ToolError; SessionExpired when the tool did nothing yet and can be called on another connection."""
+        """Calls the tool. Raises: ToolError; SessionExpired when the tool has not run, so that the call can be made on
+        another connection."""
         client = await asyncio.shield(self._opened)
         with self._exchange():
             return await _call(client, run)
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Requests of one call. An expired session ends the connection.
+        """Surrounds the requests of one call. A session that has expired ends the connection.
 
-        Raises: ToolError, ConsentNeeded and SessionExpired for the library's errors.
+        Raises: ToolError, ConsentNeeded and SessionExpired in place of the library's errors.
         """
         answers: list[HttpAnswer] = []
         token = http_answers.set(answers)
@@ -237,15 +239,16 @@ class Connection:
             group.cancel_scope.cancel()
 
     async def _subscribe(self, client: Client) -> None:
-        """Servers of 2026 announce changes to subscribers only. Without a subscription, every use reads the list again."""
+        """Subscribes to changes of the list of tools: servers with a protocol version of 2026 announce them to
+        subscribers only. Without a subscription, every use reads the list again."""
         try:
             async with client.listen(tools_list_changed=True) as changes:
                 self._announces_changes = bool(changes.honored.tools_list_changed)
-                self._invalidate_list()  # it may have changed before the subscription
+                self._invalidate_list()  # the list may have changed before the subscription
                 async for _ in changes:
                     self._invalidate_list()
         except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
-            """The same as a stream that ends."""
+            """These errors have the same effect as the end of the stream."""
         self._announces_changes = False
         self._invalidate_list()
 
@@ -283,7 +286,7 @@ def _texts(error: BaseException) -> Iterator[str]:
 
 
 def _consent_pages(data: Json) -> Iterator[ConsentPage]:
-    """Source: MCP 2025-11-25, URLElicitationRequiredError."""
+    """The consent pages that the error data name. Source: MCP 2025-11-25, URLElicitationRequiredError."""
     match data:
         case {"elicitations": [*elicitations]}:
             for one in elicitations:
@@ -311,7 +314,7 @@ async def _list_tools(client: Client) -> AsyncIterator[SourceTool]:
 
 
 async def _call(client: Client, run: ToolRun) -> ToolOutput:
-    # The type of `meta` has only the keys that the library itself sends.
+    # The cast is needed because the type of `meta` has only the keys that the library itself sends.
     meta = cast("types.RequestParamsMeta", {_KEY: run.key})
     is_over = False
 

@@ -1,8 +1,11 @@
-"""The `tool-calls/v1` extension: tool calls on the wire, and which caller sees what of them. Law: pure; `data` is strictly
-`{id, name, args}` or `{id, name, response}`, objects only; anything hidden from a caller is never published.
+"""The `tool-calls/v1` extension: the form of tool calls on the wire, and the details of them that each caller sees.
 
-Clients drop data with another key or a scalar there (Google ADK) and render the metadata below (ADK, kagent, trpc).
-A call has one part with its arguments and one with its outcome; the phases between are metadata of a bare status update.
+Law: this module is pure. `data` is exactly `{id, name, args}` or `{id, name, response}`, and `args` and `response` are
+objects. A detail that is hidden from a caller is never published.
+
+Google ADK drops `data` with other keys or with a scalar in place of an object. ADK, kagent and trpc render the metadata
+that this module sets. A call has one part with its arguments and one part with its outcome; the phases between them are
+metadata of a status update without a message.
 """
 
 from collections.abc import Callable
@@ -47,12 +50,16 @@ _WORDS = {
     Phase.CANCELLED: "The call was not made.",
     Phase.INTERRUPTED: "The outcome of this call is unknown.",
 }
-"""The text of an end for callers who may not see the output of the tool."""
+"""The text for the end of a call, for callers that may not see the output of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """`id`: the gateway's. `round` counts service calls, `index` the tool calls within one, both from 0."""
+    """The facts of a tool call that do not change. `id` is the gateway's id of the call.
+
+    `round` is the number of the service call in its turn, `index` the number of the tool call in its service call; both
+    start at 0.
+    """
 
     id: str
     name: str
@@ -64,9 +71,10 @@ class CallFacts:
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """What one caller sees of tool calls. `active`: the caller asked for the extension. `max_result`: bytes of JSON.
+    """The form in which one caller sees tool calls. `active` says that the caller asked for the extension.
 
-    The root of `redact` is the part's data: `$.args...` and `$.response...`.
+    `max_result` is a number of bytes of JSON. The paths of `redact` start at the part's data: `$.args...` and
+    `$.response...`.
     """
 
     channel: Channel = "status"
@@ -82,7 +90,7 @@ HIDDEN = Rendering(exposure="none")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The task of the call. `now`: a timestamp of the wire. `new_id`: for the id of a message."""
+    """The task of a call. `now` is the time in the form of the wire; `new_id` makes the id of a message."""
 
     task_id: str
     context_id: str
@@ -91,10 +99,10 @@ class Place:
 
 
 def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, place: Place) -> Update | None:
-    """The update for this phase of the call; None: the caller may not see it. `phase` is a value of `Phase`.
+    """Returns the update for this phase of the call, or None when the caller may not see it.
 
-    `detail`: the text of all arguments (requested), a piece of it (args-delta), text (progress), the outcome or the fault (an
-    end); None for the others.
+    `phase` is a value of `Phase`. `detail` depends on the phase: the text of all arguments (requested), a piece of that
+    text (args-delta), a text (progress), the outcome or the fault (an end), and None in the other phases.
     """
     phase = Phase(phase)
     if rendering.exposure == "none":
@@ -105,7 +113,7 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
         return _sent(_answered(call, phase, detail, rendering, place.now), f"tool-result:{call.id}", rendering, place)
     facts = _facts(call, phase, rendering)
     if phase is Phase.ARGS_DELTA:
-        # Paths do not apply to a piece of text: a caller with masked arguments gets them only as a whole.
+        # A path cannot be found in a piece of text, so a caller with masked arguments gets only the complete arguments.
         if rendering.redact or rendering.exposure == "names":
             return None
         facts["delta"] = detail
@@ -115,7 +123,7 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
 
 
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
-    """The one part with all arguments."""
+    """The part with all arguments of the call."""
     facts = _facts(call, Phase.REQUESTED, rendering)
     return _part(
         "function_call", call, "args", _masked("args", _arguments(arguments, rendering), facts, rendering), facts
@@ -123,7 +131,7 @@ def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING
 
 
 def _answered(call: CallFacts, phase: Phase, output: Json, rendering: Rendering, now: str) -> Part:
-    """The one part with the outcome."""
+    """The part with the outcome of the call."""
     facts = _facts(call, phase, rendering) | {"endedAt": now}
     response = _masked("response", _outcome(output, phase, rendering), facts, rendering)
     response, cut = _cut(response, rendering.max_result)
@@ -162,7 +170,7 @@ def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Jso
 
 
 def _arguments(text: str, rendering: Rendering) -> dict[str, Json]:
-    """Arguments that are no JSON are masked as a whole where any path is to be masked."""
+    """The arguments as an object. When any path is masked, arguments that are not JSON are masked completely."""
     if rendering.exposure == "names" or not text.strip():
         return {}
     value = _decoded(text)
@@ -172,7 +180,7 @@ def _arguments(text: str, rendering: Rendering) -> dict[str, Json]:
 
 
 def _decoded(text: str) -> Json:
-    """UNSET for a text that is no JSON."""
+    """The JSON value of the text, or UNSET when the text is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -199,7 +207,7 @@ def _text(output: Json) -> str:
 
 
 def _cut(response: dict[str, Json], limit: int) -> tuple[dict[str, Json], bool]:
-    """The response within the limit, and whether it was cut; a cut object becomes a text."""
+    """Returns the response within the limit, and whether it was cut. An object that is cut becomes a text."""
     match response:
         case {"error": {"code": code, "message": str() as message}}:
             start = _beginning(message, limit)
@@ -213,12 +221,13 @@ def _cut(response: dict[str, Json], limit: int) -> tuple[dict[str, Json], bool]:
 
 
 def _beginning(text: str, limit: int) -> str:
-    """At most `limit` bytes of the text, without half a character."""
+    """The first `limit` bytes of the text, without an incomplete character at the end."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
 def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> Update:
-    """Call and outcome are two artifacts: with one id the outcome, which does not append, would replace the call."""
+    """The update that carries the part. Call and outcome are two artifacts with different ids, because an artifact that
+    does not append replaces the artifact of the same id."""
     extensions = (URI,) if rendering.active else None
     if rendering.channel == "artifact":
         artifact = model.Artifact(artifact_id=artifact_id, parts=(part,), extensions=extensions)
@@ -248,12 +257,13 @@ ARTIFACT_CLIENTS = frozenset(
         "trpc-a2a-version",
     }
 )
-"""In A2A-Extensions of clients that read tool calls best as artifacts: Google ADK (`use_legacy=False`), kagent, trpc."""
+"""Values of A2A-Extensions that identify clients that read tool calls best as artifacts: Google ADK
+(`use_legacy=False`), kagent and trpc."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibilityRule:
-    """For callers whose principal matches one of the patterns; None: as the agent's settings."""
+    """Settings for callers whose principal matches one of the patterns. None keeps the agent's setting."""
 
     principals: tuple[str, ...]
     exposure: Exposure | None = None
@@ -262,7 +272,10 @@ class VisibilityRule:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The settings of one agent. `max_result` is in bytes. The first rule that matches a caller applies."""
+    """The settings of one agent for the visibility of its tool calls.
+
+    `max_result` is a number of bytes. The first rule that matches a caller applies.
+    """
 
     when: Literal["always", "negotiated", "never"] = "always"
     channel: Literal["auto", "status", "artifact"] = "auto"
@@ -273,7 +286,7 @@ class Visibility:
 
 
 def rendering(visibility: Visibility, principal: str, named: frozenset[str]) -> Rendering:
-    """`named`: the extensions that the caller's request asks for."""
+    """Returns the rendering for one caller. `named` holds the extensions that the caller's request asks for."""
     active = URI in named
     if visibility.when == "never" or (visibility.when == "negotiated" and not active):
         return HIDDEN
@@ -292,7 +305,7 @@ def rendering(visibility: Visibility, principal: str, named: frozenset[str]) -> 
 def card_extensions(
     visibility: Visibility, *, approvals: bool = False, client_tools: bool = False
 ) -> tuple[model.AgentExtension, ...]:
-    """The extension in a card; none where no caller sees tool calls."""
+    """The extension as an agent card declares it, or an empty tuple when no caller sees tool calls."""
     if visibility.when == "never":
         return ()
     params = {"exposure": visibility.exposure, "approvals": approvals, "clientTools": client_tools}

@@ -1,4 +1,5 @@
-"""The parts of one gateway, connected. Law: parts are made once; a reload replaces only what a configuration describes."""
+"""Makes the parts of one gateway and connects them. Law: each part is made once; a reload replaces only the agents, the
+sources of tools and the limits that a configuration describes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -35,7 +36,8 @@ Sources = Mapping[str, AttachedSource]
 
 
 class Gateway:
-    """`app` answers requests. `drain` set: streams end, new messages are refused, running turns continue."""
+    """All parts of a gateway. `app` answers requests. When `drain` is set, streams end and new messages are refused,
+    but running turns continue."""
 
     def __init__(
         self,
@@ -77,9 +79,9 @@ class Gateway:
         runner.find_agent = self._agent
 
     def reload(self, config: GatewayConfig) -> None:
-        """Puts the agents and limits of `config` in force for new requests; `server`, `storage` and `push` stay as they are.
+        """Applies the agents and limits of `config` to new requests; `server`, `storage` and `push` do not change.
 
-        Raises: ValueError as `build_agents`; then nothing has changed.
+        Raises: ValueError, as `build_agents` does; in this case nothing has changed.
         """
         sources = build.build_sources(config, self._registry)
         self.app.replace(self._loaded(config, build.build_agents(config, self._registry, sources), sources))
@@ -101,7 +103,7 @@ class Gateway:
                     task.cancel()
 
     def _agents(self) -> Agents:
-        """The agents in force."""
+        """The agents of the current configuration."""
         return self.app.agents
 
     def _agent(self, name: str) -> Agent | None:
@@ -128,7 +130,7 @@ class Gateway:
         return LoadedConfig(app, agents, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
-        """Returns when neither a deletion nor a turn uses these agents, which are in force no longer."""
+        """Returns when neither a deletion nor a turn uses these agents, which a reload has replaced."""
         await self._deletions.wait_current()
         await self.runner.unused(agents)
 
@@ -137,7 +139,7 @@ class Gateway:
 async def running(
     config: GatewayConfig, registry: Registry, clock: Clock | None = None, pace: Pace | None = None
 ) -> AsyncIterator[Gateway]:
-    """The gateway of this configuration, while the block runs. Raises: ValueError, LedgerUnavailable."""
+    """Runs the gateway of this configuration while the block runs. Raises: ValueError, LedgerUnavailable."""
     clock = clock or Clock()
     sources = build.build_sources(config, registry)
     agents = build.build_agents(config, registry, sources)

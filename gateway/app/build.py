@@ -1,5 +1,5 @@
-"""From a configuration to agents, sources of tools, limits of the parts, and push notifications. Law: no backend is contacted;
-modules that are slow to import come with the first delivery."""
+"""Builds the agents, the sources of tools, the limits and the push notifications from a configuration. Law: building
+contacts no backend; modules that are slow to import are imported with the first delivery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -41,12 +41,15 @@ _STREAMS_PER_PRINCIPAL = 100
 
 
 def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, AttachedSource]:
-    """One for each entry of `tools`, shared by the agents. Raises: ValueError naming the one that cannot work."""
+    """Builds one source for each entry of `tools`; the agents share the sources.
+
+    Raises: ValueError, which names the entry that cannot work.
+    """
     return {name: build_source(name, tool, registry) for name, tool in config.tools.items()}
 
 
 def build_source(name: str, tool: ToolConfig, registry: Registry) -> AttachedSource:
-    """Raises: ValueError as `build_sources`."""
+    """Builds the source of one entry. Raises: ValueError, as `build_sources` does."""
     try:
         source = registry.tool_source(tool.type, tool.settings)
     except ValueError as error:
@@ -60,7 +63,10 @@ def build_source(name: str, tool: ToolConfig, registry: Registry) -> AttachedSou
 def build_agents(
     config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource] | None = None
 ) -> Agents:
-    """`sources` has the sources that the agents use. Raises: ValueError naming the agent whose settings cannot work."""
+    """Builds all agents. `sources` must hold every source that an agent uses.
+
+    Raises: ValueError, which names the agent whose settings cannot work.
+    """
     agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)
@@ -69,7 +75,7 @@ def build_agents(
 def build_agent(
     name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource]
 ) -> Agent:
-    """Raises: ValueError as `build_agents`."""
+    """Builds one agent. Raises: ValueError, as `build_agents` does."""
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
@@ -148,7 +154,8 @@ def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
 
 
 def quota_limits(config: GatewayConfig) -> QuotaLimits:
-    """Without authentication all callers are one principal, whose streams are limited only by an explicit setting."""
+    """The limits for each principal. Without authentication all callers share one principal, so the number of its
+    streams has no default limit."""
     limits, streams = config.limits, config.limits.streams_per_principal
     if streams is None:
         streams = 0 if config.auth.mode == "none" else _STREAMS_PER_PRINCIPAL

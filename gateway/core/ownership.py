@@ -1,5 +1,6 @@
-"""The owner of a thread's conversation, its handle and the adapter's state. Law: one owner and one chain per epoch; a static
-handle never changes; the state of a newer adapter is left untouched."""
+"""Decides who owns the conversation of a thread (the gateway or the backend), and how its handle and the adapter's
+state change. Law: an epoch has one owner and one chain; a static handle never changes; the state that a newer version
+of the adapter wrote is not changed."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -24,8 +25,11 @@ def is_static(thread: ThreadRecord) -> bool:
 
 
 def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
-    """The event as the turn takes it, on a thread with a static handle: a known handle does not become pending again, and the
-    backend need not repeat it. Raises: AdapterError (CONTRACT_BROKEN) for another handle."""
+    """The event in the form that the turn expects when the handle is static: a handle that is known already does not
+    become pending again, and is filled in when the backend does not repeat it.
+
+    Raises: AdapterError (CONTRACT_BROKEN) when the event names another handle.
+    """
     if thread.handle is None or not isinstance(event, CallStarted | CallCompleted):
         return event
     if event.handle not in (None, thread.handle):
@@ -35,28 +39,30 @@ def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
 
 
 def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:
-    """The ownership of this epoch: the declared one, unless the thread began under another owner."""
+    """The ownership of the current epoch: the declared ownership, unless the epoch began under another owner."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return declared
     return Ownership(thread.owner, thread.handle_kind, repeatable=declared.repeatable, call_ids=declared.call_ids)
 
 
 def can_serve(declared: Ownership, thread: ThreadRecord | PortableThread) -> bool:
-    """Whether this adapter can continue the thread, which may have begun under other settings."""
+    """Whether an adapter with the declared ownership can continue the thread, which may have begun under other
+    settings."""
     if (thread.owner, thread.handle_kind) == (declared.owner, declared.handle):
         return True
     return declared.either and HandleKind.STATIC not in (declared.handle, thread.handle_kind)
 
 
 def starts_new_chain(thread: ThreadRecord) -> bool:
-    """The thread had another chain before, and its new one has not begun: the next request carries the whole conversation."""
+    """Whether the thread has lost its earlier chain and has no new chain yet, so that the next request carries the
+    whole conversation."""
     return thread.owner is StorageOwner.BACKEND and thread.handle is None and thread.epoch > 1
 
 
 def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolicies) -> str | None:
-    """Why these settings of an agent exclude each other, naming both; None when they do not.
+    """A text that names two settings of an agent that exclude each other, or None when there are none.
 
-    `wanted`: `history.owner`. Source: docs/state-model.md, scenarios 19, 20, 30.
+    `wanted` is the setting `history.owner`. Source: docs/state-model.md, scenarios 19, 20, 30.
     """
     if wanted is not None and wanted != declared.owner:
         return (
@@ -87,7 +93,7 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
 def rebuild_ownership(
     kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies
 ) -> Ownership | None:
-    """The ownership of the epoch in which the thread continues after this error; None: it does not continue.
+    """The ownership of the new epoch in which the thread continues after this error, or None when it cannot continue.
 
     Source: docs/state-model.md, scenarios 28, 40, 41.
     """
@@ -101,7 +107,8 @@ def rebuild_ownership(
 
 
 def is_complete(records: Sequence[HistoryRecord]) -> bool:
-    """Whether the shadow holds an answer to every message that the lost chain carried."""
+    """Whether `records`, the gateway's copy of the conversation, hold an answer to every message that the lost chain
+    carried."""
     counting = [r for r in records if not r.displaced]
     sent = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
     answered = {r.sent_in for r in counting if not isinstance(r.item, UserItem)}
@@ -113,23 +120,29 @@ def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None =
 
 
 def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:
-    """With `per_turn` the handle goes back to before a failed turn. Source: docs/state-model.md, section 8."""
+    """Whether the end of the turn resets the handle to its value before the turn: with `per_turn`, a failed turn does.
+
+    Source: docs/state-model.md, section 8.
+    """
     failed = status is TurnStatus.FAILED and policies.persistence == "per_turn"
     return failed and thread.handle_kind is HandleKind.ROTATING
 
 
 def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: int) -> tuple[RevertIfDisplaced, ...]:
-    """After a turn with this end: whether another message has displaced it, perhaps in another process, is in its row."""
+    """The commit point that resets the handle after an unfinished turn if another message has displaced the turn.
+
+    The condition is checked in the turn's row, because the message may have arrived in another process.
+    """
     unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
     rotates = thread.handle_kind is HandleKind.ROTATING
     return (RevertIfDisplaced(thread.id, turn, now),) if unfinished and rotates else ()
 
 
-# --- what commit points do to a thread --------------------------------------------------------------------------------
+# --- effects of commit points on a thread -----------------------------------------------------------------------------
 
 
 def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
-    """The thread's row after the point."""
+    """The thread's row after the commit point."""
     match point:
         case Complete(handle_out=handle, state=state):
             moved = replace(thread, handle=handle, generation=thread.generation + 1)
@@ -155,12 +168,13 @@ def apply_points(thread: ThreadRecord, points: Sequence[CommitPoint]) -> ThreadR
 
 
 def orphaned_handle(thread: ThreadRecord, pending: str | None) -> str | None:
-    """The response of a failed call, but never a conversation that may be continued."""
+    """The handle of a failed call, for deletion at the backend; None for a static handle or for the thread's present
+    handle, because the conversation may be continued from these."""
     return pending if thread.handle_kind is HandleKind.ROTATING and pending != thread.handle else None
 
 
 def abandoned_handles(thread: ThreadRecord, points: Sequence[CommitPoint]) -> list[str]:
-    """The handles that become orphans when a unit with these points is not stored."""
+    """The handles that no thread refers to when the unit with these commit points is not stored."""
     handles = {p.handle for p in points if isinstance(p, threads.BeginEpoch | threads.DeleteOrphan)}
     handles |= {orphaned_handle(thread, p.handle_out) for p in points if isinstance(p, Complete)}
     return sorted(handle for handle in handles if handle is not None)
@@ -172,7 +186,10 @@ def state_is_newer(adapter: Adapter, thread: ThreadRecord) -> bool:
 
 
 def adapter_state(adapter: Adapter, thread: ThreadRecord) -> Json:
-    """Raises: AdapterError for a state that this adapter cannot read."""
+    """The adapter's state of the thread, in the form of this version of the adapter.
+
+    Raises: AdapterError when the adapter cannot read the state.
+    """
     state, version = thread.adapter_state, thread.state_version
     if state is None or version == adapter.ownership.state_version:
         return state

@@ -1,5 +1,5 @@
-"""A context as rows of another database. Law: an export reads all columns but those of `NOT_EXPORTED`; an import writes what
-an export has read."""
+"""Statements that export a context, with all its rows, and import it into another database. Law: an export reads all
+columns except the columns in `NOT_EXPORTED`; an import writes the columns that an export reads."""
 
 from typing import Any
 
@@ -17,14 +17,15 @@ NOT_EXPORTED = {
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
-"""They belong to the caller, to a running process or to an unended turn, or follow from other columns."""
+"""Columns that belong to the caller, to a running process or to an unfinished turn, or that follow from other
+columns."""
 
 
 TABLES = (context, thread, task, turn, input_, service_call, tool_call, history_item, event)
 
 
 def columns(table: Table) -> tuple[Column[Any], ...]:
-    """The exported ones, in the order of the table."""
+    """The exported columns of the table, in the order of the table."""
     return tuple(column for column in table.columns if column.name not in NOT_EXPORTED.get(table.name, ()))
 
 

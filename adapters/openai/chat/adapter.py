@@ -1,5 +1,6 @@
-"""The adapter of type `openai-chat`: OpenAI's Chat Completions and every compatible server (Ollama, vLLM, llama.cpp, LM
-Studio and others). They keep nothing: the gateway keeps the conversation and sends it whole every time.
+"""The adapter of type `openai-chat`, for OpenAI's Chat Completions and for every compatible server (Ollama, vLLM,
+llama.cpp, LM Studio and others). These servers store nothing: the gateway keeps the conversation, and sends all of it
+with every request.
 """
 
 from collections.abc import AsyncGenerator
@@ -52,7 +53,7 @@ class ChatSettings(OpenAISettings):
 
 
 class ChatAdapter(OpenAIService):
-    """Speaks to one Chat Completions server."""
+    """Sends the requests of one agent to a Chat Completions server."""
 
     ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 

@@ -1,6 +1,7 @@
-"""The adapter for conversations of a Responses server: each thread has a conversation, which its first call makes.
+"""The adapter that uses the conversations of a Responses server. The first call of a thread makes its conversation.
 
-Law: only items after the last known one count as sent, so that a message that was sent twice is not taken for the other.
+Law: after an interrupted call, the search for the items that reached the server starts after the last known item, so
+that an earlier message with the same text is not mistaken for the new message.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -33,7 +34,8 @@ class ConversationAdapter(ResponsesService):
 
     async def _first_call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         handle = await self._make_conversation()
-        # The core continues once the id is stored: no request goes to a conversation that could get lost.
+        # The core resumes this generator when the id of the conversation is stored. The request is sent only then, so
+        # that no conversation with content gets lost.
         yield CallStarted(handle)
         async with aclosing(self._respond(request, InConversation(handle, announced=True))) as events:
             async for event in events:
@@ -61,7 +63,7 @@ class ConversationAdapter(ResponsesService):
         return Tail(held, self._events_of(answer, InConversation(handle)) if added else ())
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:
-        """Items, newest first, and whether these are all. Raises: AdapterError."""
+        """Returns the newest items, the newest first, and whether they are all items. Raises: AdapterError."""
         url = f"{self._address(CONVERSATIONS, handle)}/items?order=desc&limit={PAGE_SIZE}"
         match await self._http.request_json("GET", url, handle=handle):
             case {"data": [*items], **rest} if all(isinstance(item, dict) for item in items):
@@ -84,10 +86,11 @@ class ConversationAdapter(ResponsesService):
 def match_tail(
     newest_first: Sequence[Json], last_item: str | None, wanted: Sequence[Json], *, whole: bool
 ) -> tuple[int, list[Json]] | None:
-    """The number of wanted items in the list, from the first on, and the backend's items after them. None when the list
-    does not show where the last completed call ended. `whole`: the list shows the beginning.
+    """Returns the number of wanted items, from the first on, that the list holds after the last completed call, and the
+    items that the backend put after them; None when the list does not reach back to that call.
 
-    `last_item` is the last item of that call, None when there was no such call.
+    `last_item` is the id of the last item of that call, or None when no call has completed. `whole` says that the list
+    reaches back to the beginning of the conversation.
     """
     known = next((index for index, item in enumerate(newest_first) if item.get("id") == last_item), None)
     if known is None and (last_item is not None or not whole):
@@ -101,13 +104,14 @@ def match_tail(
 
 
 def _common(signs: Sequence[Json], looked_for: Sequence[Json]) -> int:
-    """Length of the common beginning."""
+    """The number of equal signs at the beginning of both sequences."""
     pairs = zip(signs, looked_for, strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(signs), len(looked_for)))
 
 
 def _sign(item: Json) -> Json:
-    """The part of a sent item that the server does not change: it adds ids, statuses, and fields in contents."""
+    """The part of an item by which a sent item is recognised. The server adds ids, statuses and fields of contents to
+    an item, so the sign has none of these."""
     content = item.get("content")
     parts = [{"text": content}] if isinstance(content, str) else content or ()
     texts = [part.get("text") for part in parts if isinstance(part, dict)]

@@ -1,5 +1,5 @@
-"""Items of a thread -> `input` of the Responses wire. Law: no id that a backend gave goes back to it, except the ids of
-the call or the question that an item answers.
+"""Encodes the items of a thread as the `input` of the Responses wire. Law: an id that the backend made is not sent
+back, except the id of the call or the question that an item answers.
 
 Source: OpenAI API description 2.3.0, schema `InputItem`.
 """
@@ -14,7 +14,7 @@ from gateway.ports.tools import ToolDeclaration
 
 
 def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
-    """Not strict: that mode accepts only a part of JSON Schema."""
+    """Encodes a declaration as a tool without strict mode, because strict mode accepts only a part of JSON Schema."""
     named = {"type": "function", "name": tool.name, "description": tool.description}
     return {**named, "parameters": tool.parameters, "strict": False}
 
@@ -26,8 +26,8 @@ def encode_input(items: Sequence[Item]) -> list[Json]:
 
 
 def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:
-    """Questions whose decision the backend has not seen yet. OGX 1.5.0 takes an older decision for the answer to its next
-    question about the same call."""
+    """The ids of the questions whose decision the backend has not received yet. Older decisions are not sent again,
+    because OGX 1.5.0 would use them as the answer to its next question about the same call."""
     fresh = set()
     for item in reversed(items):
         if isinstance(item, OutputItem):
@@ -43,7 +43,7 @@ def _item(item: Item, ids: encoding.CallIds, fresh: frozenset[str]) -> Json:
         case UserItem(message=message):
             return {"type": "message", "role": "user", "content": [_part(part) for part in message.parts]}
         case AssistantItem(parts=parts):
-            # A list of `output_text` would need the ids that the backend gave.
+            # The content is one text: a list of `output_text` would need the ids that the backend made.
             text = encoding.answer_text(parts)
             return {"type": "message", "role": "assistant", "content": text} if text else None
         case CallItem(call_id=question, asking=str(server)):

@@ -1,4 +1,5 @@
-"""Settings of an agent of type `openai-responses`, and the endpoints of its server that all adapters of the wire use."""
+"""Settings of an agent of type `openai-responses`, and the base class of its adapters, which calls the endpoints that
+all of them use."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -22,11 +23,11 @@ RESPONSES = "responses"
 CONVERSATIONS = "conversations"
 PAGE_SIZE = 100
 
-# These tools wait for an answer of the client.
+# The service does not run these tools; it waits until the client sends their results.
 _CLIENT_TOOLS = frozenset(
     {"function", "custom", "namespace", "local_shell", "apply_patch", "computer", "computer_use_preview"}
 )
-# Foundry's begin with `ca`.
+# Ids of Microsoft Foundry begin with `ca`.
 _PREFIXES = {"resp_": RESPONSES, "caresp_": RESPONSES, "conv_": CONVERSATIONS}
 
 
@@ -113,7 +114,8 @@ class ResponsesSettings(OpenAISettings):
 
     @property
     def fields(self) -> dict[str, Json]:
-        """The fields of every request. Instructions and tools are among them: a chain does not carry them over."""
+        """The fields of every request. They include the instructions and the tools, because a response does not inherit
+        these from the response that it continues."""
         encrypted = self.owner is StorageOwner.GATEWAY and self.encrypted_reasoning
         wanted = ("reasoning.encrypted_content",) if encrypted else ()
         return self.request_fields(
@@ -132,7 +134,7 @@ class ResponsesSettings(OpenAISettings):
 
 
 class ResponsesService(OpenAIService):
-    """The base class of the adapters. `kept`: the kind of object that a handle of unknown form stands for."""
+    """The base class of the adapters. A handle without a known prefix is the id of an object of the kind `kept`."""
 
     kept = RESPONSES
 
@@ -159,7 +161,7 @@ class ResponsesService(OpenAIService):
         raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
 
     def _events_of(self, response: Json, continuation: Continuation) -> tuple[AdapterEvent, ...]:
-        """The events of a call that would have ended with this response."""
+        """The events of a call whose stream ends with this response."""
         event = {"type": f"response.{response['status']}", "response": response}
         return tuple(ResponseParser(self._failures, continuation).receive(msgspec.json.encode(event)))
 
@@ -170,8 +172,8 @@ class ResponsesService(OpenAIService):
         await self._http.request_json("DELETE", self._address(kind, handle), handle=handle)
 
     async def _forget_items(self, handle: str) -> None:
-        """Items outlive their conversation (source: OpenAI's API reference, deletion of a conversation). A service without
-        this endpoint is asked only for the deletion of the conversation."""
+        """Deletes the items of a conversation, which the deletion of the conversation itself does not delete (source:
+        OpenAI's API reference). A service may have no endpoint for items; then its refusal is ignored."""
         url = f"{self._address(CONVERSATIONS, handle)}/items"
         try:
             for name in await self._item_ids(url, handle):
@@ -181,7 +183,8 @@ class ResponsesService(OpenAIService):
                 raise
 
     async def _item_ids(self, url: str, handle: str) -> list[str]:
-        """Of all items. Every page is read before the first deletion: a deleted item cannot be the start of a page."""
+        """The ids of all items. All pages are read before the first deletion, because the next page is requested by the
+        last item of the page before it, and that item must still exist."""
         names: dict[str, None] = {}
         after = ""
         while True:
@@ -199,13 +202,14 @@ class ResponsesService(OpenAIService):
         return f"{self._base_url}/{kind}/{quote(handle, safe='')}"
 
     async def _probe_handle(self, continuation: Continuation) -> str | None:
-        """The handle of a response that is not kept, at its first output."""
+        """Requests a response that the service does not store. Returns its handle at the first output."""
         body = {"input": PROMPT} | continuation.fields | {"store": False}
         receive = ResponseParser(self._failures, continuation).receive
         return await self._start_answer(body, receive, handle=continuation.handle)
 
     async def _refuses(self, continuation: Continuation) -> bool | None:
-        """Whether the service or this adapter notices an unknown handle. None: the service refuses for another reason."""
+        """Whether the service or this adapter refuses an unknown handle, or None when the service refuses the request
+        for another reason."""
         try:
             await self._probe_handle(continuation)
         except AdapterError as error:

@@ -1,8 +1,8 @@
-"""ProtoJSON objects to the frozen values of the model. Law: every error names its field; `data` and `metadata` pass through
-untouched.
+"""Reads ProtoJSON objects as the frozen values of the model. Law: every error names its field; `data` and `metadata`
+are not changed.
 
-Accepted, as ProtoJSON requires: camelCase and proto names, null and '' as absent, enums by name or number, integers as text
-or as 5.0, base64 in both alphabets, unknown fields.
+The readers accept all that ProtoJSON requires: names in camelCase and proto names, null and '' for an absent field,
+enums by name or number, integers as text or as 5.0, base64 in both alphabets, and unknown fields, which they ignore.
 """
 
 import binascii
@@ -34,7 +34,7 @@ _TO_STANDARD = str.maketrans("-_", "+/")
 
 
 class Misfit(Exception):
-    """A value that does not fit; `path` grows from the inside out."""
+    """A value does not fit its field. Every reader that passes the error on puts its own field in front of `path`."""
 
     def __init__(self, description: str, path: str = "") -> None:
         super().__init__(description)
@@ -130,7 +130,10 @@ def _array(item: Reader) -> Reader:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`read_text` reads a query parameter. `keeps_null`: null is a value. `drops_empty`: '' is absence."""
+    """One field of the model. `read_text` reads a query parameter.
+
+    `keeps_null` says that null is a value of the field. `drops_empty` says that '' counts as absent.
+    """
 
     name: str
     json_name: str
@@ -142,7 +145,7 @@ class Field:
 
 
 class ObjectReader(Generic[W]):
-    """Reads JSON objects as one type of the model."""
+    """Reads a JSON object as a value of one type of the model."""
 
     def __init__(self, kind: type[W]) -> None:
         self._kind = kind
@@ -158,9 +161,9 @@ class ObjectReader(Generic[W]):
         return self._complete(self._read(value.items(), {}))
 
     def read_query(self, pairs: Iterable[tuple[str, str]], fixed: Mapping[str, str]) -> W:
-        """From the parameters of a query and the fields of the path (`fixed`, by proto name).
+        """Reads the parameters of a query, together with the fields that the path gives (`fixed`, by proto name).
 
-        Raises: Misfit for a value, or a scalar that is given twice.
+        Raises: Misfit when a value does not fit, or when a scalar is given twice.
         """
         same = {(key, fixed[field.name]) for key, field in self._fields.items() if field.name in fixed}
         others = (pair for pair in pairs if pair not in same)

@@ -37,12 +37,11 @@ def escape_references(text: str) -> str:
 def dump(config: GatewayConfig) -> str:
     """The whole file. It loads again to the same configuration, except for masked values."""
     sections = [name for name in type(config).model_fields if name not in {"tools", "agents"}]
-    lines = [*_fields(config, sections, ""), "tools:" if config.tools else "tools: {}" + _DEFAULT]
-    for name, source in config.tools.items():
-        lines += [f"  {inline(name)}:", *_entry(source, "    ")]
-    lines.append("agents:")
-    for name, agent in config.agents.items():
-        lines += [f"  {inline(name)}:", *_entry(agent, "    ")]
+    lines = [*_fields(config, sections, "")]
+    for key, entries in (("tools", config.tools), ("agents", config.agents)):
+        lines.append(f"{key}:" if entries else f"{key}: {{}}{_DEFAULT}")
+        for name, entry in entries.items():
+            lines += [f"  {inline(name)}:", *_entry(entry, "    ")]
     return "\n".join(lines) + "\n"
 
 

@@ -53,11 +53,12 @@ def schema(plugins: PluginTypes) -> Schema:
     }
     definitions = {name: _with_references(body) for name, body in (definitions | entries).items()}
     root = _with_references(root)
-    used = sorted(_reachable(root, definitions))
+    used: set[str] = set()
+    _add_reachable(root, definitions, used)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **root,
-        "$defs": {name: definitions[name] for name in used},
+        "$defs": {name: definitions[name] for name in sorted(used)},
     }
 
 
@@ -110,14 +111,11 @@ def _map(key: str, entries: Iterable[str], *, required: bool) -> Schema:
 def _with_references(node: Schema) -> Schema:
     """The schema with `${...}` allowed for every scalar that is not free text."""
     changed = dict(node)
-    for keyword in ("properties", "$defs"):
-        if keyword in node:
-            changed[keyword] = {
-                name: below
-                if keyword == "properties" and name == "type" and "const" in below
-                else _with_references(below)
-                for name, below in node[keyword].items()
-            }
+    if "properties" in node:
+        changed["properties"] = {
+            name: below if name == "type" and "const" in below else _with_references(below)
+            for name, below in node["properties"].items()
+        }
     for keyword in ("items", "additionalProperties"):
         if isinstance(node.get(keyword), dict):
             changed[keyword] = _with_references(node[keyword])
@@ -131,15 +129,11 @@ def _with_references(node: Schema) -> Schema:
     return changed
 
 
-def _reachable(root: Schema, definitions: Schema) -> set[str]:
-    found: set[str] = set()
-    waiting = list(_references(root))
-    while waiting:
-        name = waiting.pop()
+def _add_reachable(node: object, definitions: Schema, found: set[str]) -> None:
+    for name in _references(node):
         if name not in found:
             found.add(name)
-            waiting.extend(_references(definitions[name]))
-    return found
+            _add_reachable(definitions[name], definitions, found)
 
 
 def _references(node: object) -> Iterator[str]:

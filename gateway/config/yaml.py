@@ -171,13 +171,12 @@ def _compose(text: str, source: str) -> yaml.Node | None:
         at = error.problem_mark or error.context_mark
         text = f"{error.problem or ''} {error.context or ''}"
         words = next((words for fragment, words in _SYNTAX if fragment in text), error.problem or error.context)
-        raise _broken(
-            source, (at.line + 1, at.column + 1) if at else (None, None), f"not valid YAML: {words}"
-        ) from error
+        raise _broken(source, (at.line + 1, at.column + 1) if at else None, f"not valid YAML: {words}") from error
 
 
-def _broken(source: str, mark: tuple[int, int] | tuple[None, None], message: str) -> ConfigInvalid:
-    return ConfigInvalid([Problem(source, *mark, "", message)])
+def _broken(source: str, mark: tuple[int, int] | None, message: str) -> ConfigInvalid:
+    line, column = mark or (None, None)
+    return ConfigInvalid([Problem(source, line, column, "", message)])
 
 
 class _NodeReader:

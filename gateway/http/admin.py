@@ -79,7 +79,7 @@ class _Admin:
     pipeline: Pipeline
 
     async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
-        return (await self.pipeline.admit(scope, agent, admin=True)).caller
+        return (await self.pipeline.admit(scope, agent, admin=True)).identity.caller
 
     async def _read(self, scope: Scope, receive: Receive, *, deeper: int = 0) -> Json:
         document = await self.pipeline.read_json(scope, receive, deeper=deeper)

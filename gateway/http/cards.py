@@ -13,16 +13,9 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from gateway.a2a import model
 from gateway.a2a.errors import MethodNotAllowed, NotFound
-from gateway.a2a.model import (
-    AgentCapabilities,
-    AgentCard,
-    AgentExtension,
-    AgentInterface,
-    AgentProvider,
-    AgentSkill,
-    Json,
-)
+from gateway.a2a.model import AgentCard, Json
 from gateway.a2a.tool_calls import Visibility, card_extensions
 from gateway.a2a.wire import v1_0
 from gateway.config.agents import CardConfig
@@ -72,26 +65,28 @@ def build_card(
     description = card.description or f"The agent {title}"
     # Any caller may bring tools of its own.
     extensions = card_extensions(tool_calls or Visibility(), approvals=approvals, client_tools=True)
-    only_skill = AgentSkill(id=name, name=title, description=description, tags=(name,))
+    only_skill = model.AgentSkill(id=name, name=title, description=description, tags=(name,))
     return AgentCard(
         name=title,
         description=description,
         supported_interfaces=tuple(
-            AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=v1_0.VERSION)
+            model.AgentInterface(
+                url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=v1_0.VERSION
+            )
             for binding in ("JSONRPC", "HTTP+JSON")
         ),
-        provider=AgentProvider(**_given(provider)) if provider else None,
+        provider=model.AgentProvider(**_given(provider)) if provider else None,
         version=card.version,
         documentation_url=card.documentation_url,
-        capabilities=AgentCapabilities(
+        capabilities=model.AgentCapabilities(
             streaming=True,
             push_notifications=push_notifications,
-            extensions=(*extensions, *(AgentExtension(**_given(each)) for each in card.extensions)) or None,
+            extensions=(*extensions, *(model.AgentExtension(**_given(each)) for each in card.extensions)) or None,
             extended_agent_card=False,
         ),
         default_input_modes=card.input_modes or input_modes,
         default_output_modes=card.output_modes or output_modes,
-        skills=tuple(AgentSkill(**_given(skill)) for skill in card.skills) or (only_skill,),
+        skills=tuple(model.AgentSkill(**_given(skill)) for skill in card.skills) or (only_skill,),
         icon_url=card.icon_url,
         security_schemes=API_KEY_SCHEMES if api_keys else None,
         security_requirements=tuple({"schemes": {scheme: {"list": []}}} for scheme in API_KEY_SCHEMES)
@@ -132,7 +127,11 @@ class Cards:
         self._agents = agents
         cards = {agent.name: _card_json(agent) for agent in agents}
         self._cards = {name: CachedDocument(msgspec.json.encode(card), started) for name, card in cards.items()}
-        listing = [_listed(agent, cards[agent.name], public_url) for agent in agents]
+        addresses = {name: agent_url(name, public_url) for name in cards}
+        listing = [
+            {**card, "agent": name, "url": addresses[name], "cardUrl": f"{addresses[name]}/.well-known/agent-card.json"}
+            for name, card in cards.items()
+        ]
         self._list = CachedDocument(msgspec.json.encode({"agents": listing}), started)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,11 +165,6 @@ def _card_json(agent: Agent) -> dict[str, Json]:
             {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
         ]
     return card
-
-
-def _listed(agent: Agent, card: dict[str, Json], public_url: str) -> dict[str, Json]:
-    address = agent_url(agent.name, public_url)
-    return {**card, "agent": agent.name, "url": address, "cardUrl": f"{address}/.well-known/agent-card.json"}
 
 
 class CachedDocument:

@@ -27,7 +27,6 @@ from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.reply import Reply
 from gateway.http.sse import Envelope, EventResponse, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.threads import Caller
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 from gateway.operations.service import Operations
@@ -43,7 +42,6 @@ log = structlog.get_logger("gateway.http.pipeline")
 class AdmittedRequest(msgspec.Struct, frozen=True):
     """A request of a known caller, without its body. `agent` is the one that the path names, or None."""
 
-    caller: Caller
     agent: str | None
     parameters: ServiceParameters
     identity: Identity
@@ -118,7 +116,7 @@ class Pipeline:
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        return AdmittedRequest(identity.caller, agent, ServiceParameters.of(scope), identity)
+        return AdmittedRequest(agent, ServiceParameters.of(scope), identity)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
         """The body as JSON; `empty` is the value of a body without bytes. `deeper`: levels beyond the limit.
@@ -177,7 +175,7 @@ class Pipeline:
         active = _activate(agent, requested, method)
         call = OperationCall(
             agent=agent,
-            caller=admitted.caller,
+            caller=admitted.identity.caller,
             extensions=frozenset(active),
             named=frozenset(requested),
             idempotency_key=admitted.parameters.idempotency_key(self.limits),

@@ -9,6 +9,7 @@
 /.well-known/jwks.json                       the public keys of signed notifications, where they are signed
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from starlette.routing import Route
@@ -67,12 +68,12 @@ def routes(
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _A2A:
     """Everything under /a2a. One match on the segments of the path finds the binding, without a regular expression each."""
 
-    def __init__(self, pipeline: Pipeline, cards: Cards) -> None:
-        self._pipeline = pipeline
-        self._cards = cards
+    pipeline: Pipeline
+    cards: Cards
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         segments = scope["path_params"].get("rest", "").split("/")
@@ -87,22 +88,22 @@ class _A2A:
             case []:
                 await self._base(scope, receive, send)
             case [agent] if operation is None:
-                await JsonRpc(self._pipeline).serve(agent, scope, receive, send)
+                await JsonRpc(self.pipeline).serve(agent, scope, receive, send)
             case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
-                await self._cards.serve(named[0] if named else None, scope, receive, send)
+                await self.cards.serve(named[0] if named else None, scope, receive, send)
             case _ if operation is not None:
                 named, found = operation
                 agent = named[0] if named else None
                 tenant = named[1] if len(named) > 1 else None
-                await Rest(self._pipeline, found, tenant).serve(agent, scope, receive, send)
+                await Rest(self.pipeline, found, tenant).serve(agent, scope, receive, send)
             case _:
                 await _NOT_FOUND(scope, receive, send)
 
     async def _base(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] in ("GET", "HEAD"):
-            await self._cards.serve_list(scope, receive, send)
+            await self.cards.serve_list(scope, receive, send)
         else:
-            await JsonRpc(self._pipeline).serve(None, scope, receive, send)
+            await JsonRpc(self.pipeline).serve(None, scope, receive, send)
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:

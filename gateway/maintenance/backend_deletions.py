@@ -5,6 +5,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -32,23 +33,19 @@ _POLL_INTERVAL = 600.0
 """Seconds between two polls without a `wake`, for the jobs of failed turns and of other processes."""
 
 
+@dataclass(slots=True)
 class Deletions:
-    """The outbox of C7. One instance serves every agent of the gateway."""
+    """The outbox of C7. One instance serves every agent of the gateway.
 
-    def __init__(
-        self,
-        ledger: RetentionLedger,
-        agents: Callable[[], Agents],
-        clock: Clock,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """`agents` returns the agents in force; `chance` is from 0 to 1."""
-        self._ledger = ledger
-        self._agents = agents
-        self._clock = clock
-        self._chance = chance
-        self._woken = asyncio.Event()
-        self._attempts = InFlight()
+    `agents` returns the agents in force; `chance` is from 0 to 1.
+    """
+
+    ledger: RetentionLedger
+    agents: Callable[[], Agents]
+    clock: Clock
+    chance: Callable[[], float] = random.random
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _attempts: InFlight = field(default_factory=InFlight)
 
     def wake(self) -> None:
         """There may be a new job."""
@@ -75,8 +72,8 @@ class Deletions:
         Raises: LedgerUnavailable.
         """
         while True:
-            jobs = await self._ledger.deletions(_BATCH)
-            now = self._clock.now()
+            jobs = await self.ledger.deletions(_BATCH)
+            now = self.clock.now()
             due = [job for job in jobs if job.due_at <= now]
             if not due:
                 return (jobs[0].due_at - now) / 1000 if jobs else None
@@ -88,21 +85,21 @@ class Deletions:
 
     async def _attempt(self, job: Deletion) -> None:
         """Raises: Conflict when another process has claimed the job; LedgerUnavailable."""
-        agent = self._agents().by_name.get(job.agent)
+        agent = self.agents().by_name.get(job.agent)
         able = agent.adapter if agent is not None and isinstance(agent.adapter, CanForget) else None
         if agent is not None and able is None:
-            await self._ledger.commit(EndDeletion(job.job, job.due_at))
+            await self.ledger.commit(EndDeletion(job.job, job.due_at))
             log.info("deletion.not-possible", agent=job.agent, handle=job.handle)
             return
         attempts = job.attempts + 1
-        delay = scheduled(RETRIES, attempts, _JITTER * self._chance())
-        until = self._clock.now() + int(delay * 1000)
-        await self._ledger.commit(MoveDeletion(job.job, job.due_at, until, attempts))
+        delay = scheduled(RETRIES, attempts, _JITTER * self.chance())
+        until = self.clock.now() + int(delay * 1000)
+        await self.ledger.commit(MoveDeletion(job.job, job.due_at, until, attempts))
         failure = "no agent has this name" if able is None else await _forget(able, job.handle)
         if failure is None:
-            await self._ledger.commit(EndDeletion(job.job, until))
+            await self.ledger.commit(EndDeletion(job.job, until))
         elif attempts > len(RETRIES):
-            await self._ledger.commit(MoveDeletion(job.job, until, None, attempts))
+            await self.ledger.commit(MoveDeletion(job.job, until, None, attempts))
             log.error("deletion.given-up", agent=job.agent, handle=job.handle, attempts=attempts, detail=failure)
         else:
             log.warning("deletion.failed", agent=job.agent, handle=job.handle, attempts=attempts, detail=failure)

@@ -4,6 +4,7 @@ continues with what is known; a faster answer or process wins, and nothing else 
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -28,18 +29,16 @@ _GRACE = 10_000
 _BATCH = 500
 
 
+@dataclass(slots=True)
 class QuestionExpiry:
-    """One instance serves every agent of the gateway."""
+    """One instance serves every agent of the gateway. `agents` returns the agents in force."""
 
-    def __init__(
-        self, ledger: Ledger, runner: Runner, paused: PausedTurns, clock: Clock, agents: Callable[[], Agents]
-    ) -> None:
-        self._ledger = ledger
-        self._runner = runner
-        self._paused = paused
-        self._clock = clock
-        self._agents = agents
-        self._breakers: dict[str, Breaker] = {}
+    ledger: Ledger
+    runner: Runner
+    paused: PausedTurns
+    clock: Clock
+    agents: Callable[[], Agents]
+    _breakers: dict[str, Breaker] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Never returns."""
@@ -50,17 +49,17 @@ class QuestionExpiry:
 
     async def sweep(self) -> None:
         """Resumes the turns that are overdue now. Raises: LedgerUnavailable."""
-        now = self._clock.now()
-        due = await self._ledger.overdue_turns(now, now - _GRACE, _BATCH)
+        now = self.clock.now()
+        due = await self.ledger.overdue_turns(now, now - _GRACE, _BATCH)
         # A turn that is overdue again could not be resumed before, and is tried less and less often.
         self._breakers = {task: self._breakers.get(task) or self._breaker() for _, task in due}
         for owner, task in due:
-            if self._runner.retired:
+            if self.runner.retired:
                 return
-            if self._runner.run_of(task) is None and (number := self._breakers[task].admit()) is not None:
+            if self.runner.run_of(task) is None and (number := self._breakers[task].admit()) is not None:
                 self._breakers[task].failed(number)
                 try:
-                    with self._runner.in_flight.now:
+                    with self.runner.in_flight.now:
                         await self._resume(owner, task, now)
                 except Conflict:
                     continue
@@ -68,19 +67,19 @@ class QuestionExpiry:
                     log.error("task.unreadable", task=task, error=str(error))
 
     def _breaker(self) -> Breaker:
-        return Breaker(self._clock.monotonic, failures=1, cooldown=15.0, longest=300.0)
+        return Breaker(self.clock.monotonic, failures=1, cooldown=15.0, longest=300.0)
 
     async def _resume(self, owner: TaskOwner, task: str, now: int) -> None:
-        caller, agent = Caller(owner.principal, owner.tenant), self._agents().by_name.get(owner.agent)
-        record = await self._ledger.task(caller, owner.agent, task)
+        caller, agent = Caller(owner.principal, owner.tenant), self.agents().by_name.get(owner.agent)
+        record = await self.ledger.task(caller, owner.agent, task)
         if agent is None or record is None:
             return
         shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
-        paused = await paused_turn.load(self._ledger, self._clock, caller, record, shown)
+        paused = await paused_turn.load(self.ledger, self.clock, caller, record, shown)
         if paused is not None and paused.turn.cancel_asked:
             log.info("turn.cancelled", agent=agent.name, task=task, turn=paused.turn.turn)
-            await self._paused.cancel(caller, record, shown)
+            await self.paused.cancel(caller, record, shown)
         elif paused is not None:
             paused.expire(now)
             log.info("turn.taken-up", agent=agent.name, task=task, turn=paused.turn.turn)
-            await self._paused.resume(agent, paused)
+            await self.paused.resume(agent, paused)

@@ -34,17 +34,17 @@ class Lifetimes:
     contexts_idle: float = 90 * 86400.0
 
 
+@dataclass(slots=True)
 class Retention:
     """One instance serves the whole database."""
 
-    def __init__(self, ledger: RetentionLedger, contexts: Contexts, clock: Clock, lifetimes: Lifetimes) -> None:
-        self._ledger = ledger
-        self._contexts = contexts
-        self._clock = clock
-        self.lifetimes = lifetimes
-        self._swept = -1
-        """Tasks that ended before this time have no events left."""
-        self._sweeps = 0
+    ledger: RetentionLedger
+    contexts: Contexts
+    clock: Clock
+    lifetimes: Lifetimes
+    _swept: int = -1
+    """Tasks that ended before this time have no events left."""
+    _sweeps: int = 0
 
     async def run(self) -> None:
         """Never returns."""
@@ -55,13 +55,13 @@ class Retention:
 
     async def sweep(self) -> None:
         """Deletes everything that is due now. Raises: LedgerUnavailable."""
-        now, lifetimes = self._clock.now(), self.lifetimes
+        now, lifetimes = self.clock.now(), self.lifetimes
         unlogged = now - int(lifetimes.events * 1000)
         unrecorded = now - int(lifetimes.tasks * 1000)
         since = self._swept if self._sweeps % _FULL_SWEEP else -1
         events = tasks = 0
         owner = TaskOwner()
-        while (following := await self._ledger.next_owner(owner)) is not None:
+        while (following := await self.ledger.next_owner(owner)) is not None:
             owner = following
             tasks += await self._expire(owner, -1, unrecorded, records=True)
             events += await self._expire(owner, since, unlogged, records=False)
@@ -74,23 +74,23 @@ class Retention:
     async def _expire(self, owner: TaskOwner, since: int, before: int, *, records: bool) -> int:
         """Returns how many tasks lost something. Tasks that ended before `since` are skipped."""
         after, count = (since, ""), 0
-        while found := await self._ledger.ended_tasks(owner, before, after, _TASKS):
+        while found := await self.ledger.ended_tasks(owner, before, after, _TASKS):
             after = (found[-1].status_at, found[-1].id)
             over = tuple(task.id for task in found if records or task.logged)
             if over:
-                await self._ledger.commit(ExpireTasks(over, records))
+                await self.ledger.commit(ExpireTasks(over, records))
                 count += len(over)
         return count
 
     async def _expire_contexts(self, idle_before: int) -> int:
         after, count = "", 0
-        while found := await self._ledger.aged_contexts(idle_before, after, _CONTEXTS):
+        while found := await self.ledger.aged_contexts(idle_before, after, _CONTEXTS):
             after = found[-1].id
             for context in found:
                 if not (context.idle or context.purge_pending):
                     continue
                 try:
-                    count += await self._contexts.expire(context, idle_before)
+                    count += await self.contexts.expire(context, idle_before)
                 except Conflict as error:
                     log.error("context.not-expired", context=context.public_id, error=str(error))
             if found[-1].created_at >= idle_before:

@@ -100,16 +100,16 @@ class Quotas:
             )
 
 
+@dataclass(frozen=True, slots=True)
 class CountedStream:
     """A stream that releases its slot when it is closed."""
 
-    def __init__(self, stream: EventStream, slot: Slot) -> None:
-        self._stream = stream
-        self._slot = slot
+    stream: EventStream
+    slot: Slot
 
     def __aiter__(self) -> AsyncIterator[list[Frame]]:
-        return aiter(self._stream)
+        return aiter(self.stream)
 
     async def aclose(self) -> None:
-        self._slot.release()
-        await self._stream.aclose()
+        self.slot.release()
+        await self.stream.aclose()

@@ -67,8 +67,7 @@ async def target(ledger: Ledger, call: OperationCall, message: Message) -> Targe
         return NewContext(message.context_id)
     if context.state != "open":
         raise UnsupportedOperation(f"The context {echo(message.context_id)} is {context.state}.")
-    _check_not_stuck(context)
-    return KnownContext(context) if context.waiting is None else Occupied(context, context.waiting)
+    return _free(context)
 
 
 async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_id: str) -> Target:
@@ -95,21 +94,21 @@ async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_i
         raise Conflict(f"the context of task {task.id!r} has gone")
     if context.waiting == task.id:
         return Waiting(context, task)
-    _check_not_stuck(context)
-    return KnownContext(context, task) if context.waiting is None else Occupied(context, context.waiting)
+    return _free(context, task)
 
 
 def not_found(task_id: str, field: str = "id") -> A2AError:
     return TaskNotFound("Task not found", metadata={"taskId": task_id[:100], "field": field})
 
 
-def _check_not_stuck(context: ContextRecord) -> None:
+def _free(context: ContextRecord, task: TaskRecord | None = None) -> KnownContext | Occupied:
     """Raises: UnsupportedOperation where a turn could not be ended, so that no later one of the context can begin."""
     if context.stuck is not None:
         raise UnsupportedOperation(
             f"Task {echo(context.stuck)} of this context cannot be brought to an end: cancel it, or start a new context.",
             metadata={"taskId": context.stuck},
         )
+    return KnownContext(context, task) if context.waiting is None else Occupied(context, context.waiting)
 
 
 # --- threads

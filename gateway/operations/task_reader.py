@@ -160,7 +160,10 @@ class TaskReader:
         openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
         answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
         updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
-        first = status(_first_state(record, updates), timestamp(record.status_at))
+        state = record.state
+        if updates:
+            state = TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
+        first = status(state, timestamp(record.status_at))
         current, outputs = _fold(first, openings, answers, updates[:number])
         return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
 
@@ -199,12 +202,6 @@ def _fold(
         outputs[-1].apply(update)
         current = _status_after(update, current)
     return current, outputs
-
-
-def _first_state(record: TaskRecord, updates: Sequence[tuple[int, Update]]) -> TaskState:
-    if not updates:
-        return record.state
-    return TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
 
 
 def status_of(record: TaskRecord) -> TaskStatus:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,29 +31,23 @@ _PAUSE_FACTOR = 4
 """The next poll starts no earlier than this multiple of the last poll's duration."""
 
 
+@dataclass(slots=True)
 class Dispatcher:
-    """One instance per process serves the whole database. `run` belongs into a task group."""
+    """One instance per process serves the whole database. `run` belongs into a task group.
 
-    def __init__(
-        self,
-        ledger: PushLedger,
-        open_sender: Callable[[], "Sender"],
-        webhooks: WebhookRequests,
-        clock: Clock,
-        limits: PushLimits,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """`open_sender` is called with the first delivery; `chance` is from 0 to 1."""
-        self._ledger = ledger
-        self._open_sender = open_sender
-        self._webhooks = webhooks
-        self._clock = clock
-        self._limits = limits
-        self._chance = chance
-        self._woken = asyncio.Event()
-        self._sender: Sender | None = None
-        self._under_way: set[tuple[str, str]] = set()
-        self._hosts: Counter[str] = Counter()
+    `open_sender` is called with the first delivery; `chance` is from 0 to 1.
+    """
+
+    ledger: PushLedger
+    open_sender: Callable[[], "Sender"]
+    webhooks: WebhookRequests
+    clock: Clock
+    limits: PushLimits
+    chance: Callable[[], float] = random.random
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _sender: "Sender | None" = None
+    _under_way: set[tuple[str, str]] = field(default_factory=set)
+    _hosts: Counter[str] = field(default_factory=Counter)
 
     def wake(self) -> None:
         """There may be a new delivery to make."""
@@ -68,10 +63,10 @@ class Dispatcher:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    began = self._clock.monotonic()
+                    began = self.clock.monotonic()
                     pause = await self._poll(group)
                     # A poll takes longer the more is due, and each delivery that ends asks for one.
-                    await asyncio.sleep(_PAUSE_FACTOR * (self._clock.monotonic() - began))
+                    await asyncio.sleep(_PAUSE_FACTOR * (self.clock.monotonic() - began))
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await self._woken.wait()
@@ -83,20 +78,20 @@ class Dispatcher:
         """Starts the due deliveries that the limits admit. Returns the seconds until the next poll."""
         self._woken.clear()
         with skip_failures(log, "push.skipped"):
-            active, due_at = await self._ledger.next_push()
-            if due_at is not None and due_at <= self._clock.now():
+            active, due_at = await self.ledger.next_push()
+            if due_at is not None and due_at <= self.clock.now():
                 await self._start(group)
             return INTERVAL if active else _IDLE_INTERVAL
         return _IDLE_INTERVAL
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
-        room = self._limits.posts - len(self._under_way)
+        room = self.limits.posts - len(self._under_way)
         if room <= 0:
             return
-        full = tuple(sorted(host for host, count in self._hosts.items() if count >= self._limits.per_host))
-        for due in await self._ledger.due_pushes(self._clock.now(), full, room):
+        full = tuple(sorted(host for host, count in self._hosts.items() if count >= self.limits.per_host))
+        for due in await self.ledger.due_pushes(self.clock.now(), full, room):
             key, host = (due.config.task, due.config.id), due.config.host
-            if key in self._under_way or self._hosts[host] >= self._limits.per_host:
+            if key in self._under_way or self._hosts[host] >= self.limits.per_host:
                 continue
             self._under_way.add(key)
             self._hosts[host] += 1
@@ -104,7 +99,7 @@ class Dispatcher:
 
     async def _deliver(self, due: DuePush) -> None:
         try:
-            await Delivery(due, self._ledger, self._post, self._clock, self._limits, self._chance).run()
+            await Delivery(due, self.ledger, self._post, self.clock, self.limits, self.chance).run()
         except Conflict:
             pass  # another process has claimed it, or the configuration changed
         except LedgerUnavailable as error:
@@ -120,7 +115,7 @@ class Dispatcher:
 
     async def _post(self, config: PushConfig, number: int, body: bytes) -> Outcome:
         """Raises: UnreadableSecret."""
-        headers = self._webhooks.headers(config, number, body, self._clock.now() // 1000)
+        headers = self.webhooks.headers(config, number, body, self.clock.now() // 1000)
         if self._sender is None:
-            self._sender = self._open_sender()
+            self._sender = self.open_sender()
         return await self._sender.post(config.url, headers, body)

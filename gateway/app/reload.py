@@ -4,6 +4,7 @@ adapter or a source of tools is closed only when neither a request nor a turn ca
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,25 +17,25 @@ from gateway.ports.tools import ToolSource
 log = structlog.get_logger("gateway.app.reload")
 
 
+@dataclass(eq=False, slots=True)
 class LoadedConfig:
     """The agents of one configuration, the sources of their tools, and the application that serves them.
 
     `requests` are those that are being answered.
     """
 
-    def __init__(self, app: ASGIApp, agents: Agents, sources: tuple[ToolSource, ...] = ()) -> None:
-        self.agents = agents
-        self._sources = sources
-        self._app = app
-        self.requests = ActiveCount()
+    app: ASGIApp
+    agents: Agents
+    sources: tuple[ToolSource, ...] = ()
+    requests: ActiveCount = field(default_factory=ActiveCount)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.requests:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
 
     async def aclose(self) -> None:
         adapters = [_close(agent.adapter, "adapter.not-closed", agent=agent.name) for agent in self.agents]
-        await asyncio.gather(*adapters, *(_close(source, "tools.not-closed") for source in self._sources))
+        await asyncio.gather(*adapters, *(_close(source, "tools.not-closed") for source in self.sources))
 
 
 async def _close(closing: Adapter | ToolSource, failure: str, **labels: str) -> None:

@@ -154,7 +154,10 @@ class MessageIntake:
         others: tuple[OpenTurn, ...] = ()
         if isinstance(where, KnownContext):
             if where.task is not None:
-                outputs = await self._outputs(where.task, closed)
+                found = await self.reader.outputs(where.task) if closed is None else closed.outputs
+                if found is None:
+                    raise Conflict(f"a turn of task {where.task.id!r} has not ended")
+                outputs = found
             others = await self._others(where, closed, attempt)
             if where.context.thread is not None:
                 self._check_thread(incoming.call, where.context.thread, len(others))
@@ -166,12 +169,6 @@ class MessageIntake:
         else:
             made = made.waits(self.runner, others, agent.policies.busy_context)
         return await self._store(incoming, made, on_stored)
-
-    async def _outputs(self, task: TaskRecord, closed: PausedTurn | None) -> list[TurnOutput]:
-        outputs = await self.reader.outputs(task) if closed is None else closed.outputs
-        if outputs is None:
-            raise Conflict(f"a turn of task {task.id!r} has not ended")
-        return outputs
 
     async def _others(self, where: KnownContext, closed: PausedTurn | None, attempt: int) -> tuple[OpenTurn, ...]:
         """The turns of the thread that have not ended, in any process; not read where nothing indicates that there are any."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from gateway.a2a.errors import A2AError, Busy, InvalidParams, NotFound, UnsupportedOperation, echo, invalid
 from gateway.a2a.limits import Limits, check_id
@@ -32,7 +33,6 @@ from gateway.ports.conversation import StorageOwner
 from gateway.scheduling.runner import Runner
 
 log = structlog.get_logger("gateway.operations.contexts")
-
 
 _HANDLES = Limits(id_length=4096)
 """Handles of some services are longer than any id of the gateway."""
@@ -113,7 +113,7 @@ class Contexts:
             await self._runner.cancel(run)
 
 
-def _not_found(context_id: str, agent: Agent | None) -> A2AError:
+def _not_found(context_id: str, agent: Agent | None = None) -> A2AError:
     where = "" if agent is None else f" with the agent {agent.name!r}"
     return NotFound(f"there is no context {echo(context_id)} of yours{where}")
 
@@ -132,7 +132,7 @@ class ContextTransfer:
         except Conflict as error:
             raise Busy("The context is at work; try again when that has ended.", retry_after=5) from error
         if document is None:
-            raise NotFound(f"there is no context {echo(context_id)} of yours")
+            raise _not_found(context_id)
         return await asyncio.to_thread(_encoder.encode, document)
 
     async def import_document(self, caller: Caller, agents: Agents, value: Json, limits: Limits) -> str:
@@ -163,15 +163,17 @@ class ContextTransfer:
         if not handle.strip():
             raise invalid("handle", "must not be empty")
         check_id("handle", handle, _HANDLES)
-        _check_kind(agent, handle)
+        if isinstance(agent.adapter, CanCheckHandle):
+            try:
+                agent.adapter.check_handle(handle)
+            except ValueError as error:
+                raise invalid("handle", f"{echo(handle)} {error}") from error
         public = context_id or self.clock.new_id()
         check_id("contextId", public, limits)
         await self._refuse_known(caller, public)
         thread = new_thread(agent, self.clock.row_id(), self.clock.row_id())
         try:
-            await self.ledger.commit(
-                Adopt(caller, public, msgspec.structs.replace(thread, handle=handle), self.clock.now())
-            )
+            await self.ledger.commit(Adopt(caller, public, replace(thread, handle=handle), self.clock.now()))
         except Conflict as error:
             raise _exists(public) from error
         return public
@@ -180,16 +182,6 @@ class ContextTransfer:
         """Also for a deleted or expired context: an id means one conversation for ever."""
         if await self.ledger.context(caller, context_id, "") is not None:
             raise _exists(context_id)
-
-
-def _check_kind(agent: Agent, handle: str) -> None:
-    """Raises: InvalidParams for a handle that the agent's backend cannot continue."""
-    if not isinstance(agent.adapter, CanCheckHandle):
-        return
-    try:
-        agent.adapter.check_handle(handle)
-    except ValueError as error:
-        raise invalid("handle", f"{echo(handle)} {error}") from error
 
 
 def _exists(context_id: str) -> InvalidParams:

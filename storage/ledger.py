@@ -20,7 +20,7 @@ from storage.read.reads import Reads
 from storage.schema.open import prepare, usable
 from storage.statement import Step
 from storage.worker import resolve
-from storage.write.units import new_secret, probe, unit
+from storage.write.units import unit
 from storage.write.writer import Writer
 
 _SECRET_BYTES = 32
@@ -50,7 +50,7 @@ class SqliteLedger(Reads):
         self._writer.submit(unit(points), done, patience, urgent=kinds != _EVENTS)
 
     async def secret(self, name: str) -> bytes:
-        await self._store(new_secret(name, secrets.token_bytes(_SECRET_BYTES)))
+        await self._store([(compiled.NEW_SECRET, {"name": name, "value": secrets.token_bytes(_SECRET_BYTES)})])
         rows = await self._readers.fetch(compiled.SECRET, {"name": name})
         value: bytes = rows[0][0]
         return value
@@ -62,7 +62,7 @@ class SqliteLedger(Reads):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
         if self._writer.in_trouble:
             # After a failed readiness check no traffic comes that would show the recovery.
-            await self._store(probe())
+            await self._store([(compiled.PROBE, {})])
 
     async def _store(self, steps: list[Step]) -> None:
         # A cancelled caller does not cancel the commit.

@@ -1,7 +1,5 @@
 """Push notifications in the ledger. Law: the event log is the outbox; a configuration is a cursor in it, and only the
 process that has moved its `due_at` may deliver.
-
-A commit point with `due_at` is a Conflict when another process has the configuration, or it was replaced.
 """
 
 from enum import StrEnum
@@ -77,41 +75,37 @@ class DeletePushConfig(msgspec.Struct, frozen=True):
     id: str
 
 
-class ClaimPush(msgspec.Struct, frozen=True):
-    """Reserves the delivery for this process until `until`."""
+class _Delivery(msgspec.Struct, frozen=True):
+    """Conflict when another process has the configuration, or it was replaced."""
 
     task: str
     id: str
     due_at: int
+
+
+class ClaimPush(_Delivery, frozen=True):
+    """Reserves the delivery for this process until `until`."""
+
     until: int
 
 
-class AdvancePush(msgspec.Struct, frozen=True):
+class AdvancePush(_Delivery, frozen=True):
     """Events before `next_event` are delivered."""
 
-    task: str
-    id: str
-    due_at: int
     next_event: int
     until: int
 
 
-class CompletePush(msgspec.Struct, frozen=True):
+class CompletePush(_Delivery, frozen=True):
     """Events before `next_event` are delivered: the delivery is due at once when the log has more, else idle, or done with its
     task."""
 
-    task: str
-    id: str
-    due_at: int
     next_event: int
 
 
-class FailPush(msgspec.Struct, frozen=True):
+class FailPush(_Delivery, frozen=True):
     """An attempt failed; the next one is at `until`, None: there is none."""
 
-    task: str
-    id: str
-    due_at: int
     until: int | None
     state: PushState
     attempts: int

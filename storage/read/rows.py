@@ -42,35 +42,19 @@ def json_or_null(payload: str | None, owner: str) -> Json:
 
 def thread(row: Row | list[Any]) -> ThreadRecord:
     thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
+    owner, handle_kind, lost, unsynced = StorageOwner(owner), HandleKind(handle_kind), bool(lost), bool(unsynced)
+    state, version = json_or_null(state, f"thread {thread_id!r}"), version or 1
     return ThreadRecord(
-        id=thread_id,
-        context=context,
-        agent=agent,
-        epoch=epoch,
-        owner=StorageOwner(owner),
-        handle_kind=HandleKind(handle_kind),
-        handle=handle,
-        generation=generation,
-        adapter_state=json_or_null(state, f"thread {thread_id!r}"),
-        lost=bool(lost),
-        state_version=version or 1,
-        unsynced=bool(unsynced),
+        thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced
     )
 
 
 def task(row: Row | list[Any]) -> TaskRecord:
     task_id, context, context_id, agent, state, message, status_at, last_event, visible = row
-    return TaskRecord(
-        id=task_id,
-        context=context,
-        context_id=context_id,
-        agent=agent,
-        state=TaskState(state),
-        status_message=None if message is None else decoded(message_decoder.decode, message, f"task {task_id!r}"),
-        status_at=status_at,
-        last_event=last_event,
-        visible=bool(visible),
-    )
+    if message is not None:
+        message = decoded(message_decoder.decode, message, f"task {task_id!r}")
+    visible = bool(visible)
+    return TaskRecord(task_id, context, context_id, agent, TaskState(state), message, status_at, last_event, visible)
 
 
 def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:

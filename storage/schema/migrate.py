@@ -21,33 +21,22 @@ from storage.schema.tables import Row
 
 def migrate(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
     """The version of the schema, after migrating. Raises: LedgerUnavailable when it has or gets another version."""
-    scripts = _scripts()
+    # Loaded before the lock is taken, as loading takes long and other processes wait for the lock.
+    newest_first = list(ScriptDirectory.from_config(configuration()).walk_revisions())
     engine = create_engine("sqlite://", creator=lambda: connect(str(path), busy_timeout_ms), poolclass=NullPool)
     # The lock is taken before the version is read: of two processes that start at once, one migrates.
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     try:
         with engine.begin() as connection:
-            return _migrate(connection, path, scripts, auto_migrate=auto_migrate)
+            return _migrate(connection, path, newest_first, auto_migrate=auto_migrate)
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise LedgerUnavailable(f"the schema of {str(path)!r} cannot be read or migrated: {error}") from error
 
 
-def configuration(connection: Connection) -> Config:
-    config = _config()
-    config.attributes["connection"] = connection
-    config.attributes["metadata"] = Row.metadata
-    return config
-
-
-def _config() -> Config:
-    config = Config()
+def configuration(connection: Connection | None = None) -> Config:
+    config = Config(attributes={"connection": connection, "metadata": Row.metadata})
     config.set_main_option("script_location", "storage.schema:migrations")
     return config
-
-
-def _scripts() -> list[Script]:
-    """The newest first. Loaded before the lock is taken, as loading takes long and other processes wait for the lock."""
-    return list(ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def _migrate(connection: Connection, path: Path, scripts: list[Script], *, auto_migrate: bool) -> str:

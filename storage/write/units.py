@@ -38,15 +38,6 @@ def unit(points: Iterable[CommitPoint]) -> list[Step]:
     return merged([step for point in points for step in steps_of(point)])
 
 
-def new_secret(name: str, value: bytes) -> list[Step]:
-    return [(compiled.NEW_SECRET, {"name": name, "value": value})]
-
-
-def probe() -> list[Step]:
-    """Changes a row without a meaning, to learn whether the database takes writes."""
-    return [(compiled.PROBE, {})]
-
-
 def steps_of(point: CommitPoint) -> list[Step]:
     convert = _CONVERTED.get(type(point))
     if convert is not None:

@@ -6,7 +6,7 @@ Law: every stream sees the same numbers in the same order, each once; a stream t
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import Message, StreamResponse, Task
@@ -14,20 +14,18 @@ from gateway.a2a.wire.v1_0 import encode
 from gateway.ledger.events import Frame
 
 
+@dataclass(slots=True, eq=False)
 class Subscription:
     """A bounded buffer on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
 
-    __slots__ = ("_bytes", "_channel", "_frames", "_limits", "_nudged", "_wake", "dropped", "ended")
-
-    def __init__(self, channel: "Channel", limits: "StreamLimits") -> None:
-        self._channel = channel
-        self._limits = limits
-        self._frames: list[Frame] = []
-        self._bytes = 0
-        self._wake: asyncio.Future[None] | None = None
-        self._nudged = False
-        self.ended = False
-        self.dropped = False
+    _channel: "Channel"
+    _limits: "StreamLimits"
+    _frames: list[Frame] = field(default_factory=list)
+    _bytes: int = 0
+    _wake: asyncio.Future[None] | None = None
+    _nudged: bool = False
+    ended: bool = False
+    dropped: bool = False
 
     def push(self, frames: Sequence[Frame], size: int) -> None:
         if self.ended:
@@ -85,17 +83,15 @@ class StreamLimits:
     streams: int = 2000
 
 
+@dataclass(slots=True, eq=False)
 class Channel:
     """The streams of one task."""
 
-    __slots__ = ("_fanout", "_limits", "_subscriptions", "_task", "closed")
-
-    def __init__(self, fanout: "Fanout", task: str) -> None:
-        self._fanout = fanout
-        self._limits = fanout.limits
-        self._subscriptions: set[Subscription] = set()
-        self._task = task
-        self.closed = False
+    _fanout: "Fanout"
+    _limits: StreamLimits
+    _task: str
+    _subscriptions: set[Subscription] = field(default_factory=set)
+    closed: bool = False
 
     def subscribe(self) -> Subscription:
         subscription = Subscription(self, self._limits)
@@ -149,7 +145,7 @@ class Fanout:
         """The task's channel, kept as long as it is held or has streams."""
         channel = self._channels.get(task)
         if channel is None or channel.closed:
-            channel = self._channels[task] = Channel(self, task)
+            channel = self._channels[task] = Channel(self, self.limits, task)
         return channel
 
     def check_room(self) -> None:
@@ -176,13 +172,13 @@ class Fanout:
             del self._channels[task]
 
 
+@dataclass(slots=True)
 class TaskStream:
     """The `ready` frames, then those of a subscription that are newer than `number`."""
 
-    def __init__(self, ready: Sequence[Frame], number: int, subscription: Subscription | None) -> None:
-        self._ready: list[Frame] | None = list(ready)
-        self._number = number
-        self._subscription = subscription
+    _ready: list[Frame] | None
+    _number: int
+    _subscription: Subscription | None
 
     def __aiter__(self) -> "TaskStream":
         return self

@@ -5,6 +5,7 @@ Events that come while a group is being stored are stored together in the next o
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from gateway.engine.fanout import Channel
 from gateway.ledger.errors import Conflict
@@ -48,33 +49,23 @@ class _Commit:
             raise cancelled
 
 
+@dataclass(slots=True, eq=False)
 class Journal:
     """`number` is that of the latest event: an added event counts at once, a final one when it is stored."""
 
-    __slots__ = (
-        "_channel",
-        "_failed",
-        "_flying",
-        "_ledger",
-        "_loop",
-        "_pending",
-        "_points",
-        "_stored",
-        "_task",
-        "number",
-    )
+    _ledger: Commits
+    _channel: Channel
+    _task: str
+    number: int
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _pending: list[bytes] = field(default_factory=list)
+    _points: list[CommitPoint] = field(default_factory=list)
+    _flying: bool = False
+    _failed: Exception | None = None
+    _stored: int = field(init=False)
 
-    def __init__(self, ledger: Commits, channel: Channel, task: str, number: int) -> None:
-        self._ledger = ledger
-        self._channel = channel
-        self._task = task
-        self._loop = asyncio.get_running_loop()
-        self._pending: list[bytes] = []
-        self._points: list[CommitPoint] = []
-        self._flying = False
-        self._failed: Exception | None = None
-        self._stored = number
-        self.number = number
+    def __post_init__(self) -> None:
+        self._stored = self.number
 
     def add(self, payload: bytes) -> None:
         """An event that changes nothing but the record. Raises: the error of an earlier group."""

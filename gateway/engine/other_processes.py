@@ -30,22 +30,21 @@ _OVER = frozenset(TERMINAL)
 _WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
 
 
+@dataclass(slots=True, eq=False)
 class LogTail:
     """Wakes streams when the log of their task has grown. `run` belongs into a task group."""
 
-    def __init__(self, ledger: EventReads, interval: float = INTERVAL) -> None:
-        self._ledger = ledger
-        self._interval = interval
-        self.streams: set[LogTailStream] = set()
-        """Of tasks that may run in other processes."""
-        self._wanted = asyncio.Event()
-        self._seen: int | None = None
+    _ledger: EventReads
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    _seen: int | None = None
+    streams: set["LogTailStream"] = field(default_factory=set)
+    """Of tasks that may run in other processes."""
 
     async def run(self) -> None:
         """Never returns."""
         while True:
             await self._wanted.wait()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(INTERVAL)
             try:
                 await self._look()
             except LedgerUnavailable as error:

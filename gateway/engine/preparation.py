@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import TERMINAL
 from gateway.core import ownership
 from gateway.core.failures import retry_wait
-from gateway.core.history import View, project
+from gateway.core.history import project
 from gateway.core.turn import reconcile
 from gateway.core.turn.reconcile import UnknownOutcome
 from gateway.engine.tool_loop import is_cancelled
@@ -64,7 +64,12 @@ class CallPreparation:
         """The request on the thread as it is now."""
         context = self.context
         context.machine.update_facts(context.facts())
-        context.view = await self._view()
+        if context.run.fresh_thread and context.machine.round == 0:
+            first = HistoryRecord(1, 1, UserItem(context.run.message), turn_id=context.run.turn)
+            owned = ownership.of_thread(context.thread, context.run.agent.adapter.ownership)
+            context.view = project(owned, (first,), context.run.turn)
+        else:
+            context.view = await context.history()
         return self._request(context.thread.handle, context.view.items)
 
     async def take_call(self) -> None:
@@ -123,13 +128,6 @@ class CallPreparation:
             owner=None if owned.owner is declared.owner else owned.owner,
             tools=() if last else tools.declarations(),
         )
-
-    async def _view(self) -> View:
-        context, run, thread = self.context, self.context.run, self.context.thread
-        if run.fresh_thread and context.machine.round == 0:
-            first = HistoryRecord(1, 1, UserItem(run.message), turn_id=run.turn)
-            return project(ownership.of_thread(thread, run.agent.adapter.ownership), (first,), run.turn)
-        return await context.history()
 
     async def _commit(self, before: tuple[CommitPoint, ...]) -> None:
         """C2. `before`: what has to be stored of the thread in the same unit."""

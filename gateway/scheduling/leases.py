@@ -41,19 +41,14 @@ class LeaseTimes:
         return max(0.0, self.round - took)
 
 
+@dataclass(slots=True)
 class ThreadQueues:
     """The first queue of a thread gets its new turns."""
 
-    __slots__ = ("_of",)
-
-    def __init__(self) -> None:
-        self._of: dict[str, list[ThreadQueue]] = {}
+    _of: dict[str, list[ThreadQueue]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ThreadQueue]:
         return (queue for queues in self._of.values() for queue in queues)
-
-    def __contains__(self, thread: str) -> bool:
-        return thread in self._of
 
     @property
     def threads(self) -> tuple[str, ...]:
@@ -92,7 +87,8 @@ class LeaseUpkeep:
     cancel: Callable[[TurnRun], None]
     begin_next: Callable[[ThreadQueue], None]
     renewed: Callable[[], None]
-    _unused: set[str] = field(default_factory=set)
+    unused: set[str] = field(default_factory=set)
+    """Threads of which no turn is here any more: the next renewal gives their leases back."""
 
     async def run(self) -> None:
         """Never returns."""
@@ -110,14 +106,10 @@ class LeaseUpkeep:
                 log.warning("upkeep.skipped", error=str(error))
             took = monotonic() - began
 
-    def give_back(self, thread: str) -> None:
-        """No turn of the thread is here any more: the next renewal gives its lease back."""
-        self._unused.add(thread)
-
     async def renew(self) -> None:
         """Gives unused leases back first: the turns that are left on their threads are settled next."""
         threads, holder = self.queues.threads, self.runtime.holder
-        idle = self._unused.difference(threads)
+        idle = self.unused.difference(threads)
         points: list[CommitPoint] = [Release(thread, holder) for thread in sorted(idle)]
         if threads:
             points.append(Renew(threads, holder, self.runtime.lease_until()))
@@ -125,7 +117,7 @@ class LeaseUpkeep:
             points.append(self.runtime.heartbeat())
         if points:
             await self.runtime.ledger.commit(*points)
-        self._unused -= idle
+        self.unused -= idle
         self.renewed()
 
     async def _cancel_requested(self) -> None:

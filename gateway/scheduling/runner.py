@@ -254,7 +254,7 @@ class Runner:
         if queue.running is None and not queue.waiting and queue in queue.siblings:
             last = self._queues.remove(queue)
             if queue.leased and last:
-                self._upkeep.give_back(queue.thread.id)
+                self._upkeep.unused.add(queue.thread.id)
 
     def _dismiss(self, run: TurnRun) -> None:
         del self._runs[run.live.id]

@@ -28,7 +28,7 @@ def test_a_thread_is_forgotten_with_its_last_queue() -> None:
     assert queues.remove(first) is False
     assert queues.first("a") is sibling
     assert queues.remove(sibling) is True
-    assert "a" not in queues
+    assert queues.first("a") is None
     assert queues.threads == ()
 
 

@@ -100,7 +100,7 @@ class HttpClient:
     async def stream(
         self, url: str, body: bytes | None = None, *, handle: str | None = None
     ) -> AsyncGenerator[EventStream, None]:
-        """The event stream that answers a POST of `body`, or a GET. `handle`: the one that the request continues.
+        """The event stream that answers a POST of `body`, or a GET. `handle` is the handle that the request continues.
 
         Raises: AdapterError, also while the stream is read.
         """
@@ -118,7 +118,8 @@ class HttpClient:
             response.close()
 
     async def request_json(self, method: str, url: str, body: Json = None, *, handle: str | None = None) -> Json:
-        """The JSON of the answer, None for a 404. `handle`: the one that the request is about. Raises: AdapterError."""
+        """The JSON of the answer, or None for an answer with status 404. `handle` is the handle that the request is
+        about. Raises: AdapterError."""
         response = await self._send(method, url, None if body is None else msgspec.json.encode(body), _JSON)
         try:
             content = await _beginning(response.content, _DOCUMENT_LIMIT)

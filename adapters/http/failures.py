@@ -65,7 +65,8 @@ class Failures:
         return AdapterError(kind, detail, retry_after=retry_after, backend_down=backend_down)
 
     def from_event(self, content: Json, *, handle: str | None = None) -> AdapterError:
-        """For an error inside a stream, whose HTTP status was a success. `handle` as in `from_response`."""
+        """The error for an error event in a stream whose HTTP status was a success. `handle` has the meaning that it
+        has in `from_response`."""
         error = _backend_error(content)
         # Some servers (OGX) put the status that they would have sent without a stream into the code.
         status = int(error.code) if error.code in _STATUS_CODES else 500
@@ -75,7 +76,7 @@ class Failures:
     def from_response(
         self, status: int, headers: Mapping[str, str], body: bytes, *, handle: str | None = None
     ) -> AdapterError:
-        """For a response that is no event stream. `handle`: the one that the request continued."""
+        """The error for a response that is not an event stream. `handle` is the handle that the request continued."""
         error = _decode(body)
         retry_after = parse_retry_after(headers, Clock().now())
         text = error.describe(f"HTTP {status}")

@@ -189,7 +189,7 @@ class Connection:
                 raise ConsentNeeded(_describe(error, answers), tuple(_consent_pages(error.data))) from error
             raise ToolError(_describe(error, answers)) from error
         except Exception as error:  # noqa: BLE001  # of the library or a server
-            # It may hold the request with its headers, so it is not chained.
+            # The error may hold the request with its headers, so the new error is not chained to it.
             failed = ToolError(_describe(error, answers))
         else:
             return

@@ -25,7 +25,7 @@ class FieldViolation:
 
 
 class A2AError(Exception):
-    """`code`: JSON-RPC code. `grpc`: gRPC status. `http`: HTTP status."""
+    """An error of an A2A operation. `code` is its JSON-RPC code, `grpc` its gRPC status, `http` its HTTP status."""
 
     code: ClassVar[int] = -32603
     grpc: ClassVar[str] = "INTERNAL"

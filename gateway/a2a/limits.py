@@ -23,7 +23,8 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The maximum of each in one request. `metadata`: bytes of JSON. `id_length`: characters of any id."""
+    """The limits of one request: the maximum number or size of each of its parts. `metadata` is a number of bytes of
+    JSON, `id_length` a number of characters of any id."""
 
     parts: int = 1000
     reference_ids: int = 100

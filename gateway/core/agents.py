@@ -54,8 +54,8 @@ class AgentPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`name`: the slug in the URL. `tenant`: stands for this agent in `tenant` fields, beside its name. `backend`: the
-    backend of the adapter, where the adapter names one."""
+    """One agent of the gateway. `name` is its part of the URL. In `tenant` fields, both `tenant` and `name` identify
+    the agent. `backend` is the backend of the adapter, if the adapter names one."""
 
     name: str
     card: AgentCard

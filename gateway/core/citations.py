@@ -26,7 +26,8 @@ _CITED = re.compile(r"\[source(\d{1,9})\]", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """`key`: the only member of the object that held the list. `text`: the result was JSON in a text."""
+    """The sources in the result of a tool. `key` is the only member of the object that held the list. `text` says that
+    the result was a text that contained JSON."""
 
     entries: tuple[dict[str, Json], ...]
     key: str | None

@@ -74,7 +74,8 @@ def finish(
     process: str | None = None,
     ends_task: bool = True,
 ) -> Finish:
-    """C6. `output` is what the turn has shown before its last status. `ends_task`: else the task goes on with its next turn."""
+    """The commit point C6. `output` is the output that the turn has shown before its last status. If `ends_task` is
+    false, the task continues with its next turn."""
     return Finish(
         task=task,
         turn=turn,

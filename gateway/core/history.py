@@ -28,7 +28,8 @@ _INPUT_TOKENS = ("input_tokens", "prompt_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The most of a conversation to send; None: no limit. Messages are those of the caller and of the agent."""
+    """The largest part of a conversation that a service call sends. None is no limit. The messages of the caller and of
+    the agent count."""
 
     messages: int | None
     weight: int | None
@@ -67,8 +68,9 @@ def _input_tokens(usage: Json) -> int | None:
 
 
 class View(msgspec.Struct, frozen=True):
-    """`positions`: those of the items that the backend's chain does not hold yet; for owner BACKEND those of all items, in
-    order. `last_source`: the highest source number in the records, where the agent numbers sources."""
+    """The items that a service call sends. `positions` are the positions of the items that the backend's chain does not
+    hold yet; with owner BACKEND they are the positions of all items, in order. `last_source` is the highest source
+    number in the records, if the agent numbers sources."""
 
     items: tuple[conversation.Item, ...]
     positions: tuple[int, ...]

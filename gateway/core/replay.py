@@ -187,7 +187,8 @@ class MakeCall:
 def resume_plan(
     agent: Agent, thread: ThreadRecord, call: LatestCall | None, updates: Sequence[Update], *, open_tools: bool
 ) -> ResumeCall | MakeCall | None:
-    """How a turn continues that had begun; None: it cannot. `updates`: its log. `open_tools`: tool calls have no outcome."""
+    """The service call in which a turn that had begun continues, or None when it cannot continue. `updates` is the log
+    of the turn. `open_tools` says that some of its tool calls have no outcome."""
     if call is None or thread.lost:
         return None
     if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, CanResume):

@@ -122,8 +122,8 @@ class PausedTurn:
     def ending(
         self, last_event: int, state: TaskState | None, events: EventRow | None, now: int, *, displaced: bool = False
     ) -> tuple[CommitPoint, ...]:
-        """The end of the turn, with the collected changes. `state` None: the task goes on with its next turn. `displaced`: by a
-        message that is no answer to the turn."""
+        """The commit points that end the turn, with the collected changes. When `state` is None, the task continues
+        with its next turn. `displaced` says that a message that does not answer the turn has ended it."""
         end, turn, thread = EndTurn(TurnStatus.CANCELLED, state or TaskState.CANCELED), self.turn.turn, self.thread
         finish = commit_points.finish(
             self.outputs[-1], end, self.task.id, turn, thread.id, events, last_event, now, ends_task=state is not None

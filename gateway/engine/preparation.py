@@ -130,7 +130,7 @@ class CallPreparation:
         )
 
     async def _commit(self, before: tuple[CommitPoint, ...]) -> None:
-        """C2. `before`: what has to be stored of the thread in the same unit."""
+        """Commits C2. `before` holds the changes of the thread that are stored in the same unit."""
         context, run, takes_lease = self.context, self.context.run, self._is_first
         thread = ownership.apply_points(context.thread, before)
         working, final = context.working()

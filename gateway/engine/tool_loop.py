@@ -81,7 +81,7 @@ async def _tried(tool: OfferedTool, tool_run: ToolRun) -> ToolOutput | BaseExcep
 
 
 def is_cancelled() -> bool:
-    """This task is cancelled, and not only one that it waits for."""
+    """Whether the current task itself is cancelled, and not only a task that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

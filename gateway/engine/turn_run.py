@@ -86,8 +86,9 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a turn that was taken over goes on: in the service call under way, which has a `pending` handle, or without one
-    in the call that is to be made next. `before`: what the turn had shown when that call began."""
+    """The place where a turn that was taken over continues. With a `pending` handle, this is the service call under
+    way; without one, it is the service call that has to be made next. `before` is the output that the turn had shown
+    when that call began."""
 
     round: int
     attempt: int
@@ -99,14 +100,14 @@ class ResumePoint:
 class TurnRun:
     """One accepted turn, in a queue or running.
 
-    `response` is how the agent answers: None for a task, else the bare message. `rendering` is what the sender of the message
-    sees of tool calls; `repeats_answer`: the sender gets the answer whole when it is complete. `shown`: the rendering of a turn
-    that was paused, whose answer is not repeated.
+    `response` is how the agent answers: None for a task, else the message without a task. `rendering` is the form in
+    which the sender of the message sees tool calls. `repeats_answer` says that the sender gets the complete answer
+    again at its end. `shown` is the rendering of a turn that was paused, whose answer is not repeated.
 
-    `prepared`: `service_call` is stored and under way; C2 may come in the same unit as C1. `open_calls`: the turn was paused,
-    and goes on with these tool calls of that service call. `base` is the handle at which the turn began. `resume_point`: the
-    process that ran the turn died. The runner sets the rest; `entered`: the turn's code runs, so that cancelling `task`
-    reaches it.
+    `prepared` says that `service_call` is stored and under way; C2 may be in the same unit as C1. `open_calls` are the
+    tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
+    `resume_point` is set when the process that ran the turn died. The runner sets the other fields. `entered` says that
+    the turn's code runs, so that cancelling `task` reaches it.
     """
 
     turn: str
@@ -176,9 +177,10 @@ class TurnRun:
 
 @dataclass(slots=True, eq=False)
 class ThreadQueue:
-    """Turns of one thread in this process, one after another. `thread` is its row after the last commit here, if `current`;
-    else another process may have changed the row. `leased`: this process had the lease after that commit. `parked`: none of
-    the turns can begin, because an earlier turn is paused. `siblings`: all queues of the thread here, this one among them."""
+    """The turns of one thread in this process, which run one after another. `thread` is the row of the thread after the
+    last commit in this process, if `current`; otherwise another process may have changed the row. `leased` says that
+    this process had the lease after that commit. `parked` says that no turn of the queue can begin, because an earlier
+    turn is paused. `siblings` are all queues of the thread in this process, including this queue."""
 
     thread: ThreadRecord
     current: bool

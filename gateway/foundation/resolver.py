@@ -46,7 +46,8 @@ def _system(host: str, port: int) -> list[tuple[object, object, object, str, tup
 
 
 class CheckedResolver(AbstractResolver):
-    """In the form that aiohttp asks for. aiohttp does not resolve a host that is an IP address: the caller checks that one."""
+    """A resolver with the interface that aiohttp requires. aiohttp does not resolve a host that is an IP address, so
+    the caller has to check such a host."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver

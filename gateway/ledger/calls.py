@@ -28,10 +28,11 @@ class NewItem(msgspec.Struct, frozen=True):
 
 
 class NewToolCall(msgspec.Struct, frozen=True):
-    """A tool call of a completed service call; `outcome` is set when it has ended. `id` is the public one.
+    """A tool call of a completed service call; `outcome` is set when the tool call has ended. `id` is its public id.
 
-    `asked`: it needs an approval before it runs; `digest` identifies what is approved. `expires_at`: the end of the time
-    that its caller has. `server`: where the tool is, as callers see it. `runs_left`: how many starts are allowed.
+    `asked` says that the call needs an approval before it runs; `digest` identifies the arguments that are approved.
+    `expires_at` is the end of the caller's time for the decision. `server` is the name of the tool's server that
+    callers see. `runs_left` is the number of starts that are still allowed.
     """
 
     id: str
@@ -122,8 +123,9 @@ class UnknownCall(msgspec.Struct, frozen=True):
 
 
 class LatestCall(msgspec.Struct, frozen=True):
-    """The last service call of a turn. `base`: the handle at which the turn began. `restarts`: how many of its calls were
-    repeated because their process died. `asked`: it made tool calls that the backend does not run."""
+    """The last service call of a turn. `base` is the handle at which the turn began. `restarts` is the number of the
+    turn's service calls that were repeated because their process died. `asked` says that the call made tool calls that
+    the backend does not run."""
 
     id: str
     round: int

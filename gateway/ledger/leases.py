@@ -13,8 +13,8 @@ TRIES = 4
 
 
 class TakeOver(msgspec.Struct, frozen=True):
-    """A turn whose process died continues in this process, in the same service call, on the holder's lease. `tries`: the
-    number of takeovers so far, while it is not known that this process survives the turn."""
+    """A turn whose process died continues in this process, in the same service call, on the holder's lease. `tries` is
+    the number of takeovers so far, until it is known that this process survives the turn."""
 
     thread: str
     generation: int
@@ -82,8 +82,9 @@ class RequestCancel(msgspec.Struct, frozen=True):
 
 
 class UnfinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that has not ended and that no living process runs. `expired`: the lease of its process has expired. `waits`: it
-    is queued. `process`: the one that had it; `cancel_asked`: a cancel was requested there. `tries` as in CountTries."""
+    """A turn that has not ended and that no living process runs. `expired` says that the lease of its process has
+    expired, `waits` that the turn is queued. `process` is the process that had the turn; `cancel_asked` says that a
+    cancel was requested there. `tries` has the meaning that it has in CountTries."""
 
     turn: str
     thread: str

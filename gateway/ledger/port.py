@@ -82,9 +82,10 @@ class ThreadReads(Protocol):
     async def recent_history(
         self, thread_id: str, turn_id: str, *, messages: int | None, weight: int | None, opaque: bool
     ) -> tuple[HistoryRecord, ...]:
-        """As `history`, from its end: whole turns, until those up to this one have so many messages or so much weight.
+        """Returns the end of `history`: whole turns, as many as are needed for the turns up to `turn_id` to reach the
+        limit of messages or of weight.
 
-        `opaque`: reasoning and opaque items count. However long the thread is, no more of it is read.
+        With `opaque`, reasoning and opaque items count too. The rest of the thread is not read, however long it is.
         """
 
     async def measured_calls(self, thread_id: str) -> tuple[MeasuredCall, ...]:

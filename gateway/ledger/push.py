@@ -9,7 +9,8 @@ import msgspec
 
 
 class PushState(StrEnum):
-    """`STOPPED`: given up after the last attempt. `GONE`: the receiver has refused for good. `DONE`: all is delivered."""
+    """The state of a delivery. `STOPPED`: the last attempt has failed. `GONE`: the receiver has refused permanently.
+    `DONE`: all events are delivered."""
 
     ACTIVE = "active"
     STOPPED = "stopped"
@@ -18,7 +19,8 @@ class PushState(StrEnum):
 
 
 class PushConfig(msgspec.Struct, frozen=True):
-    """`version`: of A2A, in which it was made and is answered. `sealed`: its secrets, encrypted."""
+    """A push configuration. `version` is the version of A2A in which the configuration was made and in which events are
+    posted. `sealed` holds its secrets in encrypted form."""
 
     task: str
     id: str

@@ -81,7 +81,8 @@ class EndedTask(msgspec.Struct, frozen=True):
 
 
 class AgedContext(msgspec.Struct, frozen=True):
-    """A context as retention sees it. `idle`: open and unused for too long; `purge_pending`: a tombstone with rows left."""
+    """The facts of a context that retention uses. `idle` says that the context is open and was unused for too long,
+    `purge_pending` that it is a tombstone that still has rows."""
 
     id: str
     caller: Caller

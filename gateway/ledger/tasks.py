@@ -30,10 +30,11 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """C6: a turn ends. `state` None: the task continues with the next accepted turn. Conflict when the task has ended.
+    """C6: a turn ends. When `state` is None, the task continues with the next accepted turn. Conflict when the task has
+    ended.
 
-    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process`: the one that has the turn;
-    Conflict when another has taken it over. None: any process.
+    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process` is the process that has the
+    turn; Conflict when another process has taken the turn over. None stands for any process.
     """
 
     task: str
@@ -69,7 +70,8 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class StoredArtifact(msgspec.Struct, frozen=True):
-    """An artifact as one turn made it; `append`: its parts follow those of an earlier turn."""
+    """An artifact in the form in which one turn made it. With `append`, its parts follow the parts of an earlier
+    turn."""
 
     artifact: Artifact
     append: bool = False

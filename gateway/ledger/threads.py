@@ -36,8 +36,9 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
-    """A context and its live thread on one agent, None before the first message to that agent. `waiting`: the task whose
-    turn waits on that thread for its caller; `stuck`: one whose turn is quarantined and blocks the thread."""
+    """A context and its live thread on one agent. The thread is None before the first message to that agent. `waiting`
+    is the task whose turn waits for its caller on that thread; `stuck` is a task whose turn is quarantined and blocks
+    the thread."""
 
     id: str
     public_id: str

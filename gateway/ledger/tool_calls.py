@@ -43,9 +43,10 @@ class ToolEnds(msgspec.Struct, frozen=True):
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
-    """A tool call of a turn. `round`: the number of its service call; `at`: when that service call was complete.
+    """A tool call of a turn. `round` is the number of its service call, `at` the time at which that service call was
+    complete.
 
-    `server` and `runs_left` as in NewToolCall; each start takes one.
+    `server` and `runs_left` have the meaning that they have in NewToolCall; each start uses up one run.
     """
 
     id: str

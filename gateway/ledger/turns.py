@@ -111,11 +111,13 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 
 class Decide(msgspec.Struct, frozen=True):
-    """C1 of a message to a turn that waits, or the expiry of its time (without `answer`). `context` is the row's id.
+    """C1 of a message to a turn that waits, or, without `answer`, the expiry of the turn's time. `context` is the id of
+    the row.
 
-    The ends of the calls that this settles are in the same unit. `retries`: calls that waited for a consent and are
-    repeated. `question`: what the task still asks, in `state`; `resumes`: nothing is open any more. Conflict when the turn
-    does not wait, is another caller's, or a call is decided already or differs from the one that was shown.
+    The ends of the calls that this point settles are in the same unit. `retries` are calls that waited for a consent
+    and are repeated. `question` is the question that the task still asks, in `state`; `resumes` says that no call is
+    open. Conflict when the turn does not wait or belongs to another caller, or when a call is already decided or
+    differs from the call that was shown.
     """
 
     caller: Caller
@@ -135,8 +137,9 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class WaitingTurn(msgspec.Struct, frozen=True):
-    """A turn that waits for its caller. `inputs`: the number of its messages; `base`: the handle at which it began; `calls`:
-    those of its last service call. `cancel_asked`: a cancel was requested before it came to wait."""
+    """A turn that waits for its caller. `inputs` is the number of its messages, `base` the handle at which it began;
+    `calls` are the tool calls of its last service call. `cancel_asked` says that a cancel was requested before the turn
+    began to wait."""
 
     turn: str
     thread: str

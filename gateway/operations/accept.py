@@ -113,7 +113,7 @@ class MessageIntake:
     async def _answer(
         self, incoming: Incoming, task: TaskRecord, on_stored: OnStored | None
     ) -> TurnRun | Replay | PausedTurn:
-        """As PausedTurns.answer; a turn that continues counts as one of the principal's."""
+        """Does what PausedTurns.answer does, and counts a turn that continues as a running turn of the principal."""
         with self.runs.take(incoming.call.caller) as slot:
 
             def stored(run: TurnRun) -> None:
@@ -241,10 +241,12 @@ class MessageIntake:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`outputs`: what the earlier turns of the task have shown; `number`: that of the task's latest event.
+    """The plan for a message to a task. `outputs` are the outputs of the earlier turns of the task; `number` is the
+    number of the task's latest event.
 
-    `event`: the task that waited for its caller works again. `prepare`: C2, where the turn begins in the same unit;
-    `besides`: the marks of a turn that has to wait. `closed`: the turn that waited for an answer and gets none.
+    `event` says that the task that waited for its caller works again. `prepare` is C2, if the turn begins in the same
+    unit; `besides` are the marks of a turn that has to wait. `closed` is the turn that waited for an answer and does
+    not get one.
     """
 
     accept: Accept

@@ -97,9 +97,11 @@ class PausedTurns:
     async def cancel(
         self, caller: Caller, task: TaskRecord, shown: Rendering = HIDDEN, *, displaced: bool = False
     ) -> bool:
-        """Cancels a task that waits for its caller. False: a message to the task, or another end of it, was faster.
+        """Cancels a task that waits for its caller. Returns False when a message to the task, or another end of the
+        task, was faster.
 
-        `shown`: what the caller sees of tool calls. `displaced`: the paused turn is no part of the conversation then.
+        `shown` is the form in which the caller sees tool calls. `displaced` excludes the paused turn from the
+        conversation.
         """
         clock = non_decreasing(self.clock, task.status_at)
         now = clock.now()

@@ -95,7 +95,7 @@ class PushConfigs:
     async def draft(
         self, call: OperationCall, config: TaskPushNotificationConfig, message: Message | None = None
     ) -> PushDraft:
-        """`message`: the one that the configuration came with. Raises: InvalidParams."""
+        """Checks a configuration. `message` is the message that contained it. Raises: InvalidParams."""
         place = "" if message is None else _IN_MESSAGE
         if message is not None and config.task_id and config.task_id != message.task_id:
             raise invalid(f"{place}taskId", "must be left out: the configuration is for the task of the message")

@@ -226,9 +226,10 @@ class Operations:
         return await self._attach(call, request.id, with_turn=False)
 
     async def _attach(self, call: OperationCall, task_id: str, *, with_turn: bool) -> EventStream:
-        """The Task, then its events: those after `Last-Event-ID` where the request has one, else those to come.
+        """A stream of the Task and its events: the events after `Last-Event-ID` if the request has that header,
+        otherwise the events to come.
 
-        The stream ends with the task; `with_turn`, for a repeated message, with the turn of that message.
+        The stream ends with the task. With `with_turn`, for a repeated message, it ends with the turn of that message.
         """
         self._fanout.check_room()
         subscription = self._fanout.open(task_id).subscribe()

@@ -19,13 +19,13 @@ _MOVES = {HandleKind.NONE: "is none", HandleKind.ROTATING: "moves", HandleKind.S
 
 
 class NewContext(msgspec.Struct, frozen=True):
-    """`public_id`: the one that the caller chose, if any."""
+    """A message that begins a new context. `public_id` is the id that the caller chose, if any."""
 
     public_id: str | None = None
 
 
 class KnownContext(msgspec.Struct, frozen=True):
-    """`task`: the one that the message continues; None: a new one."""
+    """A message to an existing context. `task` is the task that the message continues, or None for a new task."""
 
     context: ContextRecord
     task: TaskRecord | None = None

@@ -14,14 +14,15 @@ from gateway.ports.tools import ToolDeclaration
 
 
 class ServiceRequest(msgspec.Struct, frozen=True):
-    """One request to the backend, decided by the core.
+    """One request to the backend, with the content that the core decides.
 
-    `items`: with owner BACKEND those that the backend's chain does not hold, with GATEWAY the whole view. The last one is a
-    UserItem, or an OutputItem when the call continues after tools ran; a UserItem may follow the outputs of open calls.
-    `tools`: those that the model may call besides the backend's own; they go with every call, as instructions do.
-    `handle`: None on the first call of a chain and for owner GATEWAY. `state`: the adapter's own JSON from its last completed
-    call. `context_id`: an opaque label. `deadline`: seconds of the monotonic clock. `owner`: the owner of this conversation
-    where it differs from the adapter's `ownership`; only for an adapter that declares `either`.
+    `items` depend on the owner of the conversation: with owner BACKEND they are the items that the backend's chain does
+    not hold, with owner GATEWAY the whole view. The last item is a UserItem, or an OutputItem when the call continues
+    after tools ran; a UserItem may follow the outputs of open calls. `tools` are the tools that the model may call in
+    addition to the backend's own; every call carries them, like the instructions. `handle` is None on the first call of
+    a chain and with owner GATEWAY. `state` is the adapter's own JSON from its last completed call. `context_id` is an
+    opaque label. `deadline` is a time of the monotonic clock, in seconds. `owner` is the owner of this conversation if
+    it differs from the adapter's `ownership`, which only happens to an adapter that declares `either`.
     """
 
     handle: str | None
@@ -90,11 +91,12 @@ class ToolCallArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallReady(msgspec.Struct, frozen=True):
-    """All arguments are there (raw text). `handled`: the backend runs the call or has answered it; None: not known.
+    """The arguments of a tool call are complete (raw text). `handled` says that the backend runs the call or has
+    answered it, or is None when that is not known.
 
-    Without `handled`, and without a ToolResultReady before CallCompleted, the gateway answers the call.
-    `server`: the executor where it is known, as `mcp:weather` or `web_search`. `question`: the `call_id` of the ApprovalAsked
-    that was approved.
+    Without `handled`, and without a ToolResultReady before CallCompleted, the gateway answers the call. `server` is the
+    executor of the tool if it is known, for example `mcp:weather` or `web_search`. `question` is the `call_id` of the
+    ApprovalAsked that was approved.
     """
 
     call_id: str
@@ -245,9 +247,9 @@ class Processed(Enum):
 
 
 class ErrorMeaning(msgspec.Struct, frozen=True):
-    """`transient`: the same request may succeed later. `handle_lost`: the backend does not know the handle (any more).
-    `backend_down`: no backend answered. `conclusive`: a look-up of an earlier call that fails so never succeeds.
-    """
+    """The meaning of a class of errors. `transient`: the same request may succeed later. `handle_lost`: the backend
+    does not know the handle, or has deleted it. `backend_down`: no backend answered. `conclusive`: after this error,
+    later look-ups of the same earlier call fail too."""
 
     processed: Processed
     transient: bool = False

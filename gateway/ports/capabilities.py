@@ -75,7 +75,8 @@ class CanCheckHandle(Protocol):
     """Tells from its form that a text cannot be a handle of these settings."""
 
     def check_handle(self, handle: str) -> None:
-        """Without I/O. Raises: ValueError that says what the text is instead, and what the settings need."""
+        """Checks the form of a handle, without I/O. Raises: ValueError, with a text that says what the handle is
+        instead and what form the settings need."""
 
 
 class Fate(StrEnum):

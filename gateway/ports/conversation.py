@@ -33,10 +33,12 @@ class ReasoningItem(msgspec.Struct, frozen=True, tag_field="kind", tag="reasonin
 
 
 class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_defaults=True):
-    """`arguments`: the model's raw text, JSON or not. `call_id`: the backend's.
+    """A tool call of the model. `arguments` is the model's raw text, which may not be JSON. `call_id` is the backend's
+    id of the call.
 
-    `handled`: the backend runs the call (True) or does not (False); None: not known. `asking`: the item is the backend's
-    question whether it may run this tool of its own, on the server of this name; its OutputItem is the decision.
+    `handled` says whether the backend runs the call, or is None when that is not known. With `asking`, the item is the
+    backend's question whether it may run its own tool on the server of this name; the OutputItem of the call is the
+    decision.
     """
 
     call_id: str
@@ -134,12 +136,13 @@ class Ownership:
 
 
 class HistoryRecord(msgspec.Struct, frozen=True):
-    """One stored item. `position` grows within the thread; `turn` and `turn_id`: the number and id of its turn.
+    """One stored item. `position` grows within the thread; `turn` and `turn_id` are the number and the id of its turn.
 
-    `service_call`: the one that brought it; `sequence`: the number there of its tool call. `sent_in`: the completed service
-    call whose request or response carried it, None while the backend's chain does not hold it. `replayable` False: never
-    sent to the model again, as the text of a cut stream. `displaced`: its turn has ended and is no part of the conversation,
-    because a later message replaced it.
+    `service_call` is the service call that brought the item; `sequence` is the number of the item's tool call in that
+    service call. `sent_in` is the completed service call whose request or response carried the item, or None while the
+    backend's chain does not hold it. If `replayable` is false, the item is never sent to the model again; an example is
+    the text of a stream that was cut. `displaced` says that the turn of the item has ended and is not part of the
+    conversation, because a later message replaced the turn.
     """
 
     position: int

@@ -39,7 +39,8 @@ _BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class PushLimits:
-    """`timeout`: seconds for one post. `attempts`: for one event. `posts`: at a time, `per_host` of them to one host."""
+    """The limits of deliveries. `timeout` is the time for one post, in seconds; `attempts` is the number of attempts
+    for one event. `posts` is the number of posts at the same time, `per_host` the number of them to one host."""
 
     timeout: float = 15.0
     attempts: int = len(RETRY_WAITS) + 1

@@ -37,7 +37,8 @@ class LeaseTimes:
         return self.length / self.renewals
 
     def rest(self, took: float) -> float:
-        """From the end of a renewal to the next. None after one that took long: what it stored late is old by then."""
+        """The seconds from the end of a renewal to the next renewal. They are 0 after a renewal that took long, because
+        the time that it stored is then already old."""
         return max(0.0, self.round - took)
 
 
@@ -77,8 +78,8 @@ class ThreadQueues:
 
 @dataclass(slots=True)
 class LeaseUpkeep:
-    """Of one process. `runs`: its turns, by task. `cancel` ends a turn; `begin_next` continues a queue; `renewed` is called
-    after each renewal."""
+    """Renews the leases of one process. `runs` are the turns of the process, by task. `cancel` ends a turn;
+    `begin_next` continues a queue; `renewed` is called after each renewal."""
 
     runtime: Runtime
     times: LeaseTimes

@@ -51,8 +51,9 @@ def is_last(unfinished: UnfinishedTurn) -> bool:
 
 @dataclass(slots=True)
 class Quarantine:
-    """As one process knows it; the count is in the turn's row. `blocked`: turns of this round after a turn of their thread that
-    was put aside. `probation`: seconds for which the process has to outlive a turn that it listens to again."""
+    """The turns that were put aside, as far as one process knows them; the count is in the turn's row. `blocked` are
+    turns of this round that follow, in their thread, a turn that was put aside. `probation` is the number of seconds
+    that the process has to survive a turn whose response it reads again."""
 
     ledger: Commits
     clock: Clock

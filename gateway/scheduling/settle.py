@@ -75,11 +75,15 @@ async def settle(
     *,
     bare: bool = False,
 ) -> bool:
-    """Ends the turn as FAILED, or pauses it with calls that its caller allowed, and did not take back. False, and nothing
-    happens, where another process was faster, or the turn's own has come back to life.
+    """Ends the turn as FAILED. If its caller has allowed calls and has requested no cancel, the turn is paused with
+    these calls instead. Returns False without a change when another process was faster, or when the turn's own process
+    is alive again.
 
-    `policies`: its agent's, None where the agent is gone. `failure`: why the turn does not go on. `bare`: it could not be ended
-    otherwise; its messages and artifacts are not read, and are not in its record. Raises: LedgerUnavailable, CorruptRecord.
+    `policies` are the policies of the turn's agent, or None when the agent no longer exists. `failure` is the reason
+    why the turn does not continue. `bare` says that the turn could not be ended otherwise; its messages and artifacts
+    are then not read, and are not in its record.
+
+    Raises: LedgerUnavailable, CorruptRecord.
     """
     task = unfinished.task
     turns = () if bare else (await ledger.turns((task.id,), artifacts=False))[task.id]

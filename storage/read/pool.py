@@ -119,7 +119,8 @@ class Readers:
             raise unavailable("the database could not be read", error) from error
 
     def _data_version(self) -> int:
-        """On a connection of its own: only numbers of one and the same connection can be compared."""
+        """Reads the data version on a separate connection that is used only for this purpose, because only numbers of
+        the same connection can be compared."""
         if self._version_connection is None:
             self._version_connection = _connect(self._path, self._busy_timeout_ms)
         number: int = self._version_connection.execute(DATA_VERSION).fetchone()[0]

@@ -80,7 +80,8 @@ class CompletionCalls:
             yield from self.receive(Fragment(function=function))
 
     def finish(self, *, cut: bool) -> Iterator[port.AdapterEvent]:
-        """`cut`: the answer is incomplete. A last call whose arguments had not begun was never made: it must not run."""
+        """Ends the calls. `cut` says that the answer is incomplete: a last call whose arguments had not begun is
+        dropped, because it must not run."""
         last = self._in_order[-1] if self._in_order else None
         for call in self._in_order:
             if cut and call is last and not "".join(call.arguments).strip():

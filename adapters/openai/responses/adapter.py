@@ -78,8 +78,9 @@ class BackgroundAdapter(ResponsesAdapter):
     """Responses that the service continues without a listener."""
 
     async def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
-        """From the first event on: the meaning of an event depends on those before it, and a backend that was itself
-        interrupted sends all of them again. The core knows which output was shown already."""
+        """Reads the stream of a response again, from its first event on, because the meaning of an event depends on the
+        earlier events. A backend that was itself interrupted also sends all events again. The core knows which output
+        was already shown."""
         parser = ResponseParser(self._failures, Chain(request.handle, verifies=self._verifies))
         opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
         begun = False

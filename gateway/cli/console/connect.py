@@ -45,7 +45,8 @@ def call(
 def call_admin(
     address: AgentAddress, operation: Callable[[httpx2.AsyncClient], Awaitable[T]], group: str = "contexts"
 ) -> T:
-    """As `call`, of the administration API. `group`: the commands of which one lists what exists."""
+    """Does what `call` does, with the administration API. `group` is the group of commands one of which lists the
+    objects that exist."""
     return call(open_http(address.url, address.request_headers), operation, _resource_must_exist(address, group))
 
 

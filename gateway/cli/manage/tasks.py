@@ -79,7 +79,8 @@ def watch(
     approve: Approve | None,
     tools: Tools,
 ) -> int:
-    """`first`: number of the first event. `approve` None: asks on a terminal. Raises: Stop."""
+    """Follows a task. `first` is the number of the first event. When `approve` is None, the command asks on the
+    terminal. Raises: Stop."""
     display = _Watch(address, task, first or 1, output)
     try:
         with task_must_exist(address, task):

@@ -101,7 +101,8 @@ class TaskDisplay:
         return self.address.command("tasks", "watch", *self.question.tool_options, argument=task)
 
     def open_task_lines(self) -> list[str]:
-        """How to answer a task that waits, or to follow one that goes on, after the command has ended."""
+        """Lines that say how to answer a task that waits, or how to follow a running task, after the command has
+        ended."""
         task = self.conversation.task
         if task is None:
             return []

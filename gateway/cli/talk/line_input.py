@@ -20,7 +20,8 @@ _AHEAD = 1000
 
 
 class LineInput:
-    """Reads one stream. `typed`: from a person, who sees prompts. Outlives the futures that it waits for."""
+    """Reads lines from one stream. `typed` says that a person types the lines and sees prompts. The object outlives the
+    futures that it waits for."""
 
     def __init__(self, stream: TextIO, out: TextIO, err: TextIO) -> None:
         self.typed = stream.isatty()

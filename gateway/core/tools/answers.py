@@ -31,10 +31,11 @@ _WORDS = {"approve": True, "reject": False}
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """`call` None: the decision is for every call that waits for one. `field`: its place in the request.
+    """A caller's decision on tool calls that wait for an approval. When `call` is None, the decision applies to every
+    waiting call. `field` is the place of the decision in the request.
 
-    `args`: the arguments that the caller decided on, where it repeats them. `always`: the approval is for every later call
-    of the tool too.
+    `args` are the arguments that the caller decided on, if the request repeats them. `always` extends the approval to
+    all later calls of the tool.
     """
 
     field: str
@@ -102,7 +103,8 @@ def answers(message: Message) -> Answers:
 
 
 def _entries(field: str, entries: Json, member: str, rest: str = "") -> Iterator[tuple[str, dict[str, Json]]]:
-    """The entries of a list with their places. `member`: the one that an entry needs beside `id`."""
+    """The entries of a list, with their places. `member` is the name of the member that an entry needs in addition to
+    `id`."""
     if not isinstance(entries, list) or not entries:
         raise invalid(field, f"must be a list with an entry for each call{rest}")
     for index, entry in enumerate(entries):
@@ -213,8 +215,9 @@ class Resolution:
 
 
 def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> Resolution:
-    """`calls`: those of the waiting round, and others of the task that the caller was asked about. `redact`: the paths of
-    arguments that the caller was not shown, and cannot repeat.
+    """Assigns the answers to the calls. `calls` are the calls of the waiting round, and other calls of the task that
+    the caller was asked about. `redact` holds the paths of arguments that the caller was not shown and therefore cannot
+    repeat.
 
     Raises: InvalidParams.
     """

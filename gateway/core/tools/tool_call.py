@@ -57,9 +57,9 @@ class Settled:
 
 
 class ToolPolicy(msgspec.Struct, frozen=True):
-    """The tools of one service call. `exhausted`: no tool may run any more in this turn, for the reason `why_not`, which goes
-    to the model. `standing`: the caller's standing approvals, which override `asks`. `patience`: milliseconds that the caller
-    has for a decision or a result."""
+    """The rules for the tools of one service call. `exhausted` says that no tool may run in the rest of this turn;
+    `why_not` is the reason that the model receives. `standing` are the caller's standing approvals, which override
+    `asks`. `patience` is the time in milliseconds that the caller has for a decision or a result."""
 
     offered: Mapping[str, OfferedTool] = msgspec.field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = msgspec.field(default_factory=dict)
@@ -83,8 +83,9 @@ class ToolPolicy(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ConsentLink:
-    """`id`: the gateway's. `server`: for whom the consent is, as `mcp:mail`; `text`: its reason, in its words. `call`: the
-    tool call of the gateway that waits for the consent, if one does."""
+    """A page on which the user gives a consent. `id` is the gateway's id of the link. `server` names the party that
+    needs the consent, for example `mcp:mail`; `text` is the reason that this party gives. `call` is the tool call of
+    the gateway that waits for the consent, if there is one."""
 
     id: str
     url: str
@@ -97,10 +98,11 @@ class ConsentLink:
 class ToolCall:
     """One tool call of a turn. `status` is None while its service call runs, unless the backend has answered the call.
 
-    `inputs`: the arguments, where they are an object and the gateway runs the call. `asked`: the call needs an approval, for
-    `digest`, until `expires_at`. `shown`: callers have seen it with its arguments. `question`: the backend asks whether it may
-    run a tool of its own; the decision is the outcome. `runs_left`: how often the call may still be started. `rerun`: it ran
-    when its process died, and may run again. `pages`: where the user has to consent first.
+    `inputs` are the arguments, if they are an object and the gateway runs the call. `asked` says that the call needs an
+    approval of `digest` before `expires_at`. `shown` says that callers have seen the call with its arguments. With
+    `question`, the call is a question of the backend whether it may run a tool of its own, and the decision is the
+    outcome. `runs_left` is the number of times that the call may still be started. `rerun` says that the call ran when
+    its process died, and may run again. `pages` are the pages on which the user has to consent first.
     """
 
     facts: CallFacts

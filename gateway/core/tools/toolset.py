@@ -103,9 +103,11 @@ def _text(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool as the model of one agent may call it. `identity`: `source.tool`, as rules name it. `server`: for callers.
+    """A tool as the model of one agent may call it. `identity` is `source.tool`, the name in the rules. `server` is the
+    name of the source that callers see.
 
-    `timeout` is in seconds, `max_result` in bytes. `complaint`: what is wrong with arguments; None: they fit.
+    `timeout` is in seconds, `max_result` in bytes. `complaint` returns a text about wrong arguments, or None when they
+    fit.
     """
 
     declaration: ToolDeclaration

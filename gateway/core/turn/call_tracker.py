@@ -51,7 +51,8 @@ class ToolCallTracker:
                 raise _broken(f"{event!r} is not an event of the port")
 
     def restart(self, reserved_ids: Sequence[str] = ()) -> None:
-        """For another service call, or a repetition of this one, whose first tool calls get these public ids."""
+        """Prepares the tracker for the next service call, or for a repetition of the current one. The first tool calls
+        of that service call get the public ids `reserved_ids`."""
         self._calls, self._unnamed, self._early_results = {}, "", {}
         self._reserved_ids = deque(reserved_ids)
 

@@ -30,8 +30,8 @@ _REBUILT = "The agent's backend had lost this conversation; it was told again fr
 
 
 class TurnFacts(msgspec.Struct, frozen=True):
-    """`direct_replies`: the agent may answer with a bare message. `rendering`: what the caller sees of tool calls; the ledger
-    keeps all of them."""
+    """The facts of a turn that its machine uses. `direct_replies` says that the agent may answer with a message without
+    a task. `rendering` is the form in which the caller sees tool calls; the ledger keeps all details of them."""
 
     task_id: str
     context_id: str

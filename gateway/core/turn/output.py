@@ -20,8 +20,8 @@ NOTE: dict[str, Json] = {"adk_thought": True}
 
 @dataclass(slots=True)
 class OutputBuilder:
-    """`out`: the commands of the present event. `items`: the output of the call so far. `answer`: the id of the artifact with
-    the answer; empty while there is none."""
+    """Builds the output of a service call. `out` holds the commands of the current event, `items` the output of the
+    call so far. `answer` is the id of the artifact with the answer, or empty while there is no answer."""
 
     task_id: str
     context_id: str

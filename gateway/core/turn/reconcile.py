@@ -49,7 +49,8 @@ def must_reconcile(
 
 @dataclass(frozen=True, slots=True)
 class UnknownOutcome:
-    """A service call whose end was not heard, on its thread. `view`: the items that it carried."""
+    """A service call of a thread whose end the gateway did not receive. `view` holds the items that the call
+    carried."""
 
     agent: Agent
     thread: ThreadRecord
@@ -114,9 +115,10 @@ def _completed(
 
 
 def _end_of_call(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> CompleteCall | None:
-    """The end of the call as its turn would have taken it; None for one that the turn could not have taken.
+    """The end of the call in the form that its turn would have recorded, or None when the turn could not have accepted
+    these events.
 
-    The turn has ended: unanswered tool calls get the outcome that they were not run.
+    The turn has ended, so unanswered tool calls get an outcome that says that they were not run.
     """
     facts = TurnFacts(
         task_id="",

@@ -97,6 +97,5 @@ class InternalError(A2AError):
 
 def invalid(field: str, description: str) -> InvalidParams:
     """Invalid params that name one field."""
-    return InvalidParams(
-        f"Invalid parameters: {field}: {description}", violations=(FieldViolation(field, description),)
-    )
+    violation = FieldViolation(field, description)
+    return InvalidParams(f"Invalid parameters: {field}: {description}", violations=(violation,))

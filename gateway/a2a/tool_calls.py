@@ -125,9 +125,8 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
     """The part with all arguments of the call."""
     facts = _facts(call, Phase.REQUESTED, rendering)
-    return _part(
-        "function_call", call, "args", _masked("args", _arguments(arguments, rendering), facts, rendering), facts
-    )
+    value = _masked("args", _arguments(arguments, rendering), facts, rendering)
+    return _part("function_call", call, "args", value, facts)
 
 
 def _answered(call: CallFacts, phase: Phase, output: Json, rendering: Rendering, now: str) -> Part:
@@ -229,12 +228,11 @@ def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> U
     """The update that carries the part. Call and outcome are two artifacts with different ids, because an artifact that
     does not append replaces the artifact of the same id."""
     extensions = (URI,) if rendering.active else None
+    task, context = place.task_id, place.context_id
     if rendering.channel == "artifact":
         artifact = model.Artifact(artifact_id=artifact_id, parts=(part,), extensions=extensions)
-        return model.TaskArtifactUpdateEvent(
-            task_id=place.task_id, context_id=place.context_id, artifact=artifact, last_chunk=True
-        )
-    task, context, parts, new = place.task_id, place.context_id, (part,), place.new_id()
+        return model.TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, last_chunk=True)
+    parts, new = (part,), place.new_id()
     message = model.Message(
         message_id=new, context_id=context, task_id=task, role=model.Role.AGENT, parts=parts, extensions=extensions
     )

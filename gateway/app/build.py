@@ -14,7 +14,7 @@ from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.ownership import contradiction
-from gateway.core.tools.approvals import ApprovalRule
+from gateway.core.tools.tool_call import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules

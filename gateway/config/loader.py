@@ -18,7 +18,7 @@ from gateway.config.settings import NAME
 from gateway.config.shape import AGENTS, SECTIONS, TOOLS, PluginTypes, Section, Shape, fields, settings_model
 from gateway.config.tools import ToolConfig
 from gateway.config.yaml import Document, References, read
-from gateway.core.tools.approvals import may_fit
+from gateway.core.tools.tool_call import may_fit
 from gateway.foundation.text import did_you_mean
 
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})

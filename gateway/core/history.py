@@ -97,10 +97,8 @@ def project(
     if new_chain or ownership.owner is conversation.StorageOwner.GATEWAY:
         records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
         sent = records if window is None else newest(records, window)
-        first = sent[0].turn
-        return View(
-            tuple(r.item for r in sent), tuple(r.position for r in due if r.sent_in is None and r.turn >= first)
-        )
+        positions = tuple(r.position for r in due if r.sent_in is None and r.turn >= sent[0].turn)
+        return View(tuple(r.item for r in sent), positions)
     unsent = [r for r in due if r.sent_in is None]
     answers = [r for r in unsent if isinstance(r.item, OutputItem)]
     outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))

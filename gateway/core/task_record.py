@@ -111,12 +111,9 @@ def pauses(update: Update) -> bool:
 
 def only_works(update: Update) -> bool:
     """Whether the event says WORKING and nothing else, as the first event of a task that was submitted."""
-    match update:
-        case model.TaskStatusUpdateEvent(
-            status=model.TaskStatus(state=model.TaskState.WORKING, message=None), metadata=None
-        ):
-            return True
-    return False
+    if not isinstance(update, model.TaskStatusUpdateEvent) or update.metadata is not None:
+        return False
+    return update.status.state is model.TaskState.WORKING and update.status.message is None
 
 
 def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:

@@ -17,8 +17,7 @@ from gateway.core.failures import TOOLS_UNAVAILABLE
 from gateway.core.history import View, Window, project, weight_of_tokens
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
-from gateway.core.tools.approvals import asks
-from gateway.core.tools.tool_call import ToolPolicy
+from gateway.core.tools.tool_call import ToolPolicy, asks
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import Turn, TurnFacts
 from gateway.engine.runtime import Runtime

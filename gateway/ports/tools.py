@@ -18,12 +18,9 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
     parameters: dict[str, Json]
 
 
-class SourceTool(msgspec.Struct, frozen=True):
+class SourceTool(ToolDeclaration, frozen=True):
     """One tool of a source, under the source's name for it. `idempotent`: two runs have the effect of one."""
 
-    name: str
-    description: str
-    parameters: dict[str, Json]
     idempotent: bool = False
 
 

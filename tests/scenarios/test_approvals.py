@@ -25,8 +25,7 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agents
 from gateway.core.tools.answers import confirmation_of
-from gateway.core.tools.approvals import ApprovalRule
-from gateway.core.tools.tool_call import NOT_RUN
+from gateway.core.tools.tool_call import NOT_RUN, ApprovalRule
 from gateway.engine.paused_turn import EXPIRED, NO_RESULT, REJECTED
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Finish

@@ -116,6 +116,5 @@ def negotiate(requested: str | None) -> Dialect:
         return dialect
     supported = ", ".join(DIALECTS)
     asked = f"A2A version {echo(text)}" if text else f"A2A version {_UNNAMED} (assumed without A2A-Version)"
-    raise VersionNotSupported(
-        f"{asked} is not supported; supported: {supported}", metadata={"supportedVersions": supported}
-    )
+    why = f"{asked} is not supported; supported: {supported}"
+    raise VersionNotSupported(why, metadata={"supportedVersions": supported})

@@ -284,9 +284,8 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
     if decision.args is not UNSET and not _are_meant(decision.args, call.arguments, redact):
         raise invalid(decision.field, f"{echo(call.id)} was asked about with other arguments")
     if decision.always and not (decision.approved and call.executor == "gateway"):
-        raise invalid(
-            decision.field, f"only a yes to a tool of the gateway can be for always, not that to {echo(call.id)}"
-        )
+        why = f"only a yes to a tool of the gateway can be for always, not that to {echo(call.id)}"
+        raise invalid(decision.field, why)
     if asked.decision is not None:
         if (asked.decision == "approved") != decision.approved:
             raise invalid(decision.field, f"{echo(call.id)} is decided already ({asked.decision})")

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 import jsonschema
 import referencing
 import referencing.exceptions
-import referencing.jsonschema
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import validator_for
-from referencing.jsonschema import Schema
+from referencing.jsonschema import DRAFT202012, Schema
 
 from gateway.a2a.model import Json
 
@@ -57,9 +56,7 @@ def _short(text: str) -> str:
 
 def _check_references(parameters: dict[str, Json]) -> None:
     """Raises: SchemaRefused for a reference that leads outside the schema, or nowhere."""
-    resource: referencing.Resource[Schema] = referencing.Resource.from_contents(
-        parameters, default_specification=referencing.jsonschema.DRAFT202012
-    )
+    resource: referencing.Resource[Schema] = referencing.Resource.from_contents(parameters, DRAFT202012)
     waiting = [(resource, referencing.Registry[Schema]().resolver_with_root(resource))]
     while waiting:
         inside, resolver = waiting.pop()

@@ -204,8 +204,7 @@ def offered(configured: Sequence[ToolDeclaration], message: Message) -> tuple[To
 
 def _checked(field: str, entry: Json) -> ToolDeclaration:
     tool = _tool(field, entry)
-    wrong = fault(tool.parameters)
-    if wrong is not None:
+    if (wrong := fault(tool.parameters)) is not None:
         raise invalid(f"{field}.parameters{wrong[0]}", wrong[1])
     return tool
 

@@ -1,18 +1,19 @@
-"""One tool call: its executor, its status and its outcome. Law: decided once, when its service call is complete; every call
-ends with exactly one outcome.
+"""One tool call: its executor, its approval, its status and its outcome. Law: decided once, when its service call is complete;
+every call ends with exactly one outcome; an approval is for one tool and one set of arguments.
 
 Source: docs/state-model.md, sections 6 and 13 E.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.tool_calls import CallFacts, Phase
 from gateway.core.lifecycles import TOOL_CALL, advance
-from gateway.core.tools import approvals
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import StandingApproval
@@ -44,8 +45,26 @@ PHASES = {
 ALLOWED: dict[str, Json] = {"approved": True}
 """The outcome of a backend's question that was approved."""
 
+_canonical = msgspec.json.Encoder(order="sorted")
+_MISSING = object()
+
 Gate = Callable[[str, dict[str, Json]], bool]
 """Whether a call of the tool with this identity and these arguments needs an approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """`tool`: a pattern for `source.tool`. `arguments`: (path, pattern) of values that all have to match too.
+
+    A path leads into objects with dots. A value other than text is compared as JSON.
+    """
+
+    tool: str
+    ask: bool = True
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def fits(self, identity: str, arguments: Json) -> bool:
+        return _like(identity, self.tool) and all(_matches(arguments, *each) for each in self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +176,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     if call.question:
         call.inputs, call.asked = parse_arguments(arguments) or {}, True
         call.enter(ToolCallStatus.PENDING_APPROVAL)
-        call.digest = approvals.digest(f"{call.facts.server}.{name}", arguments)
+        call.digest = digest(f"{call.facts.server}.{name}", arguments)
         return None
     if policy.exhausted:
         call.executor = "gateway"
@@ -175,9 +194,9 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
         complaint = tool.complaint(inputs)
         if complaint is not None:
             return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}")
-        allowed = approvals.is_allowed(policy.standing, tool.server, tool.identity)
+        allowed = is_allowed(policy.standing, tool.server, tool.identity)
         call.asked = not allowed and policy.asks(tool.identity, inputs)
-        call.digest = approvals.digest(tool.identity, arguments) if call.asked else None
+        call.digest = digest(tool.identity, arguments) if call.asked else None
         # An approval is for one run.
         call.runs_left = RUNS if tool.idempotent and not call.asked else 1
     call.enter(ToolCallStatus.PENDING_APPROVAL if call.asked else ToolCallStatus.ANNOUNCED)
@@ -188,7 +207,7 @@ def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
     """Why a call that waited cannot run any more; None: it can. Source: docs/state-model.md, I13."""
     if tool is None:
         return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
-    if call.asked and call.digest != approvals.digest(tool.identity, call.arguments or ""):
+    if call.asked and call.digest != digest(tool.identity, call.arguments or ""):
         return Settled(ToolCallStatus.CANCELLED, OTHER_TOOL)
     return None
 
@@ -209,3 +228,52 @@ def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     if status is ToolCallStatus.RUNNING:
         return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
     return Settled(ToolCallStatus.CANCELLED, NOT_RUN)
+
+
+def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
+    """Whether the call needs an approval: the first rule that fits decides; without one it does not."""
+    return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
+
+
+def may_fit(pattern: str, source: str) -> bool:
+    """Whether a rule with this pattern can fit any tool of the source."""
+    begins = f"{source}."
+    # A beginning of the pattern matches the name of the source, and the rest can match the name of a tool.
+    return any(
+        _like(begins, pattern[:end]) and (end < len(pattern) or pattern.endswith("*"))
+        for end in range(1, len(pattern) + 1)
+    )
+
+
+def _matches(arguments: Json, path: str, pattern: str) -> bool:
+    value = _at(arguments, path)
+    if value is _MISSING:
+        return False
+    return _like(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
+
+
+def _like(text: str, pattern: str) -> bool:
+    """Only `*` and `?` are special: a bracket in a rule, as of a list in JSON, matches a bracket."""
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
+
+
+def _at(value: Json, path: str) -> Json:
+    for key in path.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
+    return value
+
+
+def digest(identity: str, arguments: str) -> str:
+    """The digest of what an approval is for. `arguments`: the model's raw text; spaces and the order of keys do not count."""
+    try:
+        known = msgspec.json.decode(arguments) if arguments.strip() else {}
+    except msgspec.DecodeError:
+        known = arguments
+    return hashlib.sha256(_canonical.encode([identity, known])).hexdigest()
+
+
+def is_allowed(given: Sequence[StandingApproval], server: str, identity: str) -> bool:
+    """Whether a standing approval is for this tool. The model's name for it depends on the other tools of the agent."""
+    return any(one.server == server and one.digest == digest(identity, one.arguments) for one in given)

@@ -338,9 +338,8 @@ class Turn:
         """Only a handle can be adopted. Source: docs/state-model.md, scenarios 21 to 23."""
         if self.facts.ownership.owner is StorageOwner.BACKEND or (event.handle is None and not event.stored):
             return None
-        return commands.OwnershipConflict(
-            event.handle, self.facts.on_owner_conflict == "adopt" and event.handle is not None
-        )
+        adopts = self.facts.on_owner_conflict == "adopt" and event.handle is not None
+        return commands.OwnershipConflict(event.handle, adopts)
 
     def _decide(self, call: ToolCall, *, continues: bool, on_chain: bool) -> None:
         """The only decision on a call that was unanswered when its service call was complete."""

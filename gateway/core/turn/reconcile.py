@@ -82,8 +82,7 @@ def unresolved(unknown: UnknownOutcome, clock: Clock) -> tuple[CommitPoint, ...]
 
 def call_failed(unknown: UnknownOutcome, reason: str, clock: Clock) -> tuple[CommitPoint, ...]:
     thread, call = unknown.thread, unknown.call
-    before = ServiceCallStatus.UNKNOWN
-    fail = commit_points.fail(thread, call.turn, call.id, reason, clock.now(), before=before)
+    fail = commit_points.fail(thread, call.turn, call.id, reason, clock.now(), before=ServiceCallStatus.UNKNOWN)
     return (*unresolved(unknown, clock), fail)
 
 

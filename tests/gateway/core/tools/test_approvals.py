@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.model import Json
-from gateway.core.tools.approvals import ApprovalRule, asks, digest, is_allowed, may_fit
+from gateway.core.tools.tool_call import ApprovalRule, asks, digest, is_allowed, may_fit
 from gateway.ledger.tool_calls import StandingApproval
 
 WRITES = (ApprovalRule("github.list_*", ask=False), ApprovalRule("github.*", ask=True))

@@ -23,8 +23,6 @@ from storage.worker import resolve
 from storage.write.units import unit
 from storage.write.writer import Writer
 
-_SECRET_BYTES = 32
-
 _PATIENCE = 15.0
 """Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
 
@@ -50,7 +48,7 @@ class SqliteLedger(Reads):
         self._writer.submit(unit(points), done, patience, urgent=kinds != _EVENTS)
 
     async def secret(self, name: str) -> bytes:
-        await self._store([(compiled.NEW_SECRET, {"name": name, "value": secrets.token_bytes(_SECRET_BYTES)})])
+        await self._store([(compiled.NEW_SECRET, {"name": name, "value": secrets.token_bytes(32)})])
         rows = await self._readers.fetch(compiled.SECRET, {"name": name})
         value: bytes = rows[0][0]
         return value

@@ -334,7 +334,11 @@ class Reads:
 
     async def push_statuses(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
         rows = await self._readers.scan(compiled.PUSHES, {"tenant": tenant, "principal": principal})
-        return tuple(map(_push_status, rows))
+        return tuple(
+            PushStatus(PushConfig(*row[:_CONFIG_COLUMNS]), agent, PushState(state), *progress)
+            for row in rows
+            for agent, state, *progress in [row[_CONFIG_COLUMNS:]]
+        )
 
     # --- API keys ---
 
@@ -368,11 +372,6 @@ def _lines(task: str, payload: str, expected: int) -> list[bytes]:
     if len(found) != expected:
         raise CorruptRecord(f"a row of task {task!r} holds {len(found)} events instead of {expected}")
     return found
-
-
-def _push_status(row: Row) -> PushStatus:
-    agent, state, *progress = row[_CONFIG_COLUMNS:]
-    return PushStatus(PushConfig(*row[:_CONFIG_COLUMNS]), agent, PushState(state), *progress)
 
 
 def _owned(caller: Caller, agent: str) -> dict[str, Any]:

@@ -74,8 +74,9 @@ def sql(source: Write | ClauseElement, dialect: Dialect = SQLITE) -> str:
 def _statements(dialect: Dialect) -> Iterator[str]:
     for name, source in sources(*MODULES):
         if isinstance(source, Write):
-            text, names = _in_order(sql(source, dialect))
-            yield f"{name} = Statement({source.what!r}, {text!r}, {source.rows!r}, {names!r})"
+            text = sql(source, dialect)
+            in_order = _PARAMETER.sub("?", text), source.rows, tuple(_PARAMETER.findall(text))
+            yield f"{name} = Statement({source.what!r}, {', '.join(map(repr, in_order))})"
 
 
 def _queries(dialect: Dialect) -> Iterator[str]:
@@ -107,11 +108,6 @@ def _schema() -> Iterator[str]:
     yield ")"
     yield f"VERSION = {head!r}"
     yield f"OLDEST = {oldest!r}"
-
-
-def _in_order(sql: str) -> tuple[str, tuple[str, ...]]:
-    """The same with a question mark for each parameter, and their names."""
-    return _PARAMETER.sub("?", sql), tuple(_PARAMETER.findall(sql))
 
 
 def main() -> None:

@@ -143,7 +143,5 @@ next_position = next_number(history_item.c.position, matches(history_item, threa
 is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 """Of a turn: ended, and no part of the conversation, because a later message took its place."""
 
-thread_in_generation = exists(
-    select(ONE).select_from(thread).where(matches(thread, id="thread", generation="generation"))
-)
+thread_in_generation = there_is(thread, matches(thread, id="thread", generation="generation"))
 """No commit has changed the generation of the thread since it was read."""

@@ -1,7 +1,7 @@
 """The queries of running and resuming turns: turns that have not ended, their calls, what other processes did. Law: as in
 `sql/tasks.py`."""
 
-from sqlalchemy import and_, bindparam, exists, func, not_, or_, select, text
+from sqlalchemy import and_, bindparam, func, not_, or_, select, text
 
 from gateway.ledger.calls import RESTARTED
 from storage.schema.conditions import TURN_UNFINISHED
@@ -93,9 +93,7 @@ LATEST_CALL = limited(
         .select_from(_AGAIN)
         .where(_AGAIN.c.turn == bindparam("turn"), _AGAIN.c.error_class == word(RESTARTED))
         .scalar_subquery(),
-        exists(
-            select(ONE).where(tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend"))
-        ),
+        there_is(tool_call, tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend")),
     )
     .select_from(
         service_call.join(

@@ -22,11 +22,11 @@ _THREAD = (
 _LIVING = context.c.state.in_([word("open"), word("closed")])
 """Tombstones are about to be purged."""
 
-_BELONGS = and_(matches(task, tenant="tenant", principal="principal"))
+_BELONGS = matches(task, tenant="tenant", principal="principal")
 
 _OF_AGENT = task.c.agent == bindparam("agent")
 
-_CONTEXT_BELONGS = and_(matches(context, tenant="tenant", principal="principal"))
+_CONTEXT_BELONGS = matches(context, tenant="tenant", principal="principal")
 
 _TASK_IN_CONTEXT = task.join(context, context.c.id == task.c.context)
 

@@ -7,11 +7,11 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import THREAD_LIVE
 from storage.schema.tables import delete_job, history_item, service_call, thread, turn
-from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, there_is, word
+from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, some, there_is, word
 
 # --- the state of the thread ---
 
-_IN_GENERATION = and_(matches(thread, id="thread", generation="generation"))
+_IN_GENERATION = matches(thread, id="thread", generation="generation")
 
 MARK_HANDLE_LOST = Write(
     "note that the thread's handle is lost",
@@ -54,25 +54,14 @@ NEXT_EPOCH = Write(
     .values(epoch=thread.c.epoch + ONE, generation=thread.c.generation + ONE),
 )
 
-_KEPT = (
-    "context",
-    "agent",
-    "storage_owner",
-    "handle_kind",
-    "handle",
-    "clean_handle",
-    "generation",
-    "adapter_state",
-    "state_version",
-)
+_BACKEND = ("storage_owner", "handle_kind", "handle", "clean_handle", "adapter_state", "state_version")
+_KEPT = some(thread, "context", "agent", "generation", *_BACKEND)
 
 ARCHIVE_EPOCH = Write(
     "archive the epoch that ends",
     insert(thread).from_select(
-        ["id", "epoch", "state", *_KEPT],
-        select(bindparam("closed"), thread.c.epoch - ONE, word("closed"), *(thread.c[name] for name in _KEPT)).where(
-            matches(thread, id="thread")
-        ),
+        ["id", "epoch", "state", *(column.name for column in _KEPT)],
+        select(bindparam("closed"), thread.c.epoch - ONE, word("closed"), *_KEPT).where(matches(thread, id="thread")),
     ),
 )
 

@@ -17,7 +17,6 @@ from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain
-from gateway.ledger.events import Frame
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay
@@ -143,25 +142,14 @@ class Operations:
         if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not for_end):
             return
         subscription = self._fanout.open(record.id).subscribe()
-        stream = self._log_tail(record.id, [], record.last_event, subscription, with_turn=True)
+        stream = LogTailStream(
+            record.id, [], record.last_event, subscription, self._ledger, self._runner.log_tail, with_turn=True
+        )
         try:
             async for _ in stream:
                 pass
         finally:
             await stream.aclose()
-
-    def _log_tail(
-        self,
-        task: str,
-        ready: list[Frame],
-        number: int,
-        subscription: Subscription,
-        *,
-        with_turn: bool,
-        ended: bool = False,
-    ) -> LogTailStream:
-        tail = self._runner.log_tail
-        return LogTailStream(task, ready, number, subscription, self._ledger, tail, with_turn=with_turn, ended=ended)
 
     # --- tasks
 
@@ -264,7 +252,8 @@ class Operations:
             task, later, number = await self._reader.at_event(record, resume)
             ready, state = [task_frame(task, None), *later], record.state
         ended = state in TERMINAL or (with_turn and state in INTERRUPTED)
-        return self._log_tail(record.id, ready, number, subscription, with_turn=with_turn, ended=ended)
+        ledger, tail = self._ledger, self._runner.log_tail
+        return LogTailStream(record.id, ready, number, subscription, ledger, tail, with_turn=with_turn, ended=ended)
 
     # --- push notifications
 

@@ -53,11 +53,6 @@ class Dispatcher:
         """There may be a new delivery to make."""
         self._woken.set()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a delivery is under way."""
-        return bool(self._under_way)
-
     async def run(self) -> None:
         """Never returns."""
         try:

@@ -60,7 +60,11 @@ class WebhookRequests:
         if secrets.token is not None:
             headers["X-A2A-Notification-Token"] = secrets.token
         if config.scheme is not None and secrets.credentials is not None:
-            headers["Authorization"] = f"{config.scheme} {_credentials(config.scheme, secrets.credentials)}"
+            credentials = secrets.credentials
+            if config.scheme.lower() == "basic" and ":" in credentials:
+                # Plain `user:password`: base64 has no colon.
+                credentials = b64encode(credentials.encode()).decode()
+            headers["Authorization"] = f"{config.scheme} {credentials}"
         if self.signer is not None:
             audience = origin(config.url)
             signature = self.signer.sign(audience, message_id, config.task, body, now)
@@ -68,13 +72,6 @@ class WebhookRequests:
             if (config.scheme or "").lower() == "bearer":
                 headers.setdefault("Authorization", f"Bearer {signature}")
         return headers
-
-
-def _credentials(scheme: str, credentials: str) -> str:
-    """For Basic, plain `user:password` is encoded; base64 has no colon."""
-    if scheme.lower() == "basic" and ":" in credentials:
-        return b64encode(credentials.encode()).decode()
-    return credentials
 
 
 def webhook_id(config: PushConfig, number: int) -> str:

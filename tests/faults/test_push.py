@@ -63,7 +63,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
             delivering = group.create_task(notifier.run())
             deaths = 0
             while _left(core):
-                if not notifier.busy:
+                if not notifier._under_way:
                     _pass_time(core)
                     notifier.wake()
                 await interval()

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.config import shape
 from gateway.config.agents import AgentConfig
-from gateway.config.explain import Misfit, explain
 from gateway.config.gateway import GatewayConfig, GatewaySections
 from gateway.config.overrides import ENVIRONMENT, override_from_environment, override_from_flags
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, display, path_text
 from gateway.config.settings import NAME
-from gateway.config.shape import AGENTS, SECTIONS, TOOLS, PluginTypes, Section, Shape, fields, settings_model
+from gateway.config.shape import PluginTypes, Section, Shape
 from gateway.config.tools import ToolConfig
 from gateway.config.yaml import Document, References, read
 from gateway.core.tools.tool_call import may_fit
@@ -75,7 +75,9 @@ class _Builder:
             if not self._document.unknown:
                 self._add_problem((), "the file must be a mapping that begins with `version: 1`")
             return None
-        sections = self._fit(GatewaySections, {key: value for key, value in data.items() if key not in SECTIONS}, ())
+        sections = self._fit(
+            GatewaySections, {key: value for key, value in data.items() if key not in shape.SECTIONS}, ()
+        )
         tools = self._tools(data.get("tools", {}))
         agents = self._agents(data)
         if self._document.all_problems() or sections is None:
@@ -84,7 +86,7 @@ class _Builder:
 
     def _tools(self, tools: object) -> dict[str, ToolConfig]:
         if isinstance(tools, dict):
-            return self._entries(TOOLS, ToolConfig, tools)
+            return self._entries(shape.TOOLS, ToolConfig, tools)
         self._add_problem(("tools",), f"must be a mapping of sources: a name, then its settings; not {display(tools)}")
         return {}
 
@@ -98,7 +100,7 @@ class _Builder:
         for name in defaults[1:]:
             message = f"only one agent can be the default, and {defaults[0]!r} already is"
             self._add_problem(("agents", name, "default"), message)
-        found = self._entries(AGENTS, AgentConfig, agents)
+        found = self._entries(shape.AGENTS, AgentConfig, agents)
         for name, agent in found.items():
             self._check_tools(("agents", name), agent, list(tools) if isinstance(tools, dict) else [])
         return found
@@ -132,20 +134,20 @@ class _Builder:
         path: KeyPath = (section.key, name)
         is_name = NAME.fullmatch(name) is not None
         if not is_name:
-            why = ": it is part of its URL" if section is AGENTS else ""
+            why = ": it is part of its URL" if section is shape.AGENTS else ""
             message = f"{section.noun}'s name has 1 to 63 of a-z, 0-9 and -, and does not begin with -{why}"
             self._add_problem(path, message, at_key=True)
         if not isinstance(data, dict):
             self._add_problem(path, f"must be a mapping with at least `type:`, not {display(data)}")
             return None
-        model = settings_model(self._plugins, self._document.data, section, name)
+        model = shape.settings_model(self._plugins, self._document.data, section, name)
         self._check_type((*path, "type"), data, model, self._plugins.known(section.key))
-        common_keys = fields(section.common)
+        common_keys = shape.fields(section.common)
         common = self._fit(section.common, {key: data[key] for key in data if key in common_keys}, path)
         if model is None:  # the other keys cannot be checked
             return None
         # A type that declares a common key, such as `history`, gets its value too.
-        own_keys = fields(model)
+        own_keys = shape.fields(model)
         own = {key: data[key] for key in data if key not in common_keys or key in own_keys}
         settings = self._fit(model, own, path, name)
         if common is None or settings is None or not is_name:
@@ -178,16 +180,16 @@ class _Builder:
                 misfits = [self._misfit(error, data, path) for error in invalid.errors(include_url=False)]
             if not _read_as_text(misfits, data, path):
                 break
-        words: dict[KeyPath, tuple[Misfit, list[str]]] = {}
+        words: dict[KeyPath, tuple[shape.Misfit, list[str]]] = {}
         for misfit in misfits:
             if not _is_consequence(misfit):
-                words.setdefault(misfit.path, (misfit, []))[1].append(explain(misfit, self._shape))
+                words.setdefault(misfit.path, (misfit, []))[1].append(shape.explain(misfit, self._shape))
         for misfit, messages in words.values():
             at_key = misfit.error["type"] in {"missing", "extra_forbidden"}
             self._add_problem(misfit.path, " or ".join(dict.fromkeys(messages)), at_key=at_key)
         return None
 
-    def _misfit(self, error: ErrorDetails, data: dict[str, object], start: KeyPath) -> Misfit:
+    def _misfit(self, error: ErrorDetails, data: dict[str, object], start: KeyPath) -> shape.Misfit:
         """The error at its path in the file, without pydantic's names for the members of a union."""
         path, value = start, cast("object", data)
         for position, key in enumerate(error["loc"], start=1):
@@ -201,7 +203,7 @@ class _Builder:
                 case _:
                     continue
             path = (*path, key)
-        return Misfit(error, path, value, self._document.places.get(path))
+        return shape.Misfit(error, path, value, self._document.places.get(path))
 
     def _add_problem(self, path: KeyPath, message: str, *, at_key: bool = False) -> None:
         """Adds a problem at the path, or at the nearest parent that has a place."""
@@ -222,7 +224,7 @@ def _hint(word: str, known: Iterable[str]) -> str:
     return f"did you mean {meant!r}? " if meant else ""
 
 
-def _is_consequence(misfit: Misfit) -> bool:
+def _is_consequence(misfit: shape.Misfit) -> bool:
     """Whether it follows from another problem: a default made of a broken setting, a list too short without broken items."""
     context = misfit.error.get("ctx", {})
     match misfit.error["type"]:
@@ -233,7 +235,7 @@ def _is_consequence(misfit: Misfit) -> bool:
     return False
 
 
-def _read_as_text(misfits: Iterable[Misfit], data: dict[str, object], start: KeyPath) -> bool:
+def _read_as_text(misfits: Iterable[shape.Misfit], data: dict[str, object], start: KeyPath) -> bool:
     """Turns values from outside the file back into text where text is required: an API key of digits stays text.
 
     Returns whether any value changed.

@@ -1,18 +1,26 @@
-"""The settings models by path of the file: which keys may stand where, and whether a value is secret."""
+"""The settings models by path of the file: what may stand where, and plain words for a value that does not fit.
 
+Law: a secret is never shown.
+"""
+
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from gateway.config.agents import AgentCommon
 from gateway.config.gateway import GatewayConfig
-from gateway.config.problems import KeyPath
+from gateway.config.problems import KeyPath, Place, display
+from gateway.config.settings import EXPECTED, duration, duration_text, size, size_text
 from gateway.config.tools import ToolCommon
+from gateway.config.yaml import scalar
 from gateway.foundation.text import did_you_mean
 
 
@@ -126,3 +134,119 @@ def _holds_secret(kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, SecretStr | SecretBytes):
         return True
     return any(_holds_secret(part) for part in typing.get_args(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One of pydantic's errors at its path in the file, with the value there."""
+
+    error: ErrorDetails
+    path: KeyPath
+    value: object
+    place: Place | None
+
+
+def explain(misfit: Misfit, shape: Shape) -> str:
+    """The message: the value, what is allowed, the remedy. A secret value is left out."""
+    kind, context = misfit.error["type"], misfit.error.get("ctx", {})
+    origin = f" (from {misfit.place.reference})" if misfit.place and misfit.place.reference else ""
+    match kind:
+        case "missing":
+            hint = shape.description(misfit.path)
+            return "is required, but missing" + (f" ({_lower(hint)})" if hint else "")
+        case "extra_forbidden":
+            *above, key = misfit.path
+            suggestion = shape.suggestion(tuple(above), str(key))
+            known = ", ".join(shape.keys(tuple(above)))
+            return f"unknown key; did you mean {suggestion!r}?" if suggestion else f"unknown key; known here: {known}"
+        case "value_error" | "assertion_error":
+            message = str(context.get("error", misfit.error["msg"]))
+            if isinstance(misfit.value, str) and misfit.value and shape.is_secret(misfit.path):
+                message = message.replace(misfit.value, "***")
+            return message + origin
+    context = _limits(context, misfit.value)
+    requirement = _requirement(kind, context, misfit.error["msg"])
+    return requirement + _found(misfit, shape) + origin + _remedy(misfit, kind, context)
+
+
+def _lower(sentence: str) -> str:
+    text = sentence.strip().rstrip(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+_REQUIREMENTS: dict[str, str | Callable[[dict[str, Any]], str]] = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "string_type": "must be text",
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping (lines of `key: value`)"),
+    "greater_than": lambda limit: f"must be more than {limit['gt']}",
+    "greater_than_equal": lambda limit: f"must be at least {limit['ge']}",
+    "less_than": lambda limit: f"must be less than {limit['lt']}",
+    "less_than_equal": lambda limit: f"must be at most {limit['le']}",
+    "too_short": lambda limit: (
+        f"must have at least {limit['min_length']} entr{'y' if limit['min_length'] == 1 else 'ies'}"
+    ),
+    "too_long": lambda limit: f"must have at most {limit['max_length']} entries",
+    "string_too_short": lambda limit: (
+        "must not be empty" if limit["min_length"] == 1 else f"must have at least {limit['min_length']} characters"
+    ),
+    "string_too_long": lambda limit: f"must have at most {limit['max_length']} characters",
+    "string_pattern_mismatch": lambda limit: f"must match the pattern {limit['pattern']}",
+    **dict.fromkeys(("literal_error", "enum"), lambda limit: "must be " + str(limit["expected"]).replace("'", "")),
+}
+
+
+_QUANTITIES: tuple[tuple[Callable[[str], float], Callable[[float], str], str], ...] = (
+    (duration, duration_text, "ms, s, m, h, d"),
+    (size, lambda limit: size_text(int(limit)), "B, kB, KiB, MB, MiB, GB, GiB"),
+)
+_LIMITS = frozenset({"gt", "ge", "lt", "le"})
+
+
+def _unit(value: object) -> tuple[Callable[[float], str], str] | None:
+    """The text form of a limit and the units, where the value is a quantity, which is text in the file and a number later."""
+    for read, write, units in _QUANTITIES if isinstance(value, str) else ():
+        with suppress(ValueError):
+            read(str(value))
+            return write, units
+    return None
+
+
+def _limits(context: dict[str, Any], value: object) -> dict[str, Any]:
+    """The same with limits in the form that the file has for them."""
+    unit = _unit(value)
+    write = unit[0] if unit else "{:g}".format
+    return {name: write(limit) if name in _LIMITS else limit for name, limit in context.items()}
+
+
+def _requirement(kind: str, context: dict[str, Any], message: str) -> str:
+    known = _REQUIREMENTS.get(kind)
+    if known is None:
+        return message if kind == EXPECTED else _lower(message.replace("Input should be", "must be"))
+    return known if isinstance(known, str) else known(context)
+
+
+def _found(misfit: Misfit, shape: Shape) -> str:
+    if shape.is_secret(misfit.path) or misfit.value == "" or isinstance(misfit.value, list):
+        return ""
+    return f", not {display(misfit.value, misfit.place.text if misfit.place else None)}"
+
+
+def _remedy(misfit: Misfit, kind: str, context: dict[str, Any]) -> str:
+    value, place = misfit.value, misfit.place
+    if _LIMITS & context.keys() and (unit := _unit(value)) is not None:
+        return f"; the units are {unit[1]}"
+    match kind:
+        case "literal_error" | "enum" if isinstance(value, str):
+            meant = did_you_mean(value, re.findall(r"'([^']*)'", str(context["expected"])))
+            return f"; did you mean {meant!r}?" if meant else ""
+        case "string_type" if isinstance(value, bool | int | float):
+            return "; put it in quotes"
+        case "bool_type" if isinstance(value, str) and value.lower() in {"yes", "no", "on", "off"}:
+            return "; YAML 1.2 reads yes, no, on and off as text"
+        case "int_type" | "float_type" | "bool_type" if isinstance(value, str) and place is not None and place.quoted:
+            return "" if isinstance(scalar(value), str) else "; remove the quotes"
+    return ""

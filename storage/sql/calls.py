@@ -10,10 +10,10 @@ from storage.sql.fragments import (
     ZERO,
     Write,
     given,
+    in_generation,
     json_values,
     matches,
     next_position,
-    thread_in_generation,
     word,
 )
 
@@ -68,7 +68,7 @@ COMPLETE_CALL = Write(
 FAIL_CALL = Write(
     "fail the service call, in the thread's generation",
     update(service_call)
-    .where(_THE_CALL, thread_in_generation)
+    .where(_THE_CALL, in_generation)
     .values(**given("status", "error_class", ended_at="now"), **_PENDING),
 )
 
@@ -111,7 +111,7 @@ START_TOOL = Write(
         # A running one has lost its process, as the caller of this statement has the lease.
         tool_call.c.status.in_([word("announced"), word("approved"), word("running")]),
         tool_call.c.runs_left > ZERO,
-        thread_in_generation,
+        in_generation,
     )
     .values(
         status=word("running"),
@@ -126,7 +126,7 @@ END_TOOL = Write(
     .where(
         matches(tool_call, id="tool_call", service_call="service_call"),
         text(f"NOT ({TOOL_CALL_SETTLED})"),
-        thread_in_generation,
+        in_generation,
     )
     .values(**given("status", "outcome")),
 )

@@ -112,7 +112,7 @@ task_columns = (
 )
 """In the order of TaskRecord."""
 
-tool_call_columns = (
+tool_columns = (
     *some(tool_call, "id", "service_call"),
     *some(service_call, "round", "ended_at"),
     *some(tool_call, "sequence", "external_id", "name", "arguments", "executor", "status", "server", "runs_left"),
@@ -143,5 +143,5 @@ next_position = next_number(history_item.c.position, matches(history_item, threa
 is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 """Of a turn: ended, and no part of the conversation, because a later message took its place."""
 
-thread_in_generation = there_is(thread, matches(thread, id="thread", generation="generation"))
+in_generation = there_is(thread, matches(thread, id="thread", generation="generation"))
 """No commit has changed the generation of the thread since it was read."""

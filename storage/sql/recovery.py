@@ -16,7 +16,7 @@ from storage.sql.fragments import (
     some,
     task_columns,
     there_is,
-    tool_call_columns,
+    tool_columns,
     word,
 )
 
@@ -58,7 +58,7 @@ OPEN_TURNS = (
 )
 
 OPEN_TOOL_CALLS = (
-    select(*tool_call_columns)
+    select(*tool_columns)
     .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
     .where(service_call.c.turn == bindparam("turn"), tool_call.c.outcome.is_(None))
     .order_by(service_call.c.round, tool_call.c.sequence)

@@ -4,18 +4,7 @@ their own."""
 from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, update
 
 from storage.schema.tables import input_, service_call, task, tool_call, turn
-from storage.sql.fragments import (
-    ONE,
-    Write,
-    given,
-    limited,
-    matches,
-    some,
-    there_is,
-    thread_in_generation,
-    tool_call_columns,
-    word,
-)
+from storage.sql.fragments import ONE, Write, given, in_generation, limited, matches, some, there_is, tool_columns, word
 
 _OF_TURN = tool_call.c.service_call.in_(select(service_call.c.id).where(matches(service_call, turn="turn")))
 
@@ -26,7 +15,7 @@ ANSWER_TURN = Write(
         matches(turn, id="turn", task="task", thread="thread"),
         turn.c.status == word("waiting"),
         there_is(task, matches(task, id="task", tenant="tenant", principal="principal", agent="agent")),
-        thread_in_generation,
+        in_generation,
     )
     .values(status=word("waiting")),
 )
@@ -60,7 +49,7 @@ DECIDE_TOOL = Write(
 PAUSE_TOOL = Write(
     "let a running tool call wait for a consent, in the thread's generation",
     update(tool_call)
-    .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("running"), thread_in_generation)
+    .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("running"), in_generation)
     .values(
         status=word("pending_consent"),
         runs_left=tool_call.c.runs_left + ONE,
@@ -104,7 +93,7 @@ WAITING_TASK = select(turn.c.task).where(
     matches(turn, thread="thread"), turn.c.ended_at.is_(None), turn.c.status == word("waiting")
 )
 
-_ASKED = (*tool_call_columns, *some(tool_call, "digest", "approval_decision", "approval_expires_at", "outcome"))
+_ASKED = (*tool_columns, *some(tool_call, "digest", "approval_decision", "approval_expires_at", "outcome"))
 """In the order of ToolCallRecord, then of AskedCall."""
 
 _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)

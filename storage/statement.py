@@ -10,9 +10,11 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`what` names the action in error texts. `rows`: how many rows it must change; None: any number.
+    """A prepared statement. `what` names the action in error texts. `rows` is the number of rows that the statement
+    must change, or None for any number.
 
-    `names` are the parameters for the question marks of the SQL, in order: SQLite binds them in less time than by name.
+    `names` are the parameters for the question marks of the SQL, in order: SQLite binds them in less time than
+    parameters with names.
     """
 
     what: str

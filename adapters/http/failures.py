@@ -25,7 +25,8 @@ _STATUSES = {
 }
 
 _PROXY_STATUSES = frozenset({502, 503, 504})
-"""Of a proxy whose service is down. A service that fails by itself sends 500, perhaps for this request only."""
+"""The statuses of a proxy whose service is down. A service that fails itself sends 500, which may concern this request
+only."""
 
 _STATUS_CODES = frozenset(str(status) for status in range(400, 600))
 

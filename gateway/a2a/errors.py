@@ -82,7 +82,7 @@ class InvalidParams(A2AError):
 
 
 class Unauthenticated(A2AError):
-    """`presented`: the request has a credential, but an invalid one."""
+    """The request has no valid credential. `presented` says that it has an invalid credential."""
 
     code, grpc, http = -32600, "UNAUTHENTICATED", 401
 

@@ -22,7 +22,8 @@ _SEGMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`key`: a name, an index, or None for every member. `deep`: at this level and every level below."""
+    """One step of a JSON path. `key` is a name, an index, or None for every member. `deep` applies the step to this
+    level and to every level below."""
 
     key: str | int | None
     deep: bool = False

@@ -50,9 +50,10 @@ class Retry:
 
 @dataclass(slots=True)
 class _StreamState:
-    """The state of a stream so far. `follows`: it watches a task whose state counts from the first event on.
+    """The state of a stream so far. `follows` says that the stream watches a task whose state counts from the first
+    event on.
 
-    `since`: the timestamp of the first status that counts where the stream repeats earlier ones.
+    `since` is the timestamp of the first status that counts, if the stream repeats earlier statuses.
     """
 
     follows: bool
@@ -259,7 +260,7 @@ class Client:
         return self._payload(response, body, f"does not answer as A2A {transport.VERSION} does: {kind}")
 
     def _payload(self, response: httpx2.Response, body: Json, fault: str) -> Json:
-        """The result or the event in a body; `fault`: what the server does that sends anything else."""
+        """The result or the event in a body. `fault` describes a server that sends anything else."""
         if isinstance(json_at(body, "error"), dict):
             raise transport.refused_from(response, body)
         found = json_at(body, "result") if self.endpoint.binding is Binding.JSONRPC else body

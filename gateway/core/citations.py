@@ -55,8 +55,8 @@ def last_source_number(records: Iterable[HistoryRecord]) -> int:
 
 
 def drop_uncited(records: Sequence[HistoryRecord], turn_id: str) -> list[HistoryRecord]:
-    """The records, without the uncited sources of the turns before this one: those that neither the answer of their turn nor
-    a later answer cites. A turn without an answer stays as it is."""
+    """The records without the uncited sources of the earlier turns. A source is uncited if neither the answer of its
+    turn nor a later answer cites it. A turn without an answer is not changed."""
     running = max((record.turn for record in records if record.turn_id == turn_id), default=0)
     kept: list[HistoryRecord] = []
     cited: set[int] = set()

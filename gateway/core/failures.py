@@ -89,9 +89,9 @@ def may_repeat(ownership: Ownership, phase: CallProgress, kind: ErrorClass, *, c
 
 
 def retry_wait(error: AdapterError, tries: int, remaining: float, jitter: float) -> float | None:
-    """Seconds until the next try after `tries` failed ones; None: no further try.
+    """The seconds until the next try after `tries` failed tries, or None when there is no further try.
 
-    `remaining`: the seconds left of the turn. `jitter`, from 0 to 1, spreads the tries of many turns.
+    `remaining` is the number of seconds that the turn has left. `jitter`, from 0 to 1, spreads the tries of many turns.
     """
     retry_after = error.retry_after
     match error.kind:

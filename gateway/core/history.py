@@ -53,7 +53,7 @@ def _over(value: int, limit: int | None) -> bool:
 
 
 def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
-    """The weight of `tokens` on this thread. `measured`: its completed calls, the last one first."""
+    """The weight of `tokens` on this thread. `measured` are the completed calls of the thread, the last one first."""
     for call in measured:
         used = _input_tokens(call.usage)
         if call.weight and used:
@@ -142,8 +142,8 @@ def _whole(ownership: Ownership, records: Sequence[HistoryRecord]) -> tuple[Hist
 
 
 def _outputs_in_order(records: list[HistoryRecord]) -> list[HistoryRecord]:
-    """Outputs are stored as they come; the model gets those of one round in the order of their calls, and after them the
-    caller's messages from while the round waited.
+    """Sorts the outputs, which are stored in the order of their arrival. The model gets the outputs of a round in the
+    order of their calls, followed by the messages that the caller sent while the round waited.
 
     Source: docs/state-model.md, scenarios 90 and 120.
     """

@@ -23,7 +23,8 @@ from gateway.ports.conversation import StorageOwner
 
 
 class ShownOutput:
-    """What a turn has shown at one moment. `answer`: the id of the artifact with the answer; empty while there is none."""
+    """The output that a turn has shown at one moment. `answer` is the id of the artifact with the answer, or empty
+    while there is no answer."""
 
     __slots__ = ("answer", "calls", "messages", "parts")
 
@@ -36,10 +37,10 @@ class ShownOutput:
 
 
 class Replay:
-    """Drops the updates of a repeated call that were shown before, and replaces the answer as a whole where it differs.
+    """Drops the updates of a repeated call that were shown before, and replaces the complete answer if it differs.
 
-    `before`: the output of the turn when the call began; `shown`: its output by now. `answer`: the id of the artifact with the
-    answer; `calls`: the public ids of the tool calls that were shown, in order.
+    `before` is the output of the turn when the call began, `shown` its present output. `answer` is the id of the
+    artifact with the answer; `calls` are the public ids of the tool calls that were shown, in order.
     """
 
     __slots__ = ("_at", "_before", "_messages", "_offset", "_repeating", "_said", "_shown", "answer", "calls")
@@ -90,7 +91,7 @@ class Replay:
         return None
 
     def _compare(self, part: Part) -> tuple[Part, ...] | None:
-        """The continuation of the shown parts in this one; None: the answer differs."""
+        """The part of the answer that follows the parts that were shown, or None when the answer differs."""
         known = self._shown[self._at]
         if not (_is_plain(part) and _is_plain(known)):
             if known != part or self._offset:
@@ -116,7 +117,8 @@ class Replay:
 
 
 def shown_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> ShownOutput:
-    """The output of a turn before its service call with this number. `output`: its whole output; `updates`: its log."""
+    """The output of a turn before its service call with the given number. `output` is the complete output of the turn,
+    `updates` its log."""
     earlier = TurnOutput(output.message)
     for update in updates[: call_start(updates, round_)]:
         earlier.apply(update)

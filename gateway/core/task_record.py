@@ -1,5 +1,5 @@
-"""The public record of a task, folded from its updates. Law: the same fold serves the running task, the stored one and
-the one that is rebuilt from its event log, so that all three agree."""
+"""The public record of a task, folded from its updates. Law: the record of a running task, the stored record and the
+record that is rebuilt from the event log are made by the same fold, so that all three agree."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal

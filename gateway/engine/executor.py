@@ -230,8 +230,9 @@ class CommandExecutor:
         stored: Callable[[], None],
         points: list[CommitPoint],
     ) -> None:
-        """As `Journal.commit`. After a conflict another process has the thread: the handles that `points` lead to are orphans,
-        except that of a call that can be listened to again, in which the other process goes on.
+        """Commits like `Journal.commit`. After a conflict another process has the thread, and the handles in `points`
+        are orphans. The exception is the handle of a call whose stream can be read again: the other process continues
+        with that call.
 
         Source: docs/state-model.md, scenario 39.
         """

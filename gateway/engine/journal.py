@@ -20,7 +20,8 @@ def appended(row: EventRow | None) -> tuple[CommitPoint, ...]:
 
 
 class _Commit:
-    """A commit under way. A cancelled waiter waits to the end of the commit all the same; then the cancellation goes on."""
+    """A commit under way. A waiter that is cancelled still waits for the end of the commit; then the cancellation takes
+    effect."""
 
     __slots__ = ("_error", "_loop", "_over", "_waiter")
 

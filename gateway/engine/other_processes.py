@@ -77,10 +77,10 @@ class LogTail:
 
 @dataclass(slots=True, eq=False)
 class LogTailStream:
-    """The `ready` frames, then the log after `number`, to the end of the task or of its turn.
+    """A stream of the `ready` frames, then of the log after `number`, to the end of the task or of its turn.
 
-    `ready` begins with the Task, if it is not empty; an event in it may be the last one. `with_turn`: the stream also ends when
-    the task waits for its caller. `ended`: no event follows.
+    `ready` begins with the Task, if it is not empty; an event in it may be the last event. With `with_turn`, the stream
+    also ends when the task waits for its caller. `ended` says that no event follows.
     """
 
     task: str

@@ -139,9 +139,10 @@ class PausedTurn:
         stored: Callable[[TaskStatus], None],
         extra: tuple[CommitPoint, ...],
     ) -> None:
-        """The turn waits for the rest, or goes on if nothing is left to wait for; `stored` gets the status of its task.
+        """Keeps the turn waiting for the open calls, or continues it if no call is open; `stored` gets the status of
+        its task.
 
-        Raises: Conflict, LedgerUnavailable; then nothing has changed.
+        Raises: Conflict, LedgerUnavailable; in both cases nothing has changed.
         """
         goes_on, now = not self.machine.waiting, self.machine.clock.now()
         following = status(TaskState.WORKING, timestamp(now))
@@ -184,7 +185,8 @@ class PausedTurn:
 async def load(
     ledger: Ledger, clock: Clock, caller: Caller, task: TaskRecord, rendering: Rendering
 ) -> PausedTurn | None:
-    """The waiting turn of this task; None where there is none (any more). `rendering`: what the caller sees of tool calls.
+    """The waiting turn of this task, or None when no turn of the task waits. `rendering` is the form in which the
+    caller sees tool calls.
 
     Raises: LedgerUnavailable, CorruptRecord.
     """

@@ -45,8 +45,8 @@ class Parked(Exception):
 
 @dataclass(slots=True)
 class CallPreparation:
-    """The service calls of one turn. `doubtful`: the backend may still be at work on this earlier turn of the thread, which
-    has to be looked up again while the conversation is locked."""
+    """Prepares the service calls of one turn. `doubtful` is an earlier turn of the thread on which the backend may
+    still be at work; it has to be looked up again while the conversation is locked."""
 
     context: TurnContext
     doubtful: str | None = None
@@ -150,8 +150,8 @@ class CallPreparation:
     # --- an earlier service call of the thread, of unknown outcome
 
     async def _resolve(self) -> tuple[CommitPoint, ...]:
-        """The points after which the thread can go on. Raises: AdapterError when the backend could not be asked; the thread
-        stays as it is. LedgerUnavailable, CorruptRecord."""
+        """The commit points after which the thread can continue. Raises: AdapterError when the backend could not be
+        asked, and then the thread is not changed; LedgerUnavailable, CorruptRecord."""
         self.doubtful = None
         agent, thread, runtime = self.context.run.agent, self.context.thread, self.context.runtime
         call = await runtime.ledger.unknown_call(thread.id)

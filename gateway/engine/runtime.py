@@ -100,7 +100,8 @@ class Breakers:
         return _seconds(breaker) if breaker is not None and breaker.refuses and not _is_answer(failure) else None
 
     def _of(self, agent: Agent) -> Breaker | None:
-        """None for an agent whose adapter names no backend: its failures say nothing of others."""
+        """The breaker of the agent's backend. It is None when the adapter names no backend, because the failures of
+        such an agent say nothing about other agents."""
         backend = agent.backend
         if backend is None:
             return None

@@ -71,8 +71,8 @@ async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> boo
 
 @dataclass(slots=True)
 class ServiceCallLoop:
-    """The service calls of one turn, one after another. `tries`: how often the request of the current call failed; `phase`:
-    how far the current try came. `seen` is what was shown when the call began."""
+    """Makes the service calls of one turn, one after another. `tries` is the number of failed tries of the current
+    call, `phase` the progress of the current try. `seen` is the output that was shown when the call began."""
 
     context: TurnContext
     executor: CommandExecutor
@@ -200,7 +200,8 @@ class ServiceCallLoop:
         return await self._rebuild(error, following)
 
     async def _wait(self, error: AdapterError, seconds: float) -> bool:
-        """Stores the end of the try, waits, and records the next one. True: the request may be another one then."""
+        """Stores the end of the try, waits, and records the next try. Returns True when the request may have
+        changed."""
         context, run = self.context, self.context.run
         found = {"failure": error.kind, "detail": error.detail, "tries": self._tries + 1, "wait": round(seconds, 3)}
         log.info("call.retried", agent=run.agent.name, task=run.live.id, **found)

@@ -46,10 +46,10 @@ class TurnFailed(Exception):
 
 
 class TurnContext:
-    """What the parts of the engine share of one turn. `tools` is what the service call may lead to, `view` what the call
-    carries of the conversation, `attempt` the number of its next try, `pending` the handle that the try under way has named.
-    `base` is the handle at which the turn began. The times of the task are those of `clock`.
-    """
+    """The values of one turn that the parts of the engine share. `tools` are the tools that the service call may use,
+    `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending` the
+    handle that the current try has named. `base` is the handle at which the turn began. The times of the task are times
+    of `clock`."""
 
     __slots__ = ("attempt", "base", "clock", "held", "machine", "pending", "run", "runtime", "tools", "view")
 

@@ -64,8 +64,8 @@ def status_update(
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """`outputs` are those of the task's turns. `updates` are those that the log has of the last turn, `number` is that of the
-    task's latest event."""
+    """A task as the ledger holds it. `outputs` are the outputs of the task's turns. `updates` are the updates of the
+    last turn in the log, and `number` is the number of the task's latest event."""
 
     outputs: list[TurnOutput]
     updates: list[Update]
@@ -139,7 +139,7 @@ class TurnRun:
 
     @property
     def message(self) -> Message:
-        """The one that opened the turn."""
+        """The message that opened the turn."""
         return self.live.outputs[-1].message
 
     @property

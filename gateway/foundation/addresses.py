@@ -78,7 +78,8 @@ def refused(address: str) -> str | None:
 
 
 def checked(host: str, addresses: Iterable[str]) -> tuple[str, ...]:
-    """The addresses that one look-up of `host` gave. Raises: AddressRefused when there is none, or any is refused."""
+    """The addresses that one look-up of `host` returned. Raises: AddressRefused when there is no address, or when any
+    address is refused."""
     found = tuple(dict.fromkeys(addresses))
     if not found:
         raise AddressRefused(f"the host {host!r} has no address")
@@ -125,7 +126,8 @@ class TargetRules:
     networks: tuple[Network, ...] = ()
 
     def permit(self, host: str, addresses: Iterable[str]) -> tuple[str, ...]:
-        """The addresses that one look-up of `host` gave. Raises: TargetRefused for none, or for any that is not permitted."""
+        """The addresses that one look-up of `host` returned. Raises: TargetRefused when there is no address, or when
+        any address is not permitted."""
         found = tuple(dict.fromkeys(addresses))
         if not found:
             raise TargetRefused("must have a host that has an address")

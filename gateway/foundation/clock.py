@@ -41,10 +41,11 @@ def milliseconds(text: str) -> int:
 
 
 def _random() -> bytes:
-    """16 random bytes. The system is asked for many at once: each request releases the interpreter lock, and waiting for the
-    lock again cost an eighth of a turn.
+    """16 random bytes. One request to the system returns many of them, because each request releases the interpreter
+    lock, and waiting for the lock again cost an eighth of a turn.
 
-    The chunks of one request begin with the same two bytes, so that what is made together stands together in every index.
+    All values of one request begin with the same two bytes, so that ids that are made at the same time are neighbours
+    in every index.
     """
     try:
         return _chunks.popleft()

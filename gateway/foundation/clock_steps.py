@@ -15,7 +15,8 @@ _ROUNDS = 3
 
 @dataclass(slots=True)
 class ClockSteps:
-    """`tolerance`: seconds by which the clock may differ from one round to the next."""
+    """Detects steps of the clock. `tolerance` is the number of seconds by which the clock may differ from one round to
+    the next."""
 
     clock: Clock
     tolerance: float

@@ -38,7 +38,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The authenticated caller. `admin`: it may use the admin API. `key`: the digest of its key."""
+    """The authenticated caller. `admin` says that the caller may use the admin API. `key` is the digest of the caller's
+    key."""
 
     caller: Caller
     admin: bool = False

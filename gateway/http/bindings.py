@@ -132,7 +132,7 @@ def _task(segment: str) -> Resource:
 
 
 class Rest:
-    """One request below the base address of an agent; `tenant` is the one that the path names."""
+    """One request below the base address of an agent. `tenant` is the tenant that the path names."""
 
     def __init__(self, pipeline: Pipeline, found: Resource, tenant: str | None) -> None:
         self._pipeline = pipeline

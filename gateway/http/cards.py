@@ -37,7 +37,8 @@ API_KEY_SCHEMES: dict[str, Json] = {
         "name": "X-API-Key",
     },
 }
-"""Either is enough. Each is written twice: as in A2A 1.0, and with `type` as in 0.3; readers of one ignore the other."""
+"""Schemes of which a client needs only one. Each scheme is written in two forms, in the form of A2A 1.0 and with `type`
+as in version 0.3; a reader of one form ignores the other form."""
 
 _MAX_AGE = 300
 _READ_ONLY = rest_reply(MethodNotAllowed("this address is read only"), allowed=("GET", "HEAD"))
@@ -138,7 +139,8 @@ class Cards:
         await self.serve(None, scope, receive, send)
 
     async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """The card of the agent that the path names; with None, of the one that needs no name."""
+        """The card of the agent that the path names. With None, it is the card of the agent that a request without a
+        name addresses."""
         try:
             found = self._agents.resolve(agent, None) if agent is not None else self._unnamed()
         except NotFound as error:

@@ -1,7 +1,7 @@
-"""`/livez`: the process and its event loop. `/readyz`: the process accepts requests: the database answers and takes writes,
-and no drain has begun.
+"""Two pages on the health of the process. `/livez` answers when the process and its event loop run. `/readyz` says
+whether the process accepts requests: the database can be read and written, and no drain has begun.
 
-Law: `/readyz?verbose` names every check; no text of a database or backend goes out.
+Law: `/readyz?verbose` names every check; no text of a database or backend is sent to the client.
 """
 
 import asyncio

@@ -40,7 +40,7 @@ log = structlog.get_logger("gateway.http.pipeline")
 
 
 class AdmittedRequest(msgspec.Struct, frozen=True):
-    """A request of a known caller, without its body. `agent` is the one that the path names, or None."""
+    """A request of a known caller, without its body. `agent` is the agent that the path names, or None."""
 
     agent: str | None
     parameters: ServiceParameters
@@ -105,7 +105,7 @@ class Pipeline:
         self._quotas = quotas
 
     async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
-        """`admin`: only for callers that may use the admin API.
+        """Identifies and admits the caller. With `admin`, only callers that may use the admin API are admitted.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
@@ -204,7 +204,7 @@ class Pipeline:
     async def respond(
         self, work: Awaitable[ASGIApp], refuse: Refuse, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Sends the response that `work` returns, or the one that `refuse` makes of its error."""
+        """Sends the response that `work` returns, or the response that `refuse` makes of its error."""
         try:
             response = await work
         except A2AError as error:

@@ -15,9 +15,11 @@ _SHOWN = len(MARK) + 6
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """`prefix` is the part of the key that is shown, `digest` the SHA-256 of the key; `admin`: it also opens the admin API.
+    """A key of the gateway. `prefix` is the part of the key that is shown, `digest` the SHA-256 of the key. `admin`
+    says that the key also opens the admin API.
 
-    Times are milliseconds since 1970; `expires_at` None: never; `revoked_at` None: in force.
+    Times are milliseconds since 1970. A key whose `expires_at` is None does not expire; a key whose `revoked_at` is
+    None is not revoked.
     """
 
     digest: bytes

@@ -74,8 +74,8 @@ class PortableInput(_Portable, frozen=True, kw_only=True):
 
 
 class PortableTurn(_Portable, frozen=True, kw_only=True):
-    """`task` is the id of one of the document's tasks. Only ended turns are exported. `displaced`: a later message took the
-    place of the turn, which is no part of the conversation."""
+    """A turn in a document; only ended turns are exported. `task` is the id of one of the document's tasks. `displaced`
+    says that a later message took the place of the turn, which is not part of the conversation."""
 
     id: Id
     task: Id
@@ -128,9 +128,10 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
 
 
 class PortableTask(_Portable, frozen=True, kw_only=True):
-    """`events`: the whole log of the task, in order from number 1, or empty where it has expired.
+    """A task in a document. `events` is the complete log of the task, in order from number 1, or empty if the log has
+    expired.
 
-    The state is final, or one that waits for the caller.
+    The state is final, or a state in which the task waits for the caller.
     """
 
     id: Id

@@ -145,7 +145,7 @@ class RecoveryReads(Protocol):
         """The process that has this turn; None when the turn has ended."""
 
     async def cancel_requests(self, process: str) -> tuple[str, ...]:
-        """The tasks whose turns this process was asked to cancel."""
+        """The tasks whose turns this process has to cancel on request."""
 
 
 class RetentionReads(Protocol):
@@ -160,7 +160,8 @@ class RetentionReads(Protocol):
     async def ended_tasks(
         self, owner: TaskOwner, before: int, after: tuple[int, str], limit: int
     ) -> tuple[EndedTask, ...]:
-        """Tasks whose state is older than `before`, the oldest first. `after` is (status_at, id) of the last one read."""
+        """Tasks whose state is older than `before`, the oldest first. `after` is the pair (status_at, id) of the last
+        task that was read."""
 
     async def aged_contexts(self, idle_before: int, after: str, limit: int) -> tuple[AgedContext, ...]:
         """Contexts in the order in which they were made. `after` is the id of the last one read."""

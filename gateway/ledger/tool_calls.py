@@ -73,9 +73,10 @@ class EarlierToolCall(msgspec.Struct, frozen=True):
 
 
 class AskedCall(msgspec.Struct, frozen=True):
-    """A tool call of a turn that waits or waited, as its caller was asked about it. `decision` as in Verdict.
+    """A tool call of a turn that waits or waited, in the form in which its caller was asked about it. `decision` has
+    the meaning that it has in Verdict.
 
-    `expires_at` None: no answer is needed. `outcome` is None while `call.status` is an open one.
+    When `expires_at` is None, the call needs no answer. `outcome` is None while `call.status` is an open status.
     """
 
     call: ToolCallRecord

@@ -67,7 +67,7 @@ class Deletions:
                     await self._woken.wait()
 
     async def run_due(self) -> float | None:
-        """Makes all due attempts. Returns the seconds until the next one; None: no job is left.
+        """Makes all due attempts. Returns the seconds until the next attempt, or None when no job is left.
 
         Raises: LedgerUnavailable.
         """

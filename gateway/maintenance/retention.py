@@ -17,8 +17,8 @@ log = structlog.get_logger("gateway.maintenance.retention")
 
 _EVERY = 3600.0
 _FULL_SWEEP = 24
-"""Every so many sweeps one examines all tasks. The others skip tasks that ended before the last sweep, which misses imported
-ones and those whose events were still to be delivered."""
+"""The number of sweeps after which one sweep examines all tasks. The other sweeps skip tasks that ended before the last
+sweep; they miss imported tasks, and tasks whose events were not all delivered at that time."""
 
 _TASKS = 50
 _CONTEXTS = 500

@@ -14,8 +14,8 @@ from gateway.ledger.threads import Caller
 class OperationCall(msgspec.Struct, frozen=True):
     """The caller of an operation, the agent, and the service parameters of the request.
 
-    `extensions`: the activated ones, which both the caller and the agent name. `named`: all that the caller names; extensions
-    of other vendors identify the kind of client.
+    `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
+    the caller names; extensions of other vendors identify the kind of client.
     """
 
     agent: Agent

@@ -57,10 +57,11 @@ class Contexts:
         self._paused = PausedTurns(ledger, runner, fanout, clock)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
-        """Deletes a context with its threads on every agent. `agent`: only where the context has a thread on that agent.
+        """Deletes a context with its threads on every agent. With `agent`, the context is deleted only if it has a
+        thread on that agent.
 
-        Source: docs/state-model.md, scenarios 139 and 140. Raises: NotFound, also for a context of another caller and for a
-        deleted one.
+        Source: docs/state-model.md, scenarios 139 and 140. Raises: NotFound, also for a context of another caller and
+        for a deleted context.
         """
         context = await self._ledger.context(caller, context_id, agent.name if agent is not None else "")
         if context is None or context.state == "deleted" or (agent is not None and context.thread is None):

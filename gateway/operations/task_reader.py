@@ -103,7 +103,8 @@ class TaskReader:
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
     async def _quarantined(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
-        """From its row alone, a task whose turn is quarantined. Raises: TaskNotFound, CorruptRecord."""
+        """Reads a task whose turn is quarantined, from the row of the task alone. Raises: TaskNotFound,
+        CorruptRecord."""
         record = await self.record(call, task_id)
         context = await self.ledger.context(call.caller, record.context_id, call.agent.name)
         if context is None or context.stuck != task_id:

@@ -141,8 +141,9 @@ class ApprovalAsked(msgspec.Struct, frozen=True):
 class ConsentAsked(msgspec.Struct, frozen=True):
     """The backend ends its answer because the user has to consent at a third party first, on the page at `url`.
 
-    The task waits as AUTH_REQUIRED for its next message, which goes upstream like any other: the backend checks the consent.
-    `server`: for whom the consent is, as `mcp:mail`; `text`: the reason.
+    The task waits as AUTH_REQUIRED for its next message. That message goes to the backend like any other message, and
+    the backend checks the consent. `server` names the party that needs the consent, for example `mcp:mail`; `text` is
+    the reason.
     """
 
     url: str
@@ -177,13 +178,14 @@ class Ending(StrEnum):
 
 
 class CallCompleted(msgspec.Struct, frozen=True):
-    """The only event that advances the thread; the last one of a call.
+    """The only event that advances the thread, and the last event of a call.
 
-    `handle`: the confirmed one, required for owner BACKEND, None for GATEWAY unless the backend kept the call although it
-    should not. `message`: for an ending other than COMPLETED. `finish`: the backend's reason when the answer is not whole
-    (`max_output_tokens`, `content_filter`), else None. `state` replaces the adapter's JSON unless it is None. `stored`: the
-    backend reports that it kept (True) or did not keep (False) this call. `usage`: the backend's; a whole number in it
-    under `input_tokens` or `prompt_tokens` calibrates `history.max_tokens`.
+    `handle` is the confirmed handle. It is required for owner BACKEND; for owner GATEWAY it is None, unless the backend
+    kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
+    reason for an incomplete answer (`max_output_tokens`, `content_filter`), else None. `state` replaces the adapter's
+    JSON unless it is None. `stored` is the backend's report that it kept (True) or did not keep (False) this call.
+    `usage` is the backend's report of tokens; a whole number in it under `input_tokens` or `prompt_tokens` calibrates
+    `history.max_tokens`.
     """
 
     handle: str | None = None
@@ -317,12 +319,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class AdapterFactory(Generic[S]):
-    """An entry point of the group `a2a_gateway.adapters` names one.
+    """A type of agents. An entry point of the group `a2a_gateway.adapters` names one factory.
 
-    `settings`: a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter without
-    network and raises ValueError for contradictory settings. `input_modes`, `output_modes`: media types for a card that
-    names none. `direct_replies`: whether these settings let the agent answer with a bare message. `tools` False: the adapter
-    ignores the tools of a request, and tools of an agent of this type are an error of the configuration.
+    `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter
+    without network and raises ValueError for contradictory settings. `input_modes` and `output_modes` are the media
+    types for a card that names none. `direct_replies` says whether the given settings let the agent answer with a
+    message without a task. If `tools` is false, the adapter ignores the tools of a request, and tools of an agent of
+    this type are an error of the configuration.
     """
 
     settings: type[S]

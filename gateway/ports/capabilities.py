@@ -11,10 +11,11 @@ from gateway.ports.adapter import AdapterEvent, ServiceRequest
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """Findings about a backend; None: could not be determined. `notes`: more findings, in plain text.
+    """Findings about a backend. None stands for a finding that could not be determined. `notes` are more findings, in
+    plain text.
 
-    `model`: the backend lists the model of the settings. `streams`: it sends an answer in pieces. `verifies_chain`: it refuses
-    to continue from an unknown response.
+    `model` says that the backend lists the model of the settings, `streams` that it sends an answer in pieces,
+    `verifies_chain` that it refuses to continue from an unknown response.
     """
 
     model: bool | None = None
@@ -90,7 +91,8 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`events`: those that `call` would have yielded, up to CallCompleted with the confirmed handle; only for COMPLETED."""
+    """A call that was looked up at the backend. `events` are the events that `call` would have yielded, up to
+    CallCompleted with the confirmed handle; they are present only for COMPLETED."""
 
     fate: Fate
     events: tuple[AdapterEvent, ...] = ()

@@ -26,7 +26,8 @@ class AssistantItem(msgspec.Struct, frozen=True, tag_field="kind", tag="assistan
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning"):
-    """`opaque`: the backend's object without its id, to be sent back unchanged. `text`: for callers."""
+    """Reasoning of the model. `opaque` is the backend's object without its id, which is sent back unchanged. `text` is
+    shown to callers."""
 
     text: str
     opaque: Json = None
@@ -109,13 +110,15 @@ class HandleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Declared by an adapter from its settings, without network.
+    """The owner of an adapter's conversations, and the properties that follow. The adapter declares it from its
+    settings, without network.
 
-    `opaque_replay`: with owner GATEWAY, reasoning and opaque items go back to the backend. `repeatable`: a request of unknown
-    outcome may be sent again; None: only with owner GATEWAY, where the backend keeps nothing that a second request could
-    spoil. `either`: the adapter also serves conversations of the other owner, which each request names.
-    `state_version`: the schema of the adapter's JSON; it grows when an older adapter could not read the JSON.
-    `call_ids`: the scope in which the backend's id of a tool call is unique.
+    With `opaque_replay` and owner GATEWAY, reasoning and opaque items are sent back to the backend. `repeatable` says
+    that a request with an unknown outcome may be sent again; None stands for repeatable only with owner GATEWAY, where
+    the backend keeps nothing that a second request could spoil. `either` says that the adapter also serves
+    conversations of the other owner, which each request names. `state_version` is the version of the schema of the
+    adapter's JSON; it grows when an older adapter could not read the JSON. `call_ids` is the scope in which the
+    backend's id of a tool call is unique.
     """
 
     owner: StorageOwner

@@ -19,7 +19,8 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class SourceTool(ToolDeclaration, frozen=True):
-    """One tool of a source, under the source's name for it. `idempotent`: two runs have the effect of one."""
+    """One tool of a source, under the source's name for it. `idempotent` says that two runs have the same effect as one
+    run."""
 
     idempotent: bool = False
 
@@ -56,7 +57,8 @@ class ProgramNotStarted(ToolError):
 
 
 class ConsentPage(msgspec.Struct, frozen=True):
-    """`url`: for the user's browser alone. `text`: the reason, in the source's words."""
+    """A page on which a user gives a consent. `url` is meant only for the user's browser. `text` is the reason, in the
+    words of the source."""
 
     url: str
     text: str = ""

@@ -127,7 +127,8 @@ class Delivery:
         return True
 
     async def _fail(self, error: str, final: PushState | None, retry_after: float | None = None) -> None:
-        """`final` None: another attempt follows, unless this was the last one."""
+        """Records a failed attempt. When `final` is None, another attempt follows, unless this attempt was the last
+        one."""
         config, attempts = self.due.config, self.due.attempts + 1
         if final is None and attempts >= self.limits.attempts:
             final = PushState.STOPPED

@@ -73,8 +73,8 @@ class Quarantine:
         return [unfinished for unfinished in found if unfinished.turn not in aside]
 
     async def attempt(self, unfinished: UnfinishedTurn, settle: Callable[[], Awaitable[bool]]) -> None:
-        """`settle` goes on with the turn or ends it; False: another process was faster. Raises: the errors of `settle`,
-        LedgerUnavailable."""
+        """Makes one attempt with the turn. `settle` continues the turn or ends it, and returns False when another
+        process was faster. Raises: the errors of `settle`, LedgerUnavailable."""
         found, counted = unfinished.tries, unfinished.tries + 1
         if unfinished.waits:
             # The turn killed no process: there may be thousands of such turns, which are not written twice.
@@ -197,13 +197,15 @@ class OrphanRecovery:
     # --- what becomes of one
 
     async def _settle(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> None:
-        """`queues`: those of this round, by thread. Raises: LedgerUnavailable, CorruptRecord."""
+        """Settles one turn. `queues` are the queues of this round, by thread. Raises: LedgerUnavailable,
+        CorruptRecord."""
         if not (self.host.retired or self.host.owns(unfinished)):
             with self.host.in_flight.now:
                 await self.quarantine.attempt(unfinished, partial(self._try, queues, unfinished))
 
     async def _try(self, queues: dict[str, ThreadQueue], unfinished: UnfinishedTurn) -> bool:
-        """The turn goes on here, or ends; False: another process was faster. Raises: LedgerUnavailable, CorruptRecord."""
+        """Continues the turn in this process, or ends it. Returns False when another process was faster. Raises:
+        LedgerUnavailable, CorruptRecord."""
         agent, failure = self.host.find_agent(unfinished.task.agent), RESTARTED
         blocked, last = unfinished.turn in self.quarantine.blocked, is_last(unfinished)
         try:

@@ -162,8 +162,8 @@ class Runner:
         self._begin_next(queue)
 
     def adopt(self, run: TurnRun, thread: ThreadRecord, queues: dict[str, ThreadQueue], *, cancel: bool) -> None:
-        """Queues a turn that was taken over: after those of the same recovery round (`queues`, by thread), and in another
-        queue than the turns that wait here already, which come later."""
+        """Queues a turn that was taken over. It follows the turns of the same recovery round (`queues`, by thread), and
+        precedes the turns that already wait in this process, which are in another queue."""
         queue, under_way = queues.get(thread.id), run.resume_point is not None
         if queue is None:
             queue = self._queues.add(ThreadQueue(thread, current=under_way, leased=under_way))
@@ -196,7 +196,8 @@ class Runner:
                 run.task.cancel()
 
     def _end_waiting(self, run: TurnRun) -> None:
-        """A waiting turn is ended beside the one that runs; a turn that is about to begin, when it begins."""
+        """Ends a waiting turn at once, also while another turn of the thread runs. A turn that is about to begin is
+        ended when it begins."""
         queue = next((queue for queue in self._queues if run in queue.waiting), None)
         if queue is None:
             return  # the process stops, and begins no more turns

@@ -99,10 +99,11 @@ async def settle(
 
 
 def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
-    """Calls that were allowed and have not begun may still run; idempotent calls that ran may run again, with the same key.
+    """Whether the turn may continue. Calls that were allowed and have not begun may still run; idempotent calls that
+    ran may run again, with the same key.
 
-    Not beside a call that waits for the caller, who was not asked yet: the question died with the process.
-    Source: docs/state-model.md, scenarios 50, 116 and 120.
+    No call runs again while another call of the turn waits for a caller that was not asked yet, because the question
+    was lost with the process. Source: docs/state-model.md, scenarios 50, 116 and 120.
     """
     ran = [call for call in calls if call.status is ToolCallStatus.RUNNING]
     if not ran:
@@ -115,7 +116,8 @@ def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None
 
 @dataclass(frozen=True, slots=True)
 class _Settlement:
-    """Of one turn. `calls` are its open tool calls; the rest as in `settle`."""
+    """Settles one turn. `calls` are its open tool calls; the other fields have the meaning that they have in
+    `settle`."""
 
     unfinished: UnfinishedTurn
     ledger: Ledger

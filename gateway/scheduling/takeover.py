@@ -1,6 +1,6 @@
-"""Takes over a turn whose process died: it waits here for its place, its service call is listened to again, or the next call is
-made. Law: the same turn and the same log; one process takes it, and asks nothing of the backend before.
-"""
+"""Takes over a turn whose process died. The turn waits for its place in this process, then either the stream of its
+service call is read again, or its next service call is made. Law: the turn and its log stay the same; one process takes
+the turn, and sends the backend nothing before it has the turn."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,10 +31,11 @@ log = structlog.get_logger("gateway.scheduling.takeover")
 async def take_over_turn(
     unfinished: UnfinishedTurn, agent: Agent | None, runtime: Runtime, fanout: Fanout
 ) -> tuple[TurnRun, ThreadRecord] | None:
-    """The turn, with its thread as this leaves it; None: the turn cannot go on, or another process has taken it.
+    """The turn, and its thread after the takeover. None when the turn cannot continue, or when another process has
+    taken it.
 
-    The turn gets the fanout's hold on its task. Raises: TurnFailed where the agent's settings do not let the thread go on;
-    LedgerUnavailable, CorruptRecord.
+    The turn gets the fanout's hold on its task. Raises: TurnFailed when the agent's settings do not let the thread
+    continue; LedgerUnavailable, CorruptRecord.
     """
     # A turn that this process itself has lost met a fault here, which it would meet again.
     makes_calls = unfinished.process != runtime.holder and not (unfinished.cancel_asked and unfinished.expired)

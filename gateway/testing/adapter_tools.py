@@ -32,8 +32,9 @@ class ToolTests:
     """A part of `AdapterSuite`."""
 
     async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Json]]]) -> None:
-        """It answers a message with the first round of calls, each `(name, arguments)`, that the gateway has to answer;
-        the outputs of one round with the next, and those of the last one with the text "Done"."""
+        """Scripts the backend. It answers a message with the first round of calls, each `(name, arguments)`, that the
+        gateway has to answer. It answers the outputs of one round with the next round, and the outputs of the last
+        round with the text "Done"."""
         skip("backend_calls", *rounds)
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:

@@ -152,7 +152,8 @@ async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, A
 
 
 def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
-    """Used by one thread at a time, but not by the one that opens it."""
+    """Opens a connection. One thread at a time uses it, and this may be another thread than the thread that opened
+    it."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=busy_timeout_ms / 1000, check_same_thread=False)
     try:
         connection.execute("PRAGMA query_only = 1")

@@ -159,11 +159,12 @@ class Process(Row, table=True):
 
 
 class Turn(Row, table=True):
-    """`number` grows within the thread. Long columns come last: a query without them does not read them.
+    """A turn. `number` grows within the thread. Long columns come last: a query without them does not read them.
 
-    `process` has accepted the turn and alone runs it; `cancel_asked`: another process requests its end. `displaced`: by a later
-    message; an ended one is no part of the conversation. `tries`: how often its continuation or end was tried without success
-    after its process had died.
+    `process` has accepted the turn and alone runs it; `cancel_asked` says that another process requests its end.
+    `displaced` says that a later message has displaced the turn; if the turn has ended, it is then not part of the
+    conversation. `tries` is the number of times that its continuation or end was tried without success after its
+    process had died.
     """
 
     __table_args__ = (
@@ -330,9 +331,9 @@ class Event(Row, table=True):
 
 
 class DeleteJob(Row, table=True):
-    """A handle to delete at its backend. `adapter`: the agent whose adapter deletes it.
+    """A handle to delete at its backend. `adapter` is the agent whose adapter deletes it.
 
-    `due_at` NULL: given up after the last attempt; the row stays for the operator.
+    When `due_at` is NULL, the last attempt has failed; the row stays for the operator.
     """
 
     __table_args__ = (Index("ix_delete_job_due_at", "due_at"),)

@@ -23,7 +23,8 @@ upsert = postgresql.insert
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`what` it does, for error texts. `rows`: how many rows it must change; None: any number."""
+    """A statement that writes. `what` describes the statement in error texts. `rows` is the number of rows that it must
+    change, or None for any number."""
 
     what: str
     clause: ClauseElement

@@ -29,8 +29,8 @@ _LEFT = or_(
     and_(turn.c.status == word("running"), or_(_FREE, thread.c.lease_holder != turn.c.process)),
     and_(turn.c.status == word("accepted"), ~_ALIVE),
 )
-"""Of a process that asks, or of no living process: a running turn belongs to the holder of the lease, a queued one to the
-process that has accepted it."""
+"""The turns of the process that asks, or of no living process: a running turn belongs to the holder of the lease, a
+queued turn to the process that has accepted it."""
 
 # Unordered: the planner would walk all turns by number instead of the index of the few that have not ended.
 UNFINISHED_TURNS = (

@@ -76,11 +76,13 @@ REPLAY = (
 _TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _QUARANTINED, turn.c.messages)
 
 _IN_ORDER = input_.c.event
-"""Of the turns of one task: each is accepted after the end of the one before, which was an event."""
+"""The order of the turns of one task: each turn is accepted after the end of the turn before it, and that end was an
+event."""
 
 
 def turns(*, artifacts: bool) -> Select[Any]:
-    """Of one task, `task_0`; a reader of several adds parameters beside it, as JSON would cut an id at a NUL."""
+    """The turns of one task, `task_0`. A reader of several tasks adds one parameter for each, because a list in JSON
+    would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return (
         select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))

@@ -133,5 +133,6 @@ def _resource_must_exist(address: AgentAddress, group: str) -> Iterator[None]:
 
 
 def not_found(address: AgentAddress, text: str, group: str) -> Stop:
-    """`group`: the commands of which one lists what exists."""
+    """The end of a command for an object that does not exist. `group` is the group of commands one of which lists the
+    objects that exist."""
     return Stop(ExitCode.UNEXPECTED, f"{text}\nThose that are there: {address.command(group, 'list')}")

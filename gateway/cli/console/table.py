@@ -12,7 +12,7 @@ from gateway.cli.console.terminal import json_text, visible
 _GAP = "  "
 
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
-"""By its head, what a column shows of a value."""
+"""For the head of each column, the function that makes the text of a cell from a value."""
 
 
 def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -43,7 +43,8 @@ class ConversationState:
 
 
 class TaskDisplay:
-    """Shows events, and keeps where the conversation stands. `question`: what the task waits for, if it does."""
+    """Shows events, and keeps the state of the conversation. `question` is the question for which the task waits, if it
+    waits."""
 
     def __init__(self, address: AgentAddress, output: Output, conversation: ConversationState) -> None:
         self.address = address

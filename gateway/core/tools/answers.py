@@ -56,7 +56,7 @@ class ClientResult(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """`rest`: the other parts of the message."""
+    """The answers in a message. `rest` are the other parts of the message."""
 
     decisions: tuple[Decision, ...]
     results: tuple[ClientResult, ...]

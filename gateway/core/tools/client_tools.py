@@ -1,8 +1,9 @@
-"""The tools that a client runs, declared with a message or in the agent's settings. Law: pure; a declaration is small and
-complete, or refused by its field; its schema is checked in linear time, and nothing that it refers to is ever fetched.
+"""The tools that a client runs, declared with a message or in the agent's settings. Law: pure; a declaration that is
+too large or incomplete is refused with the name of its field; a schema is checked in linear time, and its references
+are never fetched.
 
-The check of jsonschema takes a second for 16 KiB of a hostile schema. This one knows the keywords of drafts 7 to 2020-12 and
-the type of value of each; an unknown keyword may have any value.
+The check of jsonschema takes a second for 16 KiB of a hostile schema. The check in this module knows the keywords of
+drafts 7 to 2020-12 and the type of value of each keyword; an unknown keyword may have any value.
 """
 
 import re

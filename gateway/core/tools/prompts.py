@@ -1,9 +1,10 @@
-"""The prompt of a waiting turn: which tools need an approval, which results the client has to send, which pages the user has to
-open for a consent. Law: pure; the text for people and the parts for programs are each complete; the gateway never opens a page,
-and takes nobody's word that it was opened: the party that asked for the consent checks.
+"""The prompt of a waiting turn: which tools need an approval, which results the client has to send, which pages the
+user has to open for a consent. Law: pure; the text for people and the parts for programs are each complete; the gateway
+never opens a page. The gateway does not rely on a caller's statement that a page was opened: the party that asked for
+the consent checks it.
 
-Google ADK understands the part: a long-running call of `adk_request_confirmation`, as its own agents make it.
-Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
+Google ADK understands the part: a long-running call of `adk_request_confirmation`, in the form that ADK's own agents
+use. Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
 """
 
 from collections.abc import Iterator, Sequence

@@ -54,9 +54,10 @@ Gate = Callable[[str, dict[str, Json]], bool]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """`tool`: a pattern for `source.tool`. `arguments`: (path, pattern) of values that all have to match too.
+    """A rule that says which calls need an approval. `tool` is a pattern for `source.tool`. `arguments` are pairs
+    (path, pattern) of values that all have to match too.
 
-    A path leads into objects with dots. A value other than text is compared as JSON.
+    The names in a path are separated by dots. A value that is not text is compared in its JSON form.
     """
 
     tool: str
@@ -266,7 +267,8 @@ def _at(value: Json, path: str) -> Json:
 
 
 def digest(identity: str, arguments: str) -> str:
-    """The digest of what an approval is for. `arguments`: the model's raw text; spaces and the order of keys do not count."""
+    """The digest that identifies an approved call. `arguments` is the model's raw text; spaces and the order of keys do
+    not change the digest."""
     try:
         known = msgspec.json.decode(arguments) if arguments.strip() else {}
     except msgspec.DecodeError:

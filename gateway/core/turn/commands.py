@@ -20,7 +20,8 @@ class RecordPending(msgspec.Struct, frozen=True):
 
 
 class CompleteCall(msgspec.Struct, frozen=True):
-    """The service call counts: items and handle belong to one commit. `handle` None: the thread's handle stays."""
+    """The service call is completed: its items and its handle are stored in one commit. When `handle` is None, the
+    thread keeps its handle."""
 
     handle: str | None
     state: Json

@@ -16,13 +16,13 @@ from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall, ToolPolicy
 from gateway.core.turn import commands
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
-from gateway.core.turn.commands import Command
+from gateway.core.turn.commands import Command, Publish
 from gateway.core.turn.output import NOTE, OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ports import adapter
-from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.adapter import AdapterError, ErrorClass, TextDelta
 from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
 from gateway.ports.tools import ConsentPage
 
@@ -76,7 +76,7 @@ class Turn:
         output = self._output
         out = output.begin_event()
         match event:
-            case adapter.TextDelta(text=text):
+            case TextDelta(text=text):
                 output.add_text(text)
             case adapter.ReasoningDelta(text=text):
                 output.add_reasoning(text)
@@ -98,7 +98,7 @@ class Turn:
                 self._reply(parts, state)
             case _:
                 self._tracker.receive(event, self.facts.tools, self.round)
-        self._shown = self._shown or any(isinstance(command, commands.Publish) for command in out)
+        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
 
     @property

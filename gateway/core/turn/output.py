@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import asdict
 
 from gateway.a2a import model
-from gateway.a2a.model import Json, Message, Part
+from gateway.a2a.model import Artifact, Json, Message, Part, TaskArtifactUpdateEvent
 from gateway.core.turn.commands import Command, Publish
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
@@ -61,7 +61,7 @@ class OutputBuilder:
         self._flush_reasoning()
         self._flush_text()
         self._parts.extend(event.artifact.parts)
-        update = model.TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
+        update = TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
         self.out.append(Publish(update))
 
     def add_reasoning(self, text: str) -> None:
@@ -115,8 +115,9 @@ class OutputBuilder:
         append = bool(self.answer)
         if not append:
             self.answer = self.clock.new_id()
-        artifact, task, context = model.Artifact(artifact_id=self.answer, parts=(part,)), self.task_id, self.context_id
-        update = model.TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, append=append)
+        artifact = Artifact(artifact_id=self.answer, parts=(part,))
+        task, context = self.task_id, self.context_id
+        update = TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, append=append)
         self.out.append(Publish(update))
 
     def _flush_reasoning(self) -> None:

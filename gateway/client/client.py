@@ -44,9 +44,6 @@ class Retry:
     first: float = 0.25
     longest: float = 5.0
 
-    def pause(self, failures: int) -> float:
-        return backoff(self.first, self.longest, failures)
-
 
 @dataclass(slots=True)
 class _StreamState:
@@ -219,7 +216,8 @@ class Client:
             failures += 1
             if state.task is None or failures > self._retry.tries:
                 raise problem
-            await self._sleep(min(pause or self._retry.pause(failures), _LONGEST_RETRY_AFTER))
+            pause = pause or backoff(self._retry.first, self._retry.longest, failures)
+            await self._sleep(min(pause, _LONGEST_RETRY_AFTER))
             state.follows = True
             call = _subscribe(state.task, state.last_id)
 

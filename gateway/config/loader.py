@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -21,8 +20,6 @@ from gateway.config.yaml import Document, References, read
 from gateway.core.tools.tool_call import may_fit
 from gateway.foundation.text import did_you_mean
 
-_NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
-
 M = TypeVar("M", bound=BaseModel)
 E = TypeVar("E", AgentConfig, ToolConfig)
 
@@ -34,7 +31,7 @@ def load(
     env: Mapping[str, str],
     plugins: PluginTypes,
     base_dir: Path,
-    overrides: Mapping[str, object] = _NO_OVERRIDES,
+    overrides: Mapping[str, object] | None = None,
 ) -> GatewayConfig:
     """The configuration in the text of a file. `source` is the file's name in messages, `base_dir` its folder.
 
@@ -49,7 +46,7 @@ def load(
     if isinstance(document.data, dict):
         document.data.setdefault("storage", {})  # the default path is relative to the file, too
         override_from_environment(document, document.data, env, plugins)
-        override_from_flags(document, document.data, overrides)
+        override_from_flags(document, document.data, overrides or {})
     config = _Builder(document, plugins, base_dir).config()
     if config is None:
         raise ConfigInvalid(sorted(dict.fromkeys(document.all_problems()), key=_order))

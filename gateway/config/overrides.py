@@ -10,7 +10,6 @@ from gateway.config.yaml import Document, is_well_formed, read, scalar
 ENVIRONMENT = "environment"
 
 _PREFIX = "A2A_GATEWAY__"
-_COMMAND_LINE = "command line"
 
 
 def override_from_environment(
@@ -29,9 +28,8 @@ def override_from_environment(
             _add_problem(document, ENVIRONMENT, variable, f"sets the same as {taken[path]}; remove one of them")
             continue
         taken[path] = variable
-        text = env[variable]
-        place = Place(ENVIRONMENT, name=variable, text=text)
-        _put(document, data, path, _environment_value(text), place)
+        place = Place(ENVIRONMENT, name=variable, text=env[variable])
+        _put(document, data, path, _environment_value(env[variable]), place)
 
 
 def _add_problem(document: Document, file: str, name: str, message: str) -> None:
@@ -69,7 +67,7 @@ def _form(name: str) -> str:
 
 def override_from_flags(document: Document, data: dict[str, object], overrides: Mapping[str, object]) -> None:
     for name, value in overrides.items():
-        _put(document, data, tuple(name.split(".")), value, Place(_COMMAND_LINE, name=name))
+        _put(document, data, tuple(name.split(".")), value, Place("command line", name=name))
 
 
 def _put(document: Document, data: dict[str, object], path: KeyPath, value: object, place: Place) -> None:

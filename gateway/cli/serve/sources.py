@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.config.dump import escape_references, inline
@@ -27,13 +28,8 @@ _NAME_LENGTH = 63
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One agent. `settings` are the keys of its type as the file writes them, `${...}` included."""
-
-    name: str
-    type: str
-    settings: Mapping[str, str]
+Settings: TypeAlias = dict[str, str]
+"""The keys of an agent as the file writes them, `${...}` included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +113,32 @@ def invalid(problems: Iterable[Problem]) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
 
 
-def read_targets(words: Sequence[str], env: Mapping[str, str], base_dir: Path) -> tuple[Target, ...]:
-    """Relative paths of the configuration resolve against `base_dir`.
+def read_targets(words: Sequence[str], env: Mapping[str, str], base_dir: Path) -> dict[str, Settings]:
+    """The agents by their names. Relative paths of the configuration resolve against `base_dir`.
 
     Raises: Stop (2) for an unknown form, Stop (78) for a missing key.
     """
-    targets: dict[str, Target] = {}
+    targets: dict[str, Settings] = {}
     for text in words:
         name, equals, after = text.partition("=")
         named = bool(equals) and ":" not in name
         unnamed = after if named else text
-        target = _target(_Shorthand(text, name if named else None, unnamed, env, base_dir))
-        if target.name in targets:
+        agent, settings = _agent(_Shorthand(text, name if named else None, unnamed, env, base_dir))
+        if agent in targets:
             remedy = f"name one of them: another-name={unnamed}"
-            raise Stop(ExitCode.USAGE, f"serve: two targets are called {target.name!r}; {remedy}")
-        targets[target.name] = target
-    return tuple(targets.values())
+            raise Stop(ExitCode.USAGE, f"serve: two targets are called {agent!r}; {remedy}")
+        targets[agent] = settings
+    return targets
 
 
-def configuration(targets: Sequence[Target], server: Mapping[str, object]) -> str:
-    """The gateway.yaml of these targets; `server` are keys of that section."""
+def configuration(agents: Mapping[str, Settings], server: Mapping[str, object]) -> str:
+    """The gateway.yaml of these agents; `server` are keys of that section."""
     lines = ["version: 1"]
     if server:
         lines += ["server:", *(f"  {_line(key, value)}" for key, value in server.items())]
     lines.append("agents:")
-    for target in targets:
-        lines += [f"  {inline(target.name)}:", f"    type: {target.type}"]
-        lines += [f"    {_line(key, value)}" for key, value in target.settings.items()]
+    for name, settings in agents.items():
+        lines += [f"  {inline(name)}:", *(f"    {_line(key, value)}" for key, value in settings.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -151,20 +146,20 @@ def _line(key: str, value: object) -> str:
     return f"{key}: {value if value == _KEY_REFERENCE else inline(value)}"
 
 
-def _target(target: _Shorthand) -> Target:
+def _agent(target: _Shorthand) -> tuple[str, Settings]:
     read = _KINDS.get(target.kind)
     if read is None:
         raise _unknown(target)
-    agent = read(target)
+    default_name, settings = read(target)
     name = target.name
     if name is None:
-        name = _NOT_IN_NAMES.sub("-", agent.name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
+        name = _NOT_IN_NAMES.sub("-", default_name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
         if not name:
             raise target.refused(f"gives no name that a URL could carry; write one in front: my-agent={target.text}")
     elif NAME.fullmatch(name) is None:
         rule = "a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -: it is part of the agent's URL"
         raise target.refused(f"cannot be called {display(name)}; {rule}")
-    return replace(agent, name=name)
+    return name, settings
 
 
 def _unknown(target: _Shorthand) -> Stop:
@@ -183,19 +178,19 @@ def _unknown(target: _Shorthand) -> Stop:
     return target.refused(f"is no target; did you mean {target.with_target(f'{suggestion}:{unnamed}')!r}?")
 
 
-def _openai(target: _Shorthand) -> Target:
+def _openai(target: _Shorthand) -> tuple[str, Settings]:
     model = _model(target, "gpt-5.5")
     if not target.env.get(_KEY):
         remedy = f"set {_KEY}, as in: {_KEY}=sk-... a2a-gateway serve {shlex.quote(target.text)}"
         raise Stop(
             ExitCode.CONFIG_INVALID, f"serve: {display(target.text)} needs the key of an OpenAI account; {remedy}"
         )
-    return Target(model, "openai-responses", {"model": escape_references(model), "api_key": _KEY_REFERENCE})
+    return model, {"type": "openai-responses", "model": escape_references(model), "api_key": _KEY_REFERENCE}
 
 
-def _ollama(target: _Shorthand) -> Target:
+def _ollama(target: _Shorthand) -> tuple[str, Settings]:
     model = _model(target, "llama3.3")
-    return Target(model, "openai-chat", {"model": escape_references(model), "base_url": _OLLAMA})
+    return model, {"type": "openai-chat", "model": escape_references(model), "base_url": _OLLAMA}
 
 
 def _model(target: _Shorthand, example: str) -> str:
@@ -206,7 +201,7 @@ def _model(target: _Shorthand, example: str) -> str:
     return target.rest
 
 
-def _chat(target: _Shorthand) -> Target:
+def _chat(target: _Shorthand) -> tuple[str, Settings]:
     url, _, model = target.rest.partition("#")
     if "://" not in url:
         suggestion = f"chat:http://{url or 'localhost:8000/v1'}#{model or 'MODEL'}"
@@ -215,10 +210,10 @@ def _chat(target: _Shorthand) -> Target:
         raise target.refused(
             f"names no model; write it behind the address: {target.with_target(f'chat:{url}#MODEL')!r}"
         )
-    return Target(model, "openai-chat", {"model": escape_references(model), "base_url": escape_references(url)})
+    return model, {"type": "openai-chat", "model": escape_references(model), "base_url": escape_references(url)}
 
 
-def _python(target: _Shorthand) -> Target:
+def _python(target: _Shorthand) -> tuple[str, Settings]:
     source, _, name = target.rest.rpartition(":")
     if not source or not name:
         source = source or name or "./my_agent.py"
@@ -226,14 +221,14 @@ def _python(target: _Shorthand) -> Target:
             f"names no function; write it behind a colon: {target.with_target(f'python:{source}:reply')!r}"
         )
     if not source.endswith(".py"):
-        return Target(source.rpartition(".")[2], "python", {"ref": escape_references(f"{source}:{name}")})
+        return source.rpartition(".")[2], {"type": "python", "ref": escape_references(f"{source}:{name}")}
     path = source if Path(source).is_absolute() else os.path.relpath(source, target.base_dir)
     if not path.startswith((".", "/")):
         path = f"./{path}"
-    return Target(Path(source).stem, "python", {"ref": escape_references(f"{path}:{name}")})
+    return Path(source).stem, {"type": "python", "ref": escape_references(f"{path}:{name}")}
 
 
-_KINDS: Mapping[str, Callable[[_Shorthand], Target]] = {
+_KINDS: Mapping[str, Callable[[_Shorthand], tuple[str, Settings]]] = {
     "openai": _openai,
     "ollama": _ollama,
     "chat": _chat,

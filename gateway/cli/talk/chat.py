@@ -14,8 +14,7 @@ from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output
 from gateway.cli.talk.answers import Responder
-from gateway.cli.talk.background import BackgroundLoop
-from gateway.cli.talk.conversation import ChatSession
+from gateway.cli.talk.conversation import BackgroundLoop, ChatSession
 from gateway.cli.talk.line_input import LineInput
 from gateway.cli.talk.local_tools import Tools
 from gateway.cli.talk.message import file_part
@@ -69,7 +68,7 @@ class _Prompter:
             "file": self._attach,
             "new": lambda _: self._session.start_new(),
             "answer": lambda _: self._repeat_question(),
-            "cancel": lambda _: self._cancel(),
+            "cancel": lambda _: self._start_cancel().result(),
             "raw": lambda _: self._toggle(),
             "help": lambda _: self._screen.report(_HELP),
         }
@@ -125,14 +124,14 @@ class _Prompter:
         self._session.output = Output.text if self._session.output is Output.jsonl else Output.jsonl
         self._screen.note("(each event as JSON)" if self._session.output is Output.jsonl else "(text)")
 
-    def _cancel(self) -> None:
-        self._background.start(self._session.cancel()).result()
+    def _start_cancel(self) -> Future[None]:
+        return self._background.start(self._session.cancel())
 
     def _is_cancel(self, line: str) -> bool:
-        if line.strip() != "/cancel":
-            return False
-        self._background.start(self._session.cancel())
-        return True
+        canceling = line.strip() == "/cancel"
+        if canceling:
+            self._start_cancel()
+        return canceling
 
     def _send_text(self, text: str) -> None:
         try:
@@ -184,10 +183,10 @@ class _Prompter:
         except ClientError as error:
             self._session.question = None
             stop = stop_for(error)
-            dropped_files = ["The files did not arrive; attach them again: /file PATH"] if files else []
-            self._complain(
-                Stop(stop.code, "\n".join([stop.text, *self._session.recovery_lines(error), *dropped_files]))
-            )
+            lines = [stop.text, *self._session.blocking_task_lines(error), *self._session.running_lines()]
+            if files:
+                lines.append("The files did not arrive; attach them again: /file PATH")
+            self._complain(Stop(stop.code, "\n".join(lines)))
 
     def _wait_for(self, turn: Future[None]) -> None:
         """The first Ctrl-C cancels the task. Raises: KeyboardInterrupt at the second."""
@@ -201,4 +200,4 @@ class _Prompter:
                     raise
                 canceling = True
                 self._screen.note("(canceling; Ctrl-C again leaves)")
-                self._background.start(self._session.cancel())
+                self._start_cancel()

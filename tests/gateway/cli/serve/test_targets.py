@@ -5,41 +5,45 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.serve.sources import Target, configuration, read_targets
+from gateway.cli.serve.sources import Settings, configuration, read_targets
 
 FOLDER = Path("/srv/gateway")
 KEY = {"OPENAI_API_KEY": "sk-secret"}
 FORMS = "openai:MODEL, ollama:MODEL, chat:URL#MODEL, python:./file.py:name, python:module:name"
 
 
-def read(*words: str, env: dict[str, str] | None = None) -> tuple[Target, ...]:
+def read(*words: str, env: dict[str, str] | None = None) -> dict[str, Settings]:
     return read_targets(words, KEY if env is None else env, FOLDER)
 
 
+def agent(name: str, kind: str, settings: Settings) -> dict[str, Settings]:
+    return {name: {"type": kind, **settings}}
+
+
 MEANINGS = {
-    "openai:gpt-5.5": Target("gpt-5-5", "openai-responses", {"model": "gpt-5.5", "api_key": "${OPENAI_API_KEY}"}),
-    "ollama:llama3.3:70b": Target(
+    "openai:gpt-5.5": agent("gpt-5-5", "openai-responses", {"model": "gpt-5.5", "api_key": "${OPENAI_API_KEY}"}),
+    "ollama:llama3.3:70b": agent(
         "llama3-3-70b", "openai-chat", {"model": "llama3.3:70b", "base_url": "http://localhost:11434/v1"}
     ),
-    "chat:http://gpu:8000/v1#meta-llama/Llama-3": Target(
+    "chat:http://gpu:8000/v1#meta-llama/Llama-3": agent(
         "meta-llama-llama-3", "openai-chat", {"model": "meta-llama/Llama-3", "base_url": "http://gpu:8000/v1"}
     ),
-    "chat:http://gpu/v1?a=b#m": Target("m", "openai-chat", {"model": "m", "base_url": "http://gpu/v1?a=b"}),
-    "python:my_package.agents:reply": Target("agents", "python", {"ref": "my_package.agents:reply"}),
-    "python:/opt/agents/my_agent.py:Bot.reply": Target(
+    "chat:http://gpu/v1?a=b#m": agent("m", "openai-chat", {"model": "m", "base_url": "http://gpu/v1?a=b"}),
+    "python:my_package.agents:reply": agent("agents", "python", {"ref": "my_package.agents:reply"}),
+    "python:/opt/agents/my_agent.py:Bot.reply": agent(
         "my-agent", "python", {"ref": "/opt/agents/my_agent.py:Bot.reply"}
     ),
-    "notes=ollama:llama3.3": Target(
+    "notes=ollama:llama3.3": agent(
         "notes", "openai-chat", {"model": "llama3.3", "base_url": "http://localhost:11434/v1"}
     ),
-    "a=ollama:b=c": Target("a", "openai-chat", {"model": "b=c", "base_url": "http://localhost:11434/v1"}),
-    "ollama:${HOME}": Target("home", "openai-chat", {"model": "$${HOME}", "base_url": "http://localhost:11434/v1"}),
+    "a=ollama:b=c": agent("a", "openai-chat", {"model": "b=c", "base_url": "http://localhost:11434/v1"}),
+    "ollama:${HOME}": agent("home", "openai-chat", {"model": "$${HOME}", "base_url": "http://localhost:11434/v1"}),
 }
 
 
 @pytest.mark.parametrize(("text", "target"), MEANINGS.items())
-def test_a_target_stands_for_an_agent(text: str, target: Target) -> None:
-    assert read(text) == (target,)
+def test_a_target_stands_for_an_agent(text: str, target: dict[str, Settings]) -> None:
+    assert read(text) == target
 
 
 def test_a_file_of_python_is_named_from_the_folder_of_the_configuration(
@@ -47,10 +51,8 @@ def test_a_file_of_python_is_named_from_the_folder_of_the_configuration(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for folder, ref in ((tmp_path, "./my.py:f"), (tmp_path / "conf", "../my.py:f")):
-        assert [read_targets([f"python:{file}:f"], {}, folder)[0].settings["ref"] for file in ("./my.py", "my.py")] == [
-            ref,
-            ref,
-        ]
+        for file in ("./my.py", "my.py"):
+            assert read_targets([f"python:{file}:f"], {}, folder)["my"]["ref"] == ref
 
 
 def test_several_targets_are_one_file_with_everything_quoted_that_yaml_would_misread() -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.cli.talk.background import BackgroundLoop
+from gateway.cli.talk.conversation import BackgroundLoop
 
 
 async def thread() -> int:

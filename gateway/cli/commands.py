@@ -199,10 +199,9 @@ def stream(options: parameters.SendOptions, approve: parameters.Approval = None,
     again where it stopped; Ctrl-C leaves the task running. A tool call that needs a yes is asked about. Exit codes: as for
     send.
     """
-    from gateway.cli.talk.local_tools import read_tools
     from gateway.cli.talk.send import run_send
 
-    return run_send("stream", options, approve, read_tools(tools or ()))
+    return run_send("stream", options, approve, tools)
 
 
 @commands.command(
@@ -240,9 +239,8 @@ def chat(
     where it stopped, also when the gateway starts anew.
     """
     from gateway.cli.talk.chat import run_chat
-    from gateway.cli.talk.local_tools import read_tools
 
-    return run_chat(read_address(agent, url, binding, headers, key), context, output, read_tools(tools or ()))
+    return run_chat(read_address(agent, url, binding, headers, key), context, output, tools)
 
 
 @commands.command("health", "a2a-gateway health", "a2a-gateway health --live -u http://127.0.0.1:9000")

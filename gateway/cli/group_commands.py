@@ -91,9 +91,8 @@ def watch_task(
     follows. A tool call that needs a yes is asked about, and the task watched on. Exit codes: as for send.
     """
     from gateway.cli.manage.tasks import watch
-    from gateway.cli.talk.local_tools import read_tools
 
-    return watch(where.address(), task, first, output, approve, read_tools(tools or ()))
+    return watch(where.address(), task, first, output, approve, tools)
 
 
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")

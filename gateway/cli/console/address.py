@@ -68,11 +68,7 @@ class AgentAddress:
 
 
 def read_address(
-    agent: str | None,
-    url: str,
-    binding: BindingChoice | None,
-    headers: Sequence[str] | None,
-    key: str | None = None,
+    agent: str | None, url: str, binding: BindingChoice | None, headers: Sequence[str] | None, key: str | None = None
 ) -> AgentAddress:
     """`agent` may be a URL, too. Raises: Stop (2)."""
     if agent is not None and "://" in agent:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from gateway.cli.console.address import AgentAddress
@@ -11,9 +10,8 @@ from gateway.cli.console.exits import ExitCode
 from gateway.cli.console.parameters import Approve, Output, StateChoice
 from gateway.cli.console.table import Columns, local_time, print_json, print_listing
 from gateway.cli.console.terminal import visible
-from gateway.cli.talk.answers import answer_questions
+from gateway.cli.talk.answers import answer_questions, read_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
-from gateway.cli.talk.local_tools import Tools
 from gateway.cli.talk.render import first_text, state_of, status_time, transcript
 from gateway.client.client import WAITING, Client
 from gateway.client.transport import ClientError, Json, Refused, text_at
@@ -77,16 +75,17 @@ def watch(
     first: int | None,
     output: Output,
     approve: Approve | None,
-    tools: Tools,
+    tools: list[str] | None,
 ) -> int:
     """Follows a task. `first` is the number of the first event. When `approve` is None, the command asks on the
     terminal. Raises: Stop."""
+    commands = read_tools(tools)
     display = _Watch(address, task, first or 1, output)
     try:
         with task_must_exist(address, task):
             asyncio.run(display.run())
         if display.question:
-            answer_questions(display, display.send_answer, approve, tools)
+            answer_questions(display, display.send_answer, approve, commands)
         if output is Output.json:
             display.print({"task": asyncio.run(display.get_task(task))})
     except KeyboardInterrupt:
@@ -111,37 +110,29 @@ class _Watch(TaskDisplay):
         """Raises: ClientError."""
         async with open_client(self.address) as client:
             now = await client.get_task(self._task)
-            async for event in self._events(client, now):
-                if self.conversation.state is None and self._first > 1:
-                    self.view.skip(event.get("task"))
-                self.receive(event)
+            if client.endpoint.streaming:
+                await self.receive_all(client.follow(self._task, self._first - 1, status_time(now)))
+            else:
+                self.receive({"task": now})
+                self.receive({"task": await client.wait(self._task)})
 
-    async def _events(self, client: Client, now: Json) -> AsyncIterator[Json]:
-        if not client.endpoint.streaming:
-            yield {"task": now}
-            yield {"task": await client.wait(self._task)}
-            return
-        async with aclosing(client.follow(self._task, self._first - 1, status_time(now))) as events:
-            async for event in events:
-                yield event
+    def receive(self, event: Json) -> None:
+        if self.conversation.state is None and self._first > 1:
+            self.view.skip(event.get("task"))
+        super().receive(event)
 
     async def send_answer(self, message: dict[str, Json]) -> None:
         """Sends the answer that the task waits for, and watches on. Raises: ClientError."""
         self.question = None
         async with open_client(self.address) as client:
             try:
-                await self._follow(client.send_and_follow(message))
+                await self.receive_all(client.send_and_follow(message))
             except Refused as error:
                 if error.temporary or error.status in {401, 403}:
                     raise
                 # Another client may have answered first: the task goes on all the same.
                 self.screen.report(stop_for(error).text)
-                await self._follow(client.follow_any(self._task))
-
-    async def _follow(self, events: AsyncGenerator[Json, None]) -> None:
-        async with aclosing(events):
-            async for event in events:
-                self.receive(event)
+                await self.receive_all(client.follow_any(self._task))
 
     def end(self) -> int:
         """Shows how to answer a task that waits; the exit code of a task that has ended or waits."""

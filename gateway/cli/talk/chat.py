@@ -13,10 +13,9 @@ from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output
-from gateway.cli.talk.answers import Responder
+from gateway.cli.talk.answers import Responder, read_tools
 from gateway.cli.talk.conversation import BackgroundLoop, ChatSession
 from gateway.cli.talk.line_input import LineInput
-from gateway.cli.talk.local_tools import Tools
 from gateway.cli.talk.message import file_part
 from gateway.cli.talk.render import file_line
 from gateway.client.client import WAITING
@@ -36,9 +35,9 @@ A line is a message. Lines that begin with / are for the chat itself:
 A message that begins with / is written with two: //etc/hosts is a file."""
 
 
-def run_chat(address: AgentAddress, context: str | None, output: Output, tools: Tools) -> int:
+def run_chat(address: AgentAddress, context: str | None, output: Output, tools: list[str] | None) -> int:
     """Raises: Stop."""
-    session = ChatSession(address, context, output, tools)
+    session = ChatSession(address, context, output, read_tools(tools))
     # The input outlives the loop, which wakes it.
     with (
         client_errors_stop(),

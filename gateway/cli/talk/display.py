@@ -1,6 +1,8 @@
 """One task on the terminal: where its conversation stands, its events in the format that was asked for, and next commands."""
 
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from gateway.cli.console.address import AgentAddress
@@ -69,6 +71,11 @@ class TaskDisplay:
             self.view.receive(event)
         elif self.output is Output.jsonl:
             self.print(event)
+
+    async def receive_all(self, events: AsyncGenerator[Json, None]) -> None:
+        async with aclosing(events):
+            async for event in events:
+                self.receive(event)
 
     def pause(self) -> None:
         """Shows what the agent asks, before it is answered."""

@@ -7,32 +7,35 @@ the command that finds it again.
 import asyncio
 import shlex
 from collections.abc import Iterator
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from typing import Literal
 
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
 from gateway.cli.console.exits import ExitCode, Stop
 from gateway.cli.console.parameters import Approve, Output, SendOptions
 from gateway.cli.console.terminal import json_text, program
-from gateway.cli.talk.answers import answer_questions, decisions_on
+from gateway.cli.talk.answers import answer_questions, decisions_on, read_tools, with_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
-from gateway.cli.talk.local_tools import Tools, with_tools
 from gateway.cli.talk.message import build_message
 from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, text_at
 
 
 def run_send(
-    command: Literal["send", "stream"], options: SendOptions, approve: Approve | None = None, tools: Tools | None = None
+    command: Literal["send", "stream"],
+    options: SendOptions,
+    approve: Approve | None = None,
+    given: list[str] | None = None,
 ) -> int:
-    """`approve` None: asks on a terminal. Raises: Stop."""
-    exchange = _Exchange(command, options, with_tools(build_message(options), tools or {}))
+    """`approve` None: asks on a terminal. `given`: the tools that run here. Raises: Stop."""
+    tools = read_tools(given)
+    exchange = _Exchange(command, options, with_tools(build_message(options), tools))
     try:
         with task_must_exist(exchange.address, options.task) if options.task is not None else nullcontext():
             asyncio.run(exchange.run())
         if command == "stream":
             if exchange.question:
-                answer_questions(exchange, exchange.send_answer, approve, tools or {})
+                answer_questions(exchange, exchange.send_answer, approve, tools)
             asyncio.run(exchange.print_result())
     except KeyboardInterrupt:
         exchange.leave("interrupted")
@@ -97,9 +100,7 @@ class _Exchange(TaskDisplay):
     async def _stream(self, client: Client) -> None:
         if not client.endpoint.streaming:
             raise Stop(ExitCode.USAGE, "this agent does not stream, as its card says; use send instead of stream")
-        async with aclosing(client.stream({"message": self._message}, self._idempotency_key)) as events:
-            async for event in events:
-                self.receive(event)
+        await self.receive_all(client.stream({"message": self._message}, self._idempotency_key))
 
     def end(self) -> int:
         """Shows the next commands; the exit code of a task that has ended or waits."""

@@ -12,8 +12,7 @@ from gateway.a2a.tool_calls import URI
 from gateway.cli.console.exits import Stop
 from gateway.cli.console.parameters import Approve
 from gateway.cli.console.terminal import Screen
-from gateway.cli.talk.answers import Responder, decisions_on
-from gateway.cli.talk.local_tools import read_tools, with_tools
+from gateway.cli.talk.answers import Responder, decisions_on, read_tools, with_tools
 from gateway.cli.talk.tool_calls import Question, question_of
 from tests.gateway.cli.scripted_agent import COMPLETED, INPUT_REQUIRED, WORKING, status, task
 from tests.tool_call_vectors import valid

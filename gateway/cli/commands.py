@@ -17,7 +17,7 @@ import typer
 from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup, examples
-from gateway.cli.console.terminal import PROGRAM
+from gateway.cli.console.output import PROGRAM, Output
 from gateway.cli.group_commands import GROUPS
 
 commands = CommandGroup(PROGRAM, "Exposes agents to A2A clients, whatever service runs behind them.")
@@ -217,7 +217,7 @@ def chat(
     context: parameters.Context = None,
     headers: parameters.Headers = None,
     key: parameters.ApiKey = None,
-    output: parameters.Format = parameters.Output.text,
+    output: parameters.Format = Output.text,
     tools: parameters.Tools = None,
 ) -> int:
     """Talk with an agent: a line is a message.

@@ -8,6 +8,7 @@ import typer
 from gateway.cli.console import parameters
 from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup
+from gateway.cli.console.output import Output
 
 tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
@@ -29,7 +30,7 @@ From = Annotated[
     int | None, typer.Option("--from", metavar="N", min=1, help="Begin with event N; with the first if not given.")
 ]
 Whole = Annotated[
-    parameters.Output,
+    Output,
     typer.Option(
         "-o", "--output", metavar="text|json|jsonl", help="text; json: as the agent tells it; jsonl: on a line."
     ),
@@ -43,7 +44,7 @@ def list_tasks(
     state: InState = None,
     limit: Limit = None,
     where: parameters.AgentOptions,
-    output: parameters.Listing = parameters.Output.text,
+    output: parameters.Listing = Output.text,
 ) -> None:
     """List tasks, the latest first.
 
@@ -55,7 +56,7 @@ def list_tasks(
 
 
 @tasks.command("get", "a2a-gateway tasks get ID -a support", "a2a-gateway tasks get ID -o json | jq .artifacts")
-def get_task(task: TaskId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
+def get_task(task: TaskId, where: parameters.AgentOptions, output: Whole = Output.text) -> None:
     """Show a task: its state, what was said, and its artifacts."""
     from gateway.cli.manage.tasks import print_task
 
@@ -63,7 +64,7 @@ def get_task(task: TaskId, where: parameters.AgentOptions, output: Whole = param
 
 
 @tasks.command("cancel", "a2a-gateway tasks cancel ID -a support")
-def cancel_task(task: TaskId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
+def cancel_task(task: TaskId, where: parameters.AgentOptions, output: Whole = Output.text) -> None:
     """Cancel a task that has not ended."""
     from gateway.cli.manage.tasks import cancel
 
@@ -81,7 +82,7 @@ def watch_task(
     task: TaskId,
     first: From = None,
     where: parameters.AgentOptions,
-    output: parameters.Format = parameters.Output.text,
+    output: parameters.Format = Output.text,
     approve: parameters.Approval = None,
     tools: parameters.Tools = None,
 ) -> int:
@@ -97,7 +98,7 @@ def watch_task(
 
 @contexts.command("list", "a2a-gateway contexts list -a support", "a2a-gateway contexts list --limit 10 -o json")
 def list_contexts(
-    *, limit: Limit = None, where: parameters.AgentOptions, output: parameters.Listing = parameters.Output.text
+    *, limit: Limit = None, where: parameters.AgentOptions, output: parameters.Listing = Output.text
 ) -> None:
     """List conversations, the latest first.
 
@@ -109,7 +110,7 @@ def list_contexts(
 
 
 @contexts.command("show", "a2a-gateway contexts show ID -a support")
-def show_context(context: ContextId, where: parameters.AgentOptions, output: Whole = parameters.Output.text) -> None:
+def show_context(context: ContextId, where: parameters.AgentOptions, output: Whole = Output.text) -> None:
     """Show a conversation: all that was said, the oldest first."""
     from gateway.cli.manage.contexts import print_context
 
@@ -207,7 +208,7 @@ def list_pushes(
     *,
     stopped: Annotated[bool, typer.Option("--stopped", help="Only those that were given up.")] = False,
     where: parameters.GatewayOptions,
-    output: parameters.Listing = parameters.Output.text,
+    output: parameters.Listing = Output.text,
 ) -> None:
     """List what is still to be posted, the latest first.
 
@@ -255,9 +256,7 @@ def create_key(options: parameters.NewKeyOptions) -> None:
 
 
 @keys.command("list", "a2a-gateway keys list", "a2a-gateway keys list -o jsonl | jq .principal")
-def list_keys(
-    file: parameters.ConfigFile = parameters.DEFAULT_FILE, output: parameters.Listing = parameters.Output.text
-) -> None:
+def list_keys(file: parameters.ConfigFile = parameters.DEFAULT_FILE, output: parameters.Listing = Output.text) -> None:
     """List all keys that were ever made, the oldest first.
 
     The columns are name, how the key begins, principal, tenant, admin, made, expires, and whether it is in force.

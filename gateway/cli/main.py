@@ -14,8 +14,7 @@ from pathlib import Path
 import typer
 
 from gateway.cli.commands import app
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.terminal import PROGRAM, one_line, visible
+from gateway.cli.console.output import PROGRAM, ExitCode, Stop, one_line, visible
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from gateway.cli.commands import app
-from gateway.cli.console.terminal import PROGRAM
+from gateway.cli.console.output import PROGRAM
 
 _WIDTH = 100
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.terminal import program
+from gateway.cli.console.output import ExitCode, Stop, program
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 KEY_VARIABLE = "A2A_GATEWAY_KEY"

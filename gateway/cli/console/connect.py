@@ -15,7 +15,7 @@ import httpx2
 
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop
 from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover

@@ -13,17 +13,12 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, AgentAddress, BindingChoice, http_get, read_address
+from gateway.cli.console.output import Output
 
 DEFAULT_FILE = Path("gateway.yaml")
 
 _TIMEOUT = 0.5
 _LARGEST = 1_000_000
-
-
-class Output(StrEnum):
-    text = "text"
-    json = "json"
-    jsonl = "jsonl"
 
 
 class Approve(StrEnum):

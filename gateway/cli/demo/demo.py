@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gateway.app.process import serve
-from gateway.cli.console.terminal import program
+from gateway.cli.console.output import program
 from gateway.cli.demo.backends import backends
 from gateway.cli.serve.serve import cannot_listen, run_loop
 from gateway.config.loader import load

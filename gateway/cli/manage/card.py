@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call
-from gateway.cli.console.terminal import json_text, visible
+from gateway.cli.console.output import json_text, visible
 from gateway.client.discovery import fetch_card
 from gateway.client.transport import Json, json_at, objects, open_http
 

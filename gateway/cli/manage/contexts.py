@@ -5,10 +5,7 @@ from pathlib import Path
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call_admin, not_found
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import Columns, local_time, print_json, print_listing
-from gateway.cli.console.terminal import visible
+from gateway.cli.console.output import Columns, ExitCode, Output, Stop, local_time, print_json, print_listing, visible
 from gateway.cli.manage.tasks import list_tasks
 from gateway.cli.talk.render import first_text, state_of, state_words, status_time, transcript
 from gateway.client.admin import adopt_handle, delete_context, export_context, import_context

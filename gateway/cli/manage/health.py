@@ -8,7 +8,7 @@ import os
 import sys
 
 from gateway.cli.console.address import http_get, read_url
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop
 
 _TIMEOUT = 4.0
 

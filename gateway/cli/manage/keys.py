@@ -11,10 +11,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.parameters import NewKeyOptions, Output
-from gateway.cli.console.table import Columns, local_time, print_json, print_listing
-from gateway.cli.console.terminal import program, visible
+from gateway.cli.console.output import (
+    Columns,
+    ExitCode,
+    Output,
+    Stop,
+    local_time,
+    print_json,
+    print_listing,
+    program,
+    visible,
+)
+from gateway.cli.console.parameters import NewKeyOptions
 from gateway.cli.serve.sources import load_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry

@@ -7,9 +7,7 @@ import sys
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call_admin
-from gateway.cli.console.parameters import Output
-from gateway.cli.console.table import Columns, local_time, print_listing
-from gateway.cli.console.terminal import visible
+from gateway.cli.console.output import Columns, Output, local_time, print_listing, visible
 from gateway.client.admin import list_pushes, replay_pushes
 from gateway.client.transport import text_at
 

@@ -6,10 +6,8 @@ from contextlib import aclosing
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call, open_client, stop_for, task_must_exist
-from gateway.cli.console.exits import ExitCode
-from gateway.cli.console.parameters import Approve, Output, StateChoice
-from gateway.cli.console.table import Columns, local_time, print_json, print_listing
-from gateway.cli.console.terminal import visible
+from gateway.cli.console.output import Columns, ExitCode, Output, local_time, print_json, print_listing, visible
+from gateway.cli.console.parameters import Approve, StateChoice
 from gateway.cli.talk.answers import answer_questions, read_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.render import first_text, state_of, status_time, transcript

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gateway.app.build import build_agent, build_source, build_sources
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.terminal import json_text, visible
+from gateway.cli.console.output import ExitCode, Stop, json_text, visible
 from gateway.cli.serve.sources import invalid, load_file
 from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump

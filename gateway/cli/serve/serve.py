@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.app.process import serve
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop, program, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
-from gateway.cli.console.terminal import program, visible
 from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file
 from gateway.config.gateway import GatewayConfig, open_listen_problem

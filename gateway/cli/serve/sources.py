@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop
 from gateway.config.dump import escape_references, inline
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load

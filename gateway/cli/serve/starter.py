@@ -4,8 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.terminal import program, visible
+from gateway.cli.console.output import ExitCode, Stop, program, visible
 
 CONFIGURATION = """\
 # The configuration of an A2A gateway. Every key with its default: a2a-gateway check --print

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Screen, Stop, json_text, one_line
 from gateway.cli.console.parameters import Approve
-from gateway.cli.console.terminal import Screen, json_text, one_line
 from gateway.cli.talk.display import TaskDisplay
 from gateway.cli.talk.line_input import LineInput
 from gateway.cli.talk.message import compose

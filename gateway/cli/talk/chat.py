@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop, stop_for
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.parameters import Approve, Output
+from gateway.cli.console.output import ExitCode, Output, Stop
+from gateway.cli.console.parameters import Approve
 from gateway.cli.talk.answers import Responder, read_tools
 from gateway.cli.talk.conversation import BackgroundLoop, ChatSession
 from gateway.cli.talk.line_input import LineInput

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client, stop_for
-from gateway.cli.console.parameters import Output
+from gateway.cli.console.output import Output
 from gateway.cli.talk.answers import Tools, with_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.message import compose

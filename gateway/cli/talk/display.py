@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import open_client
-from gateway.cli.console.exits import OF_STATE, ExitCode
-from gateway.cli.console.parameters import Output
-from gateway.cli.console.terminal import Screen, json_text
+from gateway.cli.console.output import OF_STATE, ExitCode, Output, Screen, json_text
 from gateway.cli.talk.render import TextView, state_words
 from gateway.cli.talk.tool_calls import Question, question_of
 from gateway.client.client import WAITING

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import NoReturn
 
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop
 from gateway.cli.console.parameters import SendOptions
 from gateway.client.transport import Json
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.exits import OF_STATE
-from gateway.cli.console.terminal import Screen, json_text, visible
+from gateway.cli.console.output import OF_STATE, Screen, json_text, visible
 from gateway.cli.talk.tool_calls import call_line, progress_line, repeats_approval, replaced_call, tool_call
 from gateway.client.client import WAITING
 from gateway.client.transport import Json, json_at, objects, text_at

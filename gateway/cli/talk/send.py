@@ -11,9 +11,8 @@ from contextlib import nullcontext
 from typing import Literal
 
 from gateway.cli.console.connect import open_client, stop_for, task_must_exist
-from gateway.cli.console.exits import ExitCode, Stop
-from gateway.cli.console.parameters import Approve, Output, SendOptions
-from gateway.cli.console.terminal import json_text, program
+from gateway.cli.console.output import ExitCode, Output, Stop, json_text, program
+from gateway.cli.console.parameters import Approve, SendOptions
 from gateway.cli.talk.answers import answer_questions, decisions_on, read_tools, with_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.message import build_message

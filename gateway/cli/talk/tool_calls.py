@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.terminal import json_text
+from gateway.cli.console.output import json_text
 from gateway.client.transport import Json, json_at, objects, text_at
 from gateway.core.tools.answers import ADK_CONFIRMATION
 

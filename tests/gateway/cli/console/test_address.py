@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from gateway.cli.console.address import DEFAULT_URL, AgentAddress, BindingChoice, read_address, read_headers, read_url
-from gateway.cli.console.exits import Stop
+from gateway.cli.console.output import Stop
 
 
 @pytest.fixture(autouse=True)

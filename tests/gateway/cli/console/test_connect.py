@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.cli.console.connect import client_errors_stop, stop_for
-from gateway.cli.console.exits import Stop
+from gateway.cli.console.output import Stop
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable
 
 

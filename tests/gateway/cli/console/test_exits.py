@@ -1,6 +1,6 @@
 """Exit codes, on which scripts depend."""
 
-from gateway.cli.console.exits import OF_STATE, ExitCode, Stop
+from gateway.cli.console.output import OF_STATE, ExitCode, Stop
 from gateway.client.client import ENDED, WAITING
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gateway.cli.console.table import local_time, print_rows
+from gateway.cli.console.output import local_time, print_rows
 
 HEADS = ("TASK", "STATE", "BEGAN WITH")
 ROWS = [("t-1", "completed", "What is\nthe \x1b[1mweather?"), ("task-2", "failed", "")]

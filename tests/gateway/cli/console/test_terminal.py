@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gateway.cli.console.terminal import Screen, json_text, one_line, program, visible
+from gateway.cli.console.output import Screen, json_text, one_line, program, visible
 
 
 class Terminal(io.StringIO):

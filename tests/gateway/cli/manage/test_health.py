@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway.cli.console.exits import Stop
+from gateway.cli.console.output import Stop
 from gateway.cli.manage.health import print_health
 from gateway.testing.serving import DROP, serve
 from tests.gateway.cli.conftest import CommandLine

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.exits import ExitCode
+from gateway.cli.console.output import ExitCode
 from gateway.cli.serve.sources import compose, read_composed, read_file
 from gateway.config.problems import ConfigInvalid
 from tests.gateway.cli.conftest import Call

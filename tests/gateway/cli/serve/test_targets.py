@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.exits import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop
 from gateway.cli.serve.sources import Settings, configuration, read_targets
 
 FOLDER = Path("/srv/gateway")

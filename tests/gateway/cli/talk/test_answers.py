@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.exits import Stop
+from gateway.cli.console.output import Screen, Stop
 from gateway.cli.console.parameters import Approve
-from gateway.cli.console.terminal import Screen
 from gateway.cli.talk.answers import Responder, decisions_on, read_tools, with_tools
 from gateway.cli.talk.tool_calls import Question, question_of
 from tests.gateway.cli.scripted_agent import COMPLETED, INPUT_REQUIRED, WORKING, status, task

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.console.exits import Stop
+from gateway.cli.console.output import Stop
 from gateway.cli.console.parameters import SendOptions
 from gateway.cli.talk.message import build_message
 

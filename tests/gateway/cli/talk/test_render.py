@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.tool_calls import URI
-from gateway.cli.console.terminal import Screen
+from gateway.cli.console.output import Screen
 from gateway.cli.talk.display import ConversationState
 from gateway.cli.talk.render import TextView
 from tests.gateway.cli.scripted_agent import (

@@ -1,4 +1,4 @@
-"""The two output streams: answers on standard output, everything else on standard error.
+"""What a command gives back: an exit code, answers on standard output, and everything else on standard error.
 
 Law: text of an agent reaches a terminal only with its control characters made visible.
 """
@@ -9,14 +9,60 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 # Control characters except tab and newline, changes of text direction, other line ends, surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOTE_LENGTH = 200
 
 PROGRAM = "a2a-gateway"
+_GAP = "  "
+
+Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
+"""For the head of each column, the function that makes the text of a cell from a value."""
+
+
+class ExitCode(IntEnum):
+    """Source: sysexits.h for 69 to 78; 10 to 15 stand for the state of a task."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    FAILED = 10
+    CANCELED = 11
+    REJECTED = 12
+    INPUT_REQUIRED = 13
+    AUTH_REQUIRED = 14
+    TIMED_OUT = 15
+    UNREACHABLE = 69
+    TRY_AGAIN = 75
+    NOT_AUTHORISED = 77
+    CONFIG_INVALID = 78
+    INTERRUPTED = 130
+
+
+OF_STATE = {"TASK_STATE_COMPLETED": ExitCode.OK} | {
+    f"TASK_STATE_{code.name}": code for code in ExitCode if ExitCode.FAILED <= code <= ExitCode.AUTH_REQUIRED
+}
+
+
+class Stop(Exception):
+    """Ends the command. `text` goes to standard error: the problem, its place and the remedy."""
+
+    def __init__(self, code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+    jsonl = "jsonl"
 
 
 def visible(text: str) -> str:
@@ -105,3 +151,44 @@ class Screen:
         self._last_about = None
         self._err.write(f"{visible(text)}\n")
         self._err.flush()
+
+
+def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A pipe gets whole values without heads; on a terminal the last column is cut at the end of the line."""
+    cells = [[" ".join(visible(cell).split()) for cell in row] for row in rows]
+    if not out.isatty():
+        out.writelines("\t".join(row) + "\n" for row in cells)
+        return
+    table = [list(heads), *cells]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
+    columns = shutil.get_terminal_size().columns
+    for row in table:
+        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        line = _GAP.join([*aligned, row[-1]]).rstrip()
+        out.write(f"{line if len(line) <= columns else line[: columns - 1] + '…'}\n")
+
+
+def local_time(out: TextIO, timestamp: str) -> str:
+    """A timestamp of the wire as local time on a terminal, unchanged in a pipe."""
+    if not out.isatty():
+        return timestamp
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return timestamp
+
+
+def print_json(values: Sequence[Any], document: Any, output: Output) -> None:
+    """One line for each value (jsonl), or all of them in one document (json)."""
+    lines = [json_text(value) for value in values] if output is Output.jsonl else [json_text(document, indent=2)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def print_listing(output: Output, name: str, values: Sequence[Any], columns: Columns, empty: str) -> None:
+    """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none."""
+    if output is not Output.text:
+        print_json(values, {name: values}, output)
+    elif values:
+        print_rows(sys.stdout, list(columns), [[cell(value) for cell in columns.values()] for value in values])
+    else:
+        sys.stderr.write(f"{empty}\n")

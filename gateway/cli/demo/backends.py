@@ -26,7 +26,6 @@ Events = AsyncGenerator[Json]
 _PACE = 0.05
 """Seconds between two words, so that a person sees them arrive."""
 _REPORT = "Oslo: 3 degrees, light rain"
-_DONE = {"data": "[DONE]"}
 
 
 @asynccontextmanager
@@ -42,9 +41,6 @@ async def backends() -> AsyncIterator[str]:
     )
     async with serve(app) as url:
         yield f"{url}/v1"
-
-
-# --- the answer -------------------------------------------------------------------------------------------------------
 
 
 def _user_texts(items: Iterable[Json]) -> list[str]:
@@ -67,9 +63,6 @@ def _words(texts: list[str]) -> list[str]:
     else:
         sentences.append(f'This is message {len(texts)} of our conversation. You first said: "{texts[0]}".')
     return re.findall(r"\S+\s*", " ".join(sentences))
-
-
-# --- Responses --------------------------------------------------------------------------------------------------------
 
 
 class _Responses:
@@ -142,8 +135,9 @@ async def _response_events(response: Json, texts: list[str]) -> Events:
     """The events of one response, which they complete."""
     yield {"type": "response.created", "response": response}
     yield {"type": "response.in_progress", "response": response}
-    outputs = [_weather_events, _message_events] if _asks_for_weather(texts) else [_message_events]
-    for index, output in enumerate(outputs):
+    for index, output in enumerate(
+        (_weather_events, _message_events) if _asks_for_weather(texts) else (_message_events,)
+    ):
         async for event in output(f"{response['id']}_{index}", index, texts):
             yield event
             if event["type"] == "response.output_item.done":
@@ -187,9 +181,6 @@ async def _message_events(response: str, index: int, texts: list[str]) -> Events
     yield {"type": "response.output_item.done", "output_index": index, "item": done}
 
 
-# --- Chat Completions -------------------------------------------------------------------------------------------------
-
-
 async def _complete(request: Request) -> Response:
     body = await request.json()
     words = _words(_user_texts(body["messages"]))
@@ -211,4 +202,4 @@ async def _chunks(head: Json, words: list[str]) -> AsyncIterator[Json]:
         yield chunk({"content": word})
         await asyncio.sleep(_PACE)
     yield chunk({}, "stop")
-    yield _DONE
+    yield {"data": "[DONE]"}

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ class _Source:
 def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
     _check(options)
-    source = _of_targets(options) if options.targets else _of_file(options)
+    source = _source(options)
     try:
         config = read_config(source.read, None, insecure=options.insecure)
     except ConfigInvalid as error:
@@ -61,13 +62,8 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
     """Serves until a signal. Raises: Stop where the gateway cannot start."""
     configure_logging()
     try:
-        run_loop(
-            serve(
-                config,
-                lambda url: _announce(config, url),
-                lambda: read_config(source.read, config, insecure=options.insecure),
-            )
-        )
+        reload = partial(read_config, source.read, config, insecure=options.insecure)
+        run_loop(serve(config, partial(_announce, config), reload))
     except OSError as error:
         raise cannot_listen(error, config.server.host, config.server.port) from error
     except LedgerUnavailable as error:
@@ -92,15 +88,13 @@ def read_config(read: Callable[[], GatewayConfig], served: GatewayConfig | None,
     return config
 
 
-def _of_file(options: ServeOptions) -> _Source:
-    file = options.file or DEFAULT_FILE
-    return _Source(str(file), lambda: read_file(file, options.flags()))
-
-
-def _of_targets(options: ServeOptions) -> _Source:
-    """Relative paths resolve against the folder of the saved file, or else the current one."""
+def _source(options: ServeOptions) -> _Source:
+    """Relative paths of targets resolve against the folder of the saved file, or else the current one."""
+    if not options.targets:
+        file = options.file or DEFAULT_FILE
+        return _Source(str(file), lambda: read_file(file, options.flags()))
     folder = options.save.resolve().parent if options.save is not None else Path.cwd()
-    text = compose(options.targets or (), options.flags(), folder)
+    text = compose(options.targets, options.flags(), folder)
     return _Source(COMMAND_LINE, lambda: read_composed(text, options.flags(), folder), text)
 
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gateway.cli.console.address import AgentAddress
@@ -202,9 +201,7 @@ class BackgroundLoop:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:

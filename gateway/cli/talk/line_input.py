@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 _CHUNK = 4096
@@ -37,9 +36,7 @@ class LineInput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _stop_waking(self._wake_writer)
         os.close(self._wake_writer)
         os.close(self._wake_reader)

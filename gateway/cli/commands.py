@@ -7,10 +7,9 @@ server or client.
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
@@ -40,11 +39,6 @@ def hidden(package: str) -> Generator[None]:
         yield
     finally:
         del modules[package]
-
-
-class CardOutput(StrEnum):
-    text = "text"
-    json = "json"
 
 
 def _show_version(asked: bool) -> None:
@@ -158,13 +152,13 @@ def card(
     agent: parameters.AgentOrUrl = None,
     where: parameters.GatewayOptions,
     output: Annotated[
-        CardOutput, typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
-    ] = CardOutput.text,
+        Literal["text", "json"], typer.Option("-o", "--output", metavar="text|json", help="How to print it.")
+    ] = "text",
 ) -> None:
     """Print the card of an agent."""
     from gateway.cli.manage.card import print_card
 
-    print_card(where.address(agent), as_json=output is CardOutput.json)
+    print_card(where.address(agent), as_json=output == "json")
 
 
 @commands.command(

@@ -1,7 +1,7 @@
 """The commands in groups: `tasks`, `contexts`, `push` and `keys`. Law: imports nothing but typer, as `commands`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -20,8 +20,8 @@ TaskId = Annotated[str, typer.Argument(metavar="ID", help="Id of the task.")]
 ContextId = Annotated[str, typer.Argument(metavar="ID", help="Id of the context.")]
 OfContext = Annotated[str | None, typer.Option("--context", metavar="ID", help="Only those of this conversation.")]
 InState = Annotated[
-    parameters.StateChoice | None,
-    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(parameters.StateChoice)}."),
+    parameters.StateName | None,
+    typer.Option("--state", metavar="STATE", help=f"Only those that are {', '.join(get_args(parameters.StateName))}."),
 ]
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="The latest N; all of them if not given.")

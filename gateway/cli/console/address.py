@@ -8,18 +8,14 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.cli.console.output import ExitCode, Stop, program
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 KEY_VARIABLE = "A2A_GATEWAY_KEY"
-
-
-class BindingChoice(StrEnum):
-    jsonrpc = "jsonrpc"
-    rest = "rest"
+BindingName: TypeAlias = Literal["jsonrpc", "rest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class AgentAddress:
 
     url: str
     agent: str | None
-    binding: BindingChoice | None
+    binding: BindingName | None
     headers: dict[str, str]
     key: str | None = None
 
@@ -48,7 +44,7 @@ class AgentAddress:
         if self.agent is not None:
             words += ["-a", self.agent]
         if self.binding is not None:
-            words += ["--binding", self.binding.value]
+            words += ["--binding", self.binding]
         for name in self.headers:
             words += ["--header", f"{name}: ..."]
         if self.key is not None and self.key != os.environ.get(KEY_VARIABLE):
@@ -67,7 +63,7 @@ class AgentAddress:
 
 
 def read_address(
-    agent: str | None, url: str, binding: BindingChoice | None, headers: Sequence[str] | None, key: str | None = None
+    agent: str | None, url: str, binding: BindingName | None, headers: Sequence[str] | None, key: str | None = None
 ) -> AgentAddress:
     """`agent` may be a URL, too. Raises: Stop (2)."""
     if agent is not None and "://" in agent:

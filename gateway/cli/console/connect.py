@@ -1,14 +1,8 @@
 """Calls to the server that a command line names, and their errors as ends of commands."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
 from typing import TypeVar
 
 import httpx2
@@ -28,9 +22,9 @@ T = TypeVar("T")
 
 
 def call(
-    opened: AbstractAsyncContextManager[ClientT],
+    opened: contextlib.AbstractAsyncContextManager[ClientT],
     operation: Callable[[ClientT], Awaitable[T]],
-    guard: AbstractContextManager[object] | None = None,
+    guard: contextlib.AbstractContextManager[object] | None = None,
 ) -> T:
     """The result of one operation of a client. `guard` may explain its errors. Raises: Stop."""
 
@@ -38,7 +32,7 @@ def call(
         async with opened as client:
             return await operation(client)
 
-    with client_errors_stop(), guard or nullcontext():
+    with client_errors_stop(), guard or contextlib.nullcontext():
         return asyncio.run(run())
 
 
@@ -50,7 +44,7 @@ def call_admin(
     return call(open_http(address.url, address.request_headers), operation, _resource_must_exist(address, group))
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def open_client(
     address: AgentAddress, retry: Retry | None = None, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> AsyncIterator[Client]:
@@ -58,7 +52,7 @@ async def open_client(
     named = any(name.lower() == "a2a-extensions" for name in address.headers)
     extensions = {} if named else {"A2A-Extensions": TOOL_CALLS}
     async with open_http(address.url, extensions | address.request_headers) as http:
-        binding = None if address.binding is None else Binding[address.binding.name.upper()]
+        binding = None if address.binding is None else Binding[address.binding.upper()]
         endpoint = await discover(http, address.url, address.agent, binding)
         try:
             yield Client(http, endpoint, retry, sleep)
@@ -73,7 +67,7 @@ def _origin(address: AgentAddress, endpoint: Endpoint) -> str:
     return f" (the card at {endpoint.card} names this address)"
 
 
-@contextmanager
+@contextlib.contextmanager
 def client_errors_stop() -> Iterator[None]:
     """Raises: Stop for every ClientError."""
     try:
@@ -111,7 +105,7 @@ def stop_for(error: ClientError) -> Stop:
             return Stop(ExitCode.UNEXPECTED, str(error))
 
 
-@contextmanager
+@contextlib.contextmanager
 def task_must_exist(address: AgentAddress, task: str) -> Iterator[None]:
     """Raises: Stop for a task that the agent does not know, with the command that lists those it does."""
     try:
@@ -122,7 +116,7 @@ def task_must_exist(address: AgentAddress, task: str) -> Iterator[None]:
         raise not_found(address, f"there is no task {task!r} at {address.text}", "tasks") from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def _resource_must_exist(address: AgentAddress, group: str) -> Iterator[None]:
     try:
         yield

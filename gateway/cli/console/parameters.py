@@ -8,14 +8,18 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, AgentAddress, BindingChoice, http_get, read_address
+from gateway.cli.console.address import DEFAULT_URL, KEY_VARIABLE, AgentAddress, BindingName, http_get, read_address
 from gateway.cli.console.output import Output
 
 DEFAULT_FILE = Path("gateway.yaml")
+
+StateName: TypeAlias = Literal[
+    "submitted", "working", "completed", "failed", "canceled", "rejected", "input-required", "auth-required"
+]
 
 _TIMEOUT = 0.5
 _LARGEST = 1_000_000
@@ -25,17 +29,6 @@ class Approve(StrEnum):
     ask = "ask"
     yes = "yes"
     no = "no"
-
-
-class StateChoice(StrEnum):
-    submitted = "submitted"
-    working = "working"
-    completed = "completed"
-    failed = "failed"
-    canceled = "canceled"
-    rejected = "rejected"
-    input_required = "input-required"
-    auth_required = "auth-required"
 
 
 def agent_names(url: str) -> list[str]:
@@ -87,7 +80,7 @@ ApiKey = Annotated[
 ]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads standard input.")]
 Binding = Annotated[
-    BindingChoice | None, typer.Option(metavar="jsonrpc|rest", help="Use this one of the agent's interfaces.")
+    BindingName | None, typer.Option(metavar="jsonrpc|rest", help="Use this one of the agent's interfaces.")
 ]
 Context = Annotated[str | None, typer.Option(metavar="ID", help="Go on with this conversation.")]
 Task = Annotated[str | None, typer.Option(metavar="ID", help="Go on with this task, which waits for an answer.")]

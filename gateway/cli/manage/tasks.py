@@ -7,7 +7,7 @@ from contextlib import aclosing
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call, open_client, stop_for, task_must_exist
 from gateway.cli.console.output import Columns, ExitCode, Output, local_time, print_json, print_listing, visible
-from gateway.cli.console.parameters import Approve, StateChoice
+from gateway.cli.console.parameters import Approve, StateName
 from gateway.cli.talk.answers import answer_questions, read_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.render import first_text, state_of, status_time, transcript
@@ -34,12 +34,12 @@ def list_tasks(address: AgentAddress, where: dict[str, Json], limit: int | None 
 
 
 def print_tasks(
-    address: AgentAddress, context: str | None, state: StateChoice | None, limit: int | None, output: Output
+    address: AgentAddress, context: str | None, state: StateName | None, limit: int | None, output: Output
 ) -> None:
     """Raises: Stop."""
     where = {} if context is None else {"contextId": context}
     if state is not None:
-        where["status"] = f"TASK_STATE_{state.name.upper()}"
+        where["status"] = f"TASK_STATE_{state.upper().replace('-', '_')}"
     tasks = list_tasks(address, where, limit)
     empty = "there are no such tasks" if where else "there are no tasks"
     print_listing(output, "tasks", tasks, _COLUMNS, empty)

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from gateway.cli.console.address import DEFAULT_URL, AgentAddress, BindingChoice, read_address, read_headers, read_url
+from gateway.cli.console.address import DEFAULT_URL, AgentAddress, read_address, read_headers, read_url
 from gateway.cli.console.output import Stop
 
 
@@ -23,7 +23,7 @@ def test_an_agent_may_be_a_name_or_an_address() -> None:
 
 
 def test_a_command_to_copy_names_the_same_agent_without_secrets() -> None:
-    address = AgentAddress("http://host:1", "notes", BindingChoice.rest, {"Authorization": "Bearer s3cret"})
+    address = AgentAddress("http://host:1", "notes", "rest", {"Authorization": "Bearer s3cret"})
     assert shlex.split(address.command("tasks", "watch", argument="t-1")) == [
         "a2a-gateway", "tasks", "watch", "-u", "http://host:1", "-a", "notes", "--binding", "rest",
         "--header", "Authorization: ...", "t-1",

@@ -45,21 +45,22 @@ def examples(*lines: str) -> str:
 def _expanded(command: Command) -> Command:
     """The command with one parameter for each field of a parameter that is a dataclass: typer reads parameters only."""
     signature = inspect.signature(command)
-    groups: dict[str, Any] = {
-        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    groups = {
+        name: inspect.signature(signature.parameters[name].annotation).parameters
+        for name, each in signature.parameters.items()
+        if is_dataclass(each.annotation)
     }
-    members = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
     @functools.wraps(command)
     def run(**given: Any) -> int | None:
-        for name, group in groups.items():
-            given[name] = group(**{member: given.pop(member) for member in members[name]})
+        for name, members in groups.items():
+            given[name] = signature.parameters[name].annotation(**{member: given.pop(member) for member in members})
         return command(**given)
 
     expanded = [
         member.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in signature.parameters.items()
-        for member in members.get(name, {name: parameter}).values()
+        for member in groups.get(name, {name: parameter}).values()
     ]
     run.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]  # inspect.signature reads it
     run.__annotations__ = {each.name: each.annotation for each in expanded}

@@ -103,18 +103,15 @@ def introduction(url: str, program: str, agents: tuple[str, ...]) -> str:
             f"  {program} send{where} -a {name} --context {name}-1 'My name is Ada.'",
             f"  {program} stream{where} -a {name} --context {name}-1 'What did I say first?'",
         ]
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    data = shlex.quote(json.dumps(body, separators=(",", ":")))
+    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
     lines += [
         "",
         "The same in plain JSON-RPC:",
-        f"  {_curl(url)}",
+        f"  curl -s {url}/a2a/responses {headers} -d {data}",
         "",
         "Ctrl-C ends the demo and removes what it kept.",
     ]
     return "\n".join(lines)
-
-
-def _curl(url: str) -> str:
-    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
-    return f"curl -s {url}/a2a/responses {headers} -d {shlex.quote(json.dumps(body, separators=(',', ':')))}"

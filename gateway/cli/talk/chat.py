@@ -7,6 +7,7 @@ ends a message, not the conversation.
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 from gateway.cli.console.address import AgentAddress
@@ -44,13 +45,12 @@ def run_chat(address: AgentAddress, context: str | None, output: Output, tools: 
         LineInput(sys.stdin, sys.stdout, sys.stderr) as lines,
         BackgroundLoop(session.open) as background,
     ):
+        code = ExitCode.OK
         try:
             _Prompter(session, lines, background).run()
         except KeyboardInterrupt:
             session.screen.report("\n".join(["", *session.running_lines()]))
             code = ExitCode.INTERRUPTED
-        else:
-            code = ExitCode.OK
     for line in session.next_lines():
         session.screen.report(line)
     return code
@@ -78,44 +78,40 @@ class _Prompter:
             self._screen.note("/help lists what is not a message; Ctrl-D ends")
         if self._session.conversation.context is not None:
             self._background.start(self._session.resume()).result()
-            self._answer_all()
-        while (line := self._lines.read(_PROMPT)) is not None:
-            if line.startswith("/") and not line.startswith("//"):
-                word, _, rest = line[1:].partition(" ")
-                if word == "quit":
-                    return
-                self._run_command(word, rest.strip())
-                continue
-            text = line.removeprefix("/") if line.startswith("//") else line
-            if text.strip() or self._files:
-                self._send_text(text)
+            self._attempt(self._answer_all)
+        while (line := self._lines.read(_PROMPT)) is not None and line.partition(" ")[0] != "/quit":
+            self._attempt(partial(self._take, line))
 
-    def _run_command(self, word: str, rest: str) -> None:
-        command = self._commands.get(word)
-        if command is None:
-            meant = did_you_mean(word, [*self._commands, "quit"])
-            hint = f"did you mean /{meant}? " if meant else ""
-            self._complain(Stop(ExitCode.USAGE, f"chat: /{word} is no command; {hint}/help lists them"))
-        else:
-            command(rest)
+    def _attempt(self, action: Callable[[], None]) -> None:
+        """Shows a problem to a person. Raises: Stop for lines from a pipe, which nobody corrects."""
+        try:
+            action()
+        except Stop as problem:
+            if not self._lines.typed:
+                raise
+            self._screen.report(problem.text)
 
-    def _complain(self, problem: Stop) -> None:
-        """Shows the problem to a person. Raises: `problem` for lines from a pipe, which nobody corrects."""
-        if not self._lines.typed:
-            raise problem
-        self._screen.report(problem.text)
+    def _take(self, line: str) -> None:
+        """Runs a command of the chat, or sends a message. Raises: Stop."""
+        if line.startswith("/") and not line.startswith("//"):
+            word, _, rest = line[1:].partition(" ")
+            command = self._commands.get(word)
+            if command is None:
+                meant = did_you_mean(word, [*self._commands, "quit"])
+                hint = f"did you mean /{meant}? " if meant else ""
+                raise Stop(ExitCode.USAGE, f"chat: /{word} is no command; {hint}/help lists them")
+            command(rest.strip())
+            return
+        text = line.removeprefix("/") if line.startswith("//") else line
+        if text.strip() or self._files:
+            self._send_text(text)
 
     def _attach(self, path: str) -> None:
         if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
             path = path[1:-1]
         if not path:
-            self._complain(Stop(ExitCode.USAGE, "chat: /file needs a path: /file report.pdf"))
-            return
-        try:
-            part = file_part(Path(path).expanduser(), "chat: /file")
-        except Stop as problem:
-            self._complain(problem)
-            return
+            raise Stop(ExitCode.USAGE, "chat: /file needs a path: /file report.pdf")
+        part = file_part(Path(path).expanduser(), "chat: /file")
         self._files.append(part)
         self._screen.note(f"({file_line(part)}, goes along with the next message)")
 
@@ -136,8 +132,7 @@ class _Prompter:
         try:
             text.encode()
         except UnicodeEncodeError:
-            self._complain(Stop(ExitCode.USAGE, "chat: that line is not UTF-8; send it as a file: /file PATH"))
-            return
+            raise Stop(ExitCode.USAGE, "chat: that line is not UTF-8; send it as a file: /file PATH") from None
         parts: list[Json] = [{"text": text}] if text.strip() else []
         files, self._files = self._files, []
         self._send([*parts, *files], files)
@@ -148,11 +143,8 @@ class _Prompter:
         if conversation.task is None or conversation.state not in WAITING:
             self._screen.note("(nothing waits for an answer)")
             return
-        try:
+        with client_errors_stop():
             self._background.start(self._session.show_question(conversation.task)).result()
-        except ClientError as error:
-            self._complain(stop_for(error))
-            return
         if conversation.state in WAITING:
             self._answer_all()
         else:
@@ -185,7 +177,7 @@ class _Prompter:
             lines = [stop.text, *self._session.blocking_task_lines(error), *self._session.running_lines()]
             if files:
                 lines.append("The files did not arrive; attach them again: /file PATH")
-            self._complain(Stop(stop.code, "\n".join(lines)))
+            raise Stop(stop.code, "\n".join(lines)) from error
 
     def _wait_for(self, turn: Future[None]) -> None:
         """The first Ctrl-C cancels the task. Raises: KeyboardInterrupt at the second."""

@@ -71,7 +71,7 @@ class TextView:
     def receive(self, event: Json) -> None:
         for key, show in (
             ("task", self._task),
-            ("message", self._message),
+            ("message", lambda message: self._show(objects(message, "parts"))),
             ("statusUpdate", self._status_update),
             ("artifactUpdate", self._artifact_update),
         ):
@@ -106,9 +106,6 @@ class TextView:
                     self._note_part(part)
         if name is not None:
             self._messages.add(name)
-
-    def _message(self, message: Json) -> None:
-        self._show(objects(message, "parts"))
 
     def _artifact_update(self, update: Json) -> None:
         artifact = json_at(update, "artifact")

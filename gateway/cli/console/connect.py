@@ -41,7 +41,8 @@ def call_admin(
 ) -> T:
     """Does what `call` does, with the administration API. `group` is the group of commands one of which lists the
     objects that exist."""
-    return call(open_http(address.url, address.request_headers), operation, _resource_must_exist(address, group))
+    guard = _must_exist(address, group, lambda error: f"{address.url}: {error}" if error.status == 404 else None)
+    return call(open_http(address.url, address.request_headers), operation, guard)
 
 
 @contextlib.asynccontextmanager
@@ -105,25 +106,26 @@ def stop_for(error: ClientError) -> Stop:
             return Stop(ExitCode.UNEXPECTED, str(error))
 
 
-@contextlib.contextmanager
-def task_must_exist(address: AgentAddress, task: str) -> Iterator[None]:
+def task_must_exist(address: AgentAddress, task: str) -> contextlib.AbstractContextManager[None]:
     """Raises: Stop for a task that the agent does not know, with the command that lists those it does."""
-    try:
-        yield
-    except Refused as error:
-        if error.code != _TASK_NOT_FOUND and error.reason != "TASK_NOT_FOUND":
-            raise
-        raise not_found(address, f"there is no task {task!r} at {address.text}", "tasks") from error
+
+    def missing(error: Refused) -> str | None:
+        unknown = error.code == _TASK_NOT_FOUND or error.reason == "TASK_NOT_FOUND"
+        return f"there is no task {task!r} at {address.text}" if unknown else None
+
+    return _must_exist(address, "tasks", missing)
 
 
 @contextlib.contextmanager
-def _resource_must_exist(address: AgentAddress, group: str) -> Iterator[None]:
+def _must_exist(address: AgentAddress, group: str, missing: Callable[[Refused], str | None]) -> Iterator[None]:
+    """Raises: Stop where `missing` has a text for the error."""
     try:
         yield
     except Refused as error:
-        if error.status != 404:
+        text = missing(error)
+        if text is None:
             raise
-        raise not_found(address, f"{address.url}: {error}", group) from error
+        raise not_found(address, text, group) from error
 
 
 def not_found(address: AgentAddress, text: str, group: str) -> Stop:

@@ -20,7 +20,6 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u20
 _NOTE_LENGTH = 200
 
 PROGRAM = "a2a-gateway"
-_GAP = "  "
 
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
 """For the head of each column, the function that makes the text of a cell from a value."""
@@ -164,7 +163,7 @@ def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]])
     columns = shutil.get_terminal_size().columns
     for row in table:
         aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        line = _GAP.join([*aligned, row[-1]]).rstrip()
+        line = "  ".join([*aligned, row[-1]]).rstrip()
         out.write(f"{line if len(line) <= columns else line[: columns - 1] + '…'}\n")
 
 

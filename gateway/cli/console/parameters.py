@@ -21,9 +21,6 @@ StateName: TypeAlias = Literal[
     "submitted", "working", "completed", "failed", "canceled", "rejected", "input-required", "auth-required"
 ]
 
-_TIMEOUT = 0.5
-_LARGEST = 1_000_000
-
 
 class Approve(StrEnum):
     ask = "ask"
@@ -34,7 +31,7 @@ class Approve(StrEnum):
 def agent_names(url: str) -> list[str]:
     """The agents of the gateway at this address; none where no gateway answers."""
     try:
-        _, listing = http_get(f"{url.rstrip('/')}/a2a", _TIMEOUT, _LARGEST)
+        _, listing = http_get(f"{url.rstrip('/')}/a2a", timeout=0.5, largest=1_000_000)
         return [str(item["agent"]) for item in json.loads(listing)["agents"]]
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
         return []

@@ -21,11 +21,9 @@ from gateway.config.settings import NAME
 from gateway.foundation.text import did_you_mean
 
 COMMAND_LINE = "command line"
-_OLLAMA = "http://localhost:11434/v1"
 _KEY = "OPENAI_API_KEY"
 _KEY_REFERENCE = f"${{{_KEY}}}"
 _NAME_LENGTH = 63
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 Settings: TypeAlias = dict[str, str]
@@ -153,7 +151,7 @@ def _agent(target: _Shorthand) -> tuple[str, Settings]:
     default_name, settings = read(target)
     name = target.name
     if name is None:
-        name = _NOT_IN_NAMES.sub("-", default_name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
+        name = re.sub(r"[^a-z0-9]+", "-", default_name.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
         if not name:
             raise target.refused(f"gives no name that a URL could carry; write one in front: my-agent={target.text}")
     elif NAME.fullmatch(name) is None:
@@ -190,7 +188,7 @@ def _openai(target: _Shorthand) -> tuple[str, Settings]:
 
 def _ollama(target: _Shorthand) -> tuple[str, Settings]:
     model = _model(target, "llama3.3")
-    return model, {"type": "openai-chat", "model": escape_references(model), "base_url": _OLLAMA}
+    return model, {"type": "openai-chat", "model": escape_references(model), "base_url": "http://localhost:11434/v1"}
 
 
 def _model(target: _Shorthand, example: str) -> str:

@@ -50,12 +50,10 @@ async def reply(turn):
     yield f"That was {words} words, in message {len(turn.history) // 2 + 1} of this conversation."
 '''
 
-_FILES = {"gateway.yaml": CONFIGURATION, "my_agent.py": AGENT}
-
 
 def write_starter(folder: Path) -> None:
     """Raises: Stop (2) when a file exists or the folder cannot be written."""
-    files = {folder / name: text for name, text in _FILES.items()}
+    files = {folder / "gateway.yaml": CONFIGURATION, folder / "my_agent.py": AGENT}
     present = [str(file) for file in files if file.exists()]
     if present:
         problem = f"{' and '.join(present)} {'is' if len(present) == 1 else 'are'} there already, nothing was written"

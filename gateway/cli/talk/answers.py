@@ -31,7 +31,6 @@ Tools: TypeAlias = Mapping[str, Sequence[str]]
 
 _ERROR_LENGTH = 2000
 """Characters of a command's standard error that the agent gets."""
-_YES = {"y", "yes"}
 _CONSENT_PROMPT = "press Enter when that is done, or type a message: "
 _CONSENT_GIVEN = "That is done. Please go on."
 
@@ -81,7 +80,9 @@ class Responder:
         if not question or (question.approvals and self._approve is None) or (question.calls and not self._tools):
             return None
         if question.consent:
-            return self._consent()
+            # Only a person knows whether the consent was given: no option answers this.
+            line = self._ask(_CONSENT_PROMPT) if self._approve is Approve.ask else None
+            return None if line is None else [{"text": sendable_text(line) if line.strip() else _CONSENT_GIVEN}]
         ids = {call["id"] for call in (*question.approvals, *question.calls)}
         # An agent that repeats a question did not understand the answer: a second answer would be the first of endless ones.
         decisions = None if ids <= self._answered else self._decisions(question.approvals)
@@ -90,11 +91,6 @@ class Responder:
         self._answered |= ids
         decided = [{"data": {"approvals": decisions}}] if decisions else []
         return [*decided, *(run_tool(call, self._tools, self._screen) for call in question.calls)]
-
-    def _consent(self) -> list[Json] | None:
-        """Only a person knows whether the consent was given: no option answers this."""
-        line = self._ask(_CONSENT_PROMPT) if self._approve is Approve.ask else None
-        return None if line is None else [{"text": sendable_text(line) if line.strip() else _CONSENT_GIVEN}]
 
     def _decisions(self, calls: Sequence[Json]) -> list[Json] | None:
         if self._approve is not Approve.ask:
@@ -112,7 +108,7 @@ class Responder:
         line = self._ask(f"allow {one_line(str(json_at(call, 'name')))} {json_text(json_at(call, 'args'))}? [y/N] ")
         if line is None:
             return None
-        if line.strip().lower() in _YES:
+        if line.strip().lower() in {"y", "yes"}:
             return {"id": call["id"], "approved": True}
         reason = self._ask("why not? (nothing for no reason) ")
         given = {"reason": sendable_text(reason.strip())} if reason and reason.strip() else {}

@@ -23,7 +23,6 @@ from gateway.client.client import WAITING
 from gateway.client.transport import ClientError, Json
 from gateway.foundation.text import did_you_mean
 
-_PROMPT = "> "
 _HELP = """\
 A line is a message. Lines that begin with / are for the chat itself:
   /file PATH   send this file along with the next message
@@ -79,7 +78,7 @@ class _Prompter:
         if self._session.conversation.context is not None:
             self._background.start(self._session.resume()).result()
             self._attempt(self._answer_all)
-        while (line := self._lines.read(_PROMPT)) is not None and line.partition(" ")[0] != "/quit":
+        while (line := self._lines.read("> ")) is not None and line.partition(" ")[0] != "/quit":
             self._attempt(partial(self._take, line))
 
     def _attempt(self, action: Callable[[], None]) -> None:

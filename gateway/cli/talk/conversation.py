@@ -24,9 +24,6 @@ from gateway.client.transport import ClientError, Json, Refused, text_at
 
 T = TypeVar("T")
 
-PATIENCE = Retry(tries=10)
-"""About half a minute: a gateway that restarts is back by then."""
-
 
 class ChatSession(TaskDisplay):
     def __init__(self, address: AgentAddress, context: str | None, output: Output, tools: Tools) -> None:
@@ -42,7 +39,8 @@ class ChatSession(TaskDisplay):
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connected with the agent while the block runs. Raises: ClientError."""
-        async with open_client(self.address, PATIENCE, self._pause_retry) as client:
+        # Ten tries take about half a minute: a gateway that restarts is back by then.
+        async with open_client(self.address, Retry(tries=10), self._pause_retry) as client:
             self._client = client
             yield
 

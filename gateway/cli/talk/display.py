@@ -13,8 +13,6 @@ from gateway.cli.talk.tool_calls import Question, question_of
 from gateway.client.client import WAITING
 from gateway.client.transport import ClientError, Json, Refused, json_at, text_at
 
-_BODIES = ("task", "message", "statusUpdate", "artifactUpdate")
-
 
 @dataclass(slots=True)
 class ConversationState:
@@ -27,7 +25,8 @@ class ConversationState:
 
     def note(self, event: Json) -> None:
         """`event` is a StreamResponse or a SendMessageResponse."""
-        body = next((body for key in _BODIES if isinstance(body := json_at(event, key), dict)), None)
+        bodies = (json_at(event, key) for key in ("task", "message", "statusUpdate", "artifactUpdate"))
+        body = next((body for body in bodies if isinstance(body, dict)), None)
         self.context = text_at(body, "contextId") or self.context
         self.task = text_at(body, "taskId") or text_at(event, "task", "id") or self.task
         self.state = text_at(body, "status", "state") or self.state

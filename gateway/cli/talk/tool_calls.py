@@ -11,8 +11,6 @@ from gateway.cli.console.output import json_text
 from gateway.client.transport import Json, json_at, objects, text_at
 from gateway.core.tools.answers import ADK_CONFIRMATION
 
-_ENDS = ("rejected", "cancelled", "interrupted")
-
 
 def tool_call(part: Json) -> str | None:
     """`function_call`, `function_response`, or None for any other part."""
@@ -41,7 +39,7 @@ def call_line(part: Json) -> str:
         line = f"{name} is done" if hidden else f"{name} gave {json_text(response)}"
     else:
         code, reason = (json_at(failure, key) if facts is not None else None for key in ("code", "message"))
-        end = code if code in _ENDS else "failed"
+        end = code if code in ("rejected", "cancelled", "interrupted") else "failed"
         line = f"{name} {end}: {reason if isinstance(reason, str) else json_text(failure)}"
     return f"{line}{_duration(facts)}"
 

@@ -6,7 +6,6 @@ Law: imports nothing but typer; completion is quick, and an error in it complete
 import http.client
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -17,15 +16,10 @@ from gateway.cli.console.output import Output
 
 DEFAULT_FILE = Path("gateway.yaml")
 
+Approve: TypeAlias = Literal["ask", "yes", "no"]
 StateName: TypeAlias = Literal[
     "submitted", "working", "completed", "failed", "canceled", "rejected", "input-required", "auth-required"
 ]
-
-
-class Approve(StrEnum):
-    ask = "ask"
-    yes = "yes"
-    no = "no"
 
 
 def agent_names(url: str) -> list[str]:

@@ -72,17 +72,18 @@ def load_file(file: Path) -> GatewayConfig:
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise _unreadable(file, f"is not UTF-8 text, from byte {error.start} on") from error
-    except FileNotFoundError as error:
-        hint = "name another with -c FILE, begin one with a2a-gateway init, or try without one: a2a-gateway demo"
-        raise _unreadable(file, f"there is no such file; {hint}") from error
-    except OSError as error:
-        raise _unreadable(file, f"cannot be read: {(error.strerror or 'not readable').lower()}") from error
-
-
-def _unreadable(file: Path, why: str) -> ConfigInvalid:
-    return ConfigInvalid([Problem(str(file), None, None, "", why)])
+    except (UnicodeDecodeError, OSError) as error:
+        match error:
+            case UnicodeDecodeError():
+                why = f"is not UTF-8 text, from byte {error.start} on"
+            case FileNotFoundError():
+                hint = (
+                    "name another with -c FILE, begin one with a2a-gateway init, or try without one: a2a-gateway demo"
+                )
+                why = f"there is no such file; {hint}"
+            case _:
+                why = f"cannot be read: {(error.strerror or 'not readable').lower()}"
+        raise ConfigInvalid([Problem(str(file), None, None, "", why)]) from error
 
 
 def compose(targets: Sequence[str], flags: Mapping[str, object], folder: Path) -> str:

@@ -49,8 +49,8 @@ def answer_questions(
     conversation = display.conversation
     with ExitStack() as stack:
         if approve is None and sys.stdin.isatty():
-            approve = Approve.ask
-        asks = approve is Approve.ask
+            approve = "ask"
+        asks = approve == "ask"
         lines = stack.enter_context(LineInput(sys.stdin, sys.stdout, sys.stderr)) if asks else None
         responder = Responder(approve, tools, lines.read_fresh if lines else lambda _: None, display.screen)
         display.pause()
@@ -81,7 +81,7 @@ class Responder:
             return None
         if question.consent:
             # Only a person knows whether the consent was given: no option answers this.
-            line = self._ask(_CONSENT_PROMPT) if self._approve is Approve.ask else None
+            line = self._ask(_CONSENT_PROMPT) if self._approve == "ask" else None
             return None if line is None else [{"text": sendable_text(line) if line.strip() else _CONSENT_GIVEN}]
         ids = {call["id"] for call in (*question.approvals, *question.calls)}
         # An agent that repeats a question did not understand the answer: a second answer would be the first of endless ones.
@@ -93,8 +93,8 @@ class Responder:
         return [*decided, *(run_tool(call, self._tools, self._screen) for call in question.calls)]
 
     def _decisions(self, calls: Sequence[Json]) -> list[Json] | None:
-        if self._approve is not Approve.ask:
-            return list(decisions_on(calls, approved=self._approve is Approve.yes)["approvals"])
+        if self._approve != "ask":
+            return list(decisions_on(calls, approved=self._approve == "yes")["approvals"])
         decisions = []
         for call in calls:
             decision = self._decision(call)

@@ -13,7 +13,6 @@ from pathlib import Path
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.output import ExitCode, Output, Stop
-from gateway.cli.console.parameters import Approve
 from gateway.cli.talk.answers import Responder, read_tools
 from gateway.cli.talk.conversation import BackgroundLoop, ChatSession
 from gateway.cli.talk.line_input import LineInput
@@ -151,7 +150,7 @@ class _Prompter:
 
     def _answer_all(self) -> None:
         """Answers for as long as the task waits for what can be answered here."""
-        responder = Responder(Approve.ask, self._session.tools, self._read_answer, self._screen)
+        responder = Responder("ask", self._session.tools, self._read_answer, self._screen)
         while (answer := responder.answer(self._session.question)) is not None:
             self._send(answer, [])
         if self._session.question:

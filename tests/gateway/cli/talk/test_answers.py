@@ -86,7 +86,7 @@ def test_a_call_that_the_agent_runs_is_not_run_here() -> None:
 # --- approvals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("approve", "approved"), [(Approve.yes, True), (Approve.no, False)])
+@pytest.mark.parametrize(("approve", "approved"), [("yes", True), ("no", False)])
 def test_an_option_decides_all_calls_alike(approve: Approve, approved: bool) -> None:
     answering, _ = responder(approve)
     [part] = answering.answer(question_of(asks(SEARCH, DELETE))) or []
@@ -98,7 +98,7 @@ def test_an_option_decides_all_calls_alike(approve: Approve, approved: bool) -> 
 
 def test_a_person_decides_one_by_one_and_may_say_why_not() -> None:
     person = Person("Y ", "", "no thanks ", "n")
-    answering, _ = responder(Approve.ask, person)
+    answering, _ = responder("ask", person)
     third = {**DELETE, "id": "call_9"}
     [part] = answering.answer(Question((SEARCH, DELETE, third), ())) or []
     assert part["data"]["approvals"] == [
@@ -116,26 +116,26 @@ def test_a_person_decides_one_by_one_and_may_say_why_not() -> None:
 
 @pytest.mark.parametrize("line", ["", "n", "sure", "yes please", "Yess", "1", "true"])
 def test_only_y_and_yes_are_a_yes(line: str) -> None:
-    answering, _ = responder(Approve.ask, Person(line, ""))
+    answering, _ = responder("ask", Person(line, ""))
     [part] = answering.answer(Question((SEARCH,), ())) or []
     assert part["data"]["approvals"] == [{"id": "call_1", "approved": False}]
 
 
 def test_without_a_person_no_call_is_decided() -> None:
-    answering, _ = responder(Approve.ask, Person("y"))
+    answering, _ = responder("ask", Person("y"))
     assert answering.answer(Question((SEARCH, DELETE), ())) is None
     assert responder(None)[0].answer(Question((SEARCH,), ())) is None
 
 
 def test_a_prompt_shows_no_control_characters() -> None:
     person = Person("n", "")
-    answering, _ = responder(Approve.ask, person)
+    answering, _ = responder("ask", person)
     answering.answer(Question(({"id": "c", "name": "a\x1b[2J\nb", "args": {"x": "\x1b[1A"}},), ()))
     assert person.prompts[0] == 'allow a\\x1b[2J b {"x":"\\u001b[1A"}? [y/N] '
 
 
 def test_the_same_question_again_is_not_answered_again() -> None:
-    answering, _ = responder(Approve.yes)
+    answering, _ = responder("yes")
     assert answering.answer(Question((SEARCH,), ())) is not None
     assert answering.answer(Question((SEARCH,), ())) is None
     assert answering.answer(Question((SEARCH, DELETE), ())) is not None
@@ -143,7 +143,7 @@ def test_the_same_question_again_is_not_answered_again() -> None:
 
 @pytest.mark.parametrize("asked", [None, Question((), ())])
 def test_without_a_question_there_is_no_answer(asked: Question | None) -> None:
-    assert responder(Approve.yes)[0].answer(asked) is None
+    assert responder("yes")[0].answer(asked) is None
 
 
 def test_a_decision_can_be_composed_for_a_later_command() -> None:
@@ -204,11 +204,11 @@ def test_only_named_commands_run() -> None:
 
 
 def test_without_tools_calls_are_not_answered() -> None:
-    assert responder(Approve.yes)[0].answer(Question((), (ECHO,))) is None
+    assert responder("yes")[0].answer(Question((), (ECHO,))) is None
 
 
 def test_decisions_and_results_go_together() -> None:
-    answering, _ = responder(Approve.yes, None, echo=CAT)
+    answering, _ = responder("yes", None, echo=CAT)
     decisions, output = answering.answer(Question((SEARCH,), (ECHO,))) or []
     assert decisions["data"]["approvals"] == [{"id": "call_1", "approved": True}]
     assert output["data"]["response"] == {"result": {"a": 1}}
@@ -255,7 +255,7 @@ CONSENT = status("TASK_STATE_AUTH_REQUIRED", "Open https://login.example/.")
 def test_a_task_that_needs_consent_asks_whether_it_was_given() -> None:
     asked = question_of(CONSENT)
     assert asked == Question((), (), consent=True)
-    answering, _ = responder(Approve.ask, person := Person("", "I could not", "\ud800"))
+    answering, _ = responder("ask", person := Person("", "I could not", "\ud800"))
     assert answering.answer(asked) == [{"text": "That is done. Please go on."}]
     assert answering.answer(asked) == [{"text": "I could not"}]
     assert answering.answer(asked) == [{"text": "\ufffd"}]
@@ -263,7 +263,7 @@ def test_a_task_that_needs_consent_asks_whether_it_was_given() -> None:
     assert person.prompts == ["press Enter when that is done, or type a message: "] * 4
 
 
-@pytest.mark.parametrize("approve", [None, Approve.yes, Approve.no])
+@pytest.mark.parametrize("approve", [None, "yes", "no"])
 def test_no_option_says_that_consent_was_given(approve: Approve | None) -> None:
     answering, _ = responder(approve, person := Person("y"))
     assert answering.answer(question_of(CONSENT)) is None

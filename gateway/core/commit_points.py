@@ -21,22 +21,10 @@ def complete(
     weight: int | None = None,
 ) -> Complete:
     """C3. `sent` and `weight` as in Complete; without a handle the thread keeps its own."""
-    return Complete(
-        thread=thread.id,
-        generation=thread.generation,
-        turn=turn,
-        service_call=service_call,
-        handle_in=thread.handle,
-        handle_out=thread.handle if command.handle is None else command.handle,
-        state=command.state,
-        usage=command.usage,
-        items=command.items,
-        tool_calls=command.tool_calls,
-        sent=sent,
-        now=now,
-        weight=weight,
-        state_version=state_version,
-    )
+    at = (thread.id, thread.generation, turn, service_call)
+    made = (command.state, command.usage, command.items, command.tool_calls)
+    handle_out = thread.handle if command.handle is None else command.handle
+    return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version)
 
 
 def fail(
@@ -76,19 +64,6 @@ def finish(
 ) -> Finish:
     """The commit point C6. `output` is the output that the turn has shown before its last status. If `ends_task` is
     false, the task continues with its next turn."""
-    return Finish(
-        task=task,
-        turn=turn,
-        thread=thread,
-        status=end.status,
-        failure_class=end.failure,
-        state=end.state if ends_task else None,
-        message=end.message,
-        events=row,
-        last_event=last_event,
-        artifacts=output.artifacts_json(),
-        messages=output.messages_json(end.message),
-        visible=visible,
-        now=now,
-        process=process,
-    )
+    state = end.state if ends_task else None
+    ended = (task, turn, thread, end.status, end.failure, state, end.message, row, last_event)
+    return Finish(*ended, output.artifacts_json(), output.messages_json(end.message), visible, now, process)

@@ -113,14 +113,14 @@ class LogTailStream:
             return
         try:
             async for batch in self._subscription:
-                fresh = self._until_end(await self._newer(batch))
+                fresh = await self._newer(batch)
                 if fresh:
                     yield fresh
                 if self.ended:
                     return
             if not self._subscription.dropped:
                 # The task may have ended in another process, or here with a last event that another process stored.
-                fresh = self._until_end(await self._newer([]))
+                fresh = await self._newer([])
                 if fresh:
                     yield fresh
         except (LedgerUnavailable, CorruptRecord) as error:
@@ -129,13 +129,11 @@ class LogTailStream:
             self._log_tail.remove(self)
 
     async def _newer(self, batch: list[Frame]) -> list[Frame]:
-        """The new events: the batch itself where the task runs here and no event is missing before it, else the log's."""
-        fresh = [frame for frame in batch if frame[0] is not None and frame[0] > self.number]
-        if fresh and fresh[0][0] == self.number + 1:
-            return fresh
-        return list(await self._ledger.events(self.task, self.number))
-
-    def _until_end(self, frames: list[Frame]) -> list[Frame]:
+        """The new events, up to the end: of the batch itself where the task runs here and no event is missing before it, else
+        of the log."""
+        frames = [frame for frame in batch if frame[0] is not None and frame[0] > self.number]
+        if not frames or frames[0][0] != self.number + 1:
+            frames = list(await self._ledger.events(self.task, self.number))
         for index, (number, payload) in enumerate(frames):
             self.number = number or self.number
             if _state(payload) in self._last:

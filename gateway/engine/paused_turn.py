@@ -34,6 +34,11 @@ EXPIRED = "Nobody allowed this call in time."
 NO_CONSENT = "The user did not consent to what this call needs in time; it was not run."
 NO_RESULT = "The client gave no result in time."
 
+_EXPIRED: dict[ToolCallStatus | None, Settled] = {
+    ToolCallStatus.PENDING_APPROVAL: Settled(ToolCallStatus.REJECTED, EXPIRED),
+    ToolCallStatus.PENDING_CONSENT: Settled(ToolCallStatus.REJECTED, NO_CONSENT),
+}
+
 
 @dataclass(slots=True)
 class PausedTurn:
@@ -92,11 +97,7 @@ class PausedTurn:
                 continue
             if call.status is ToolCallStatus.PENDING_APPROVAL:
                 self._verdicts.append(Verdict(call.facts.id, call.digest, "expired", None))
-                settled = Settled(ToolCallStatus.REJECTED, EXPIRED)
-            elif call.status is ToolCallStatus.PENDING_CONSENT:
-                settled = Settled(ToolCallStatus.REJECTED, NO_CONSENT)
-            else:
-                settled = Settled(ToolCallStatus.CANCELLED, NO_RESULT)
+            settled = _EXPIRED.get(call.status) or Settled(ToolCallStatus.CANCELLED, NO_RESULT)
             self._collect(self.machine.settle_tool(call, settled))
 
     def close(self) -> None:
@@ -105,17 +106,12 @@ class PausedTurn:
 
     def _collect(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            match command:
-                case Publish(update=update):
-                    self.outputs[-1].apply(update)
-                    self.events.append(entry(update))
-                case EndTool():
-                    thread, service_call = self.thread, self.turn.calls[0].call.service_call
-                    self._points.append(
-                        commit_points.tool_ends(thread.id, thread.generation, self.turn.turn, service_call, command)
-                    )
-                case _:
-                    pass
+            if isinstance(command, Publish):
+                self.outputs[-1].apply(command.update)
+                self.events.append(entry(command.update))
+            elif isinstance(command, EndTool):
+                at = (self.thread.id, self.thread.generation, self.turn.turn, self.turn.calls[0].call.service_call)
+                self._points.append(commit_points.tool_ends(*at, command))
 
     # --- the changes as commit points
 
@@ -164,22 +160,11 @@ class PausedTurn:
         await journal.commit(points, entry(update), done)
 
     def _decide(self, answer: GivenAnswer | None, asks: TaskStatus | None, now: int, *, goes_on: bool) -> Decide:
-        return Decide(
-            caller=self.caller,
-            agent=self.task.agent,
-            context=self.task.context,
-            thread=self.thread.id,
-            generation=self.thread.generation,
-            task=self.task.id,
-            turn=self.turn.turn,
-            answer=answer,
-            verdicts=tuple(self._verdicts),
-            question=asks.message if asks else None,
-            resumes=goes_on,
-            now=now,
-            retries=tuple(self._retries),
-            state=asks.state if asks else TaskState.INPUT_REQUIRED,
-        )
+        task, thread, turn = self.task, self.thread, self.turn.turn
+        at = (self.caller, task.agent, task.context, thread.id, thread.generation, task.id, turn)
+        verdicts, retries = tuple(self._verdicts), tuple(self._retries)
+        question, state = (None, TaskState.INPUT_REQUIRED) if asks is None else (asks.message, asks.state)
+        return Decide(*at, answer, verdicts, question, goes_on, now, retries, state)
 
 
 async def load(

@@ -79,12 +79,10 @@ class SourceToolset:
             answers: list[_Listing | ToolError | None] = [await _asked(self._sources[0])]
         else:
             answers = await asyncio.gather(*map(_asked, self._sources))
-        listed: list[_Listing | None] = []
         for attached, answer in zip(self._sources, answers, strict=True):
             if isinstance(answer, ToolError):
                 raise ToolError(f"tools.{attached.name}: {answer.detail}") from answer
-            listed.append(answer)
-        return tuple(listed)
+        return tuple(answer for answer in answers if not isinstance(answer, ToolError))
 
 
 async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:

@@ -33,7 +33,6 @@ from gateway.ports.conversation import HistoryRecord, StorageOwner, weigh
 from gateway.ports.tools import ToolError
 
 _NO_TOOLS = ToolPolicy()
-_THE_EPOCH = timestamp(0)
 
 
 class TurnFailed(Exception):
@@ -62,7 +61,7 @@ class TurnContext:
         self.attempt = 0
         self.pending: str | None = None
         self.base = run.base if run.open_calls else held.thread.handle
-        self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or _THE_EPOCH))
+        self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or timestamp(0)))
         self.machine = Turn(self.facts(), self.clock)
         if run.open_calls:
             # From the start: a turn that is cancelled before it does anything ends its calls, too.

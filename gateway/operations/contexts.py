@@ -111,7 +111,8 @@ class Contexts:
     async def _cancel(self, caller: Caller, context_id: str) -> None:
         """The last turn first, so that none begins because the turn before it has ended."""
         for run in reversed(self._runner.runs_in(caller, context_id)):
-            await self._runner.cancel(run)
+            self._runner.request_cancel(run)
+            await run.ended()
 
 
 def _not_found(context_id: str, agent: Agent | None = None) -> A2AError:

@@ -191,7 +191,8 @@ class Operations:
             run = self._reader.run_of(call, request.id)
             if run is not None:
                 ours = True
-                await self._runner.cancel(run)
+                self._runner.request_cancel(run)
+                await run.ended()
                 if run.live.status.state is model.TaskState.CANCELED:
                     return run.live.snapshot()
             record = await self._reader.record(call, request.id)

@@ -182,11 +182,6 @@ class Runner:
                 if other is not run:
                     self.request_cancel(other)
 
-    async def cancel(self, run: TurnRun) -> None:
-        """Requests the end of the turn; returns when the turn has ended in any way."""
-        self.request_cancel(run)
-        await run.ended()
-
     def request_cancel(self, run: TurnRun) -> None:
         if not run.cancel_requested:
             run.cancel_requested = True

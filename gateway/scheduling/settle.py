@@ -90,11 +90,16 @@ async def settle(
     calls = await ledger.open_tool_calls(unfinished.turn)
     fence = (Fence(unfinished.thread, unfinished.generation, clock.now()),) if unfinished.expired else ()
     clock = non_decreasing(clock, task.status_at)
-    settlement = _Settlement(unfinished, ledger, clock, policies, calls, fence, bare)
     if not (bare or unfinished.cancel_asked) and _may_go_on(calls, policies):
-        return await settlement.pause()
+        pause = Suspend(task.id, unfinished.turn, unfinished.thread, TaskState.WORKING, None, None, clock.now())
+        try:
+            await ledger.commit(*fence, pause)
+        except Conflict:
+            return False
+        return True
     if any(call.status is ToolCallStatus.RUNNING for call in calls):
         failure = TOOL_OUTCOME_UNKNOWN
+    settlement = _Settlement(unfinished, ledger, clock, policies, calls, fence, bare)
     return await settlement.end(turns[-1] if turns else None, failure, fanout)
 
 
@@ -126,16 +131,6 @@ class _Settlement:
     calls: tuple[ToolCallRecord, ...]
     fence: tuple[Fence, ...]
     bare: bool
-
-    async def pause(self) -> bool:
-        task, turn, thread = self.unfinished.task.id, self.unfinished.turn, self.unfinished.thread
-        try:
-            await self.ledger.commit(
-                *self.fence, Suspend(task, turn, thread, TaskState.WORKING, None, None, self.clock.now())
-            )
-        except Conflict:
-            return False
-        return True
 
     async def end(self, record: TurnRecord | None, failure: str, fanout: Fanout) -> bool:
         unfinished, task, now = self.unfinished, self.unfinished.task, self.clock.now()

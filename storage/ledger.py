@@ -59,7 +59,8 @@ class SqliteLedger(Reads):
         if len(rows) != 1 or not usable(rows[0][0], oldest):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
         if self._writer.in_trouble:
-            # After a failed readiness check no traffic comes that would show the recovery.
+            # After a failed readiness check no requests arrive, so requests cannot show that the database has
+            # recovered.
             await self._store([(compiled.PROBE, {})])
 
     async def _store(self, steps: list[Step]) -> None:

@@ -41,7 +41,8 @@ class EventStream:
         self.answered = False
         self._content = content
         self._failures = failures
-        # The watchdog holds the body and not this stream: a cycle of objects would be left to the garbage collector.
+        # The watchdog refers to the body and not to this stream, because a cycle of objects would wait for the garbage
+        # collector.
         stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")
         self._silence = Watchdog(between_bytes, partial(content.set_exception, stalled))
         self._reader = EventReader()
@@ -152,7 +153,8 @@ class HttpClient:
         except TimeoutError as error:
             raise self._failed(ErrorClass.TIMED_OUT, error) from error
         except (aiohttp.ClientConnectionError, OSError) as error:
-            # Also on a kept connection, which the server may have closed as idle: the request may have arrived.
+            # This applies to a kept connection too, which the server may have closed as idle: the request may have
+            # arrived.
             raise self._failed(ErrorClass.INTERRUPTED, error) from error
         except aiohttp.ClientError as error:
             # The request of this error holds the credentials, so the error is not chained.

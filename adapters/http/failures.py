@@ -69,7 +69,7 @@ class Failures:
         """The error for an error event in a stream whose HTTP status was a success. `handle` has the meaning that it
         has in `from_response`."""
         error = _backend_error(content)
-        # Some servers (OGX) put the status that they would have sent without a stream into the code.
+        # Some servers (OGX) use the code for the HTTP status that they send when there is no stream.
         status = int(error.code) if error.code in _STATUS_CODES else 500
         kind = self.class_of(error) or self._class_of_status(status, error, handle, None)
         return self.error(kind, error.describe("error in the stream"))

@@ -91,7 +91,8 @@ class FunctionCall:
     async def values(self, argument: object) -> AsyncGenerator[object, None]:
         """Every value that the function yields or returns. Raises: TurnEnding, and AdapterError for any other error."""
         requests, values = asyncio.Semaphore(0), asyncio.Queue[object]()
-        # In no task group, which would wait for it: a function that ignores its cancellation is abandoned.
+        # The task is in no task group, because a group would wait for it: a function that ignores its cancellation is
+        # abandoned.
         pump = asyncio.get_running_loop().create_task(self._pump(argument, requests, values))
         try:
             while True:
@@ -184,7 +185,8 @@ class FunctionCall:
         return result
 
     def _note_task(self, task: asyncio.Task[Any] | None) -> None:
-        # Not in `_attempt`: a cancelled task holds the frame of `_attempt`, and a local variable there would hold the task.
+        # This is not done in `_attempt`: a cancelled task holds the frame of `_attempt`, and a local variable there
+        # would hold the task.
         if task is not self._task:
             self._task = task
             self._cancelled_before = task.cancelling() if task is not None else 0

@@ -47,7 +47,7 @@ class McpServer:
     def __init__(self, settings: McpSettings) -> None:
         """Raises: ValueError without the package `mcp`."""
         try:
-            # Not at the top: the import takes most of a second, and the package is an extra.
+            # The import is not at the top of the module: it takes most of a second, and the package is an extra.
             import_module("adapters.tools.mcp_connection")
         except ImportError as error:
             raise ValueError(

@@ -227,7 +227,7 @@ class Connection:
             self._ending.set()
             if not self._opened.done():
                 self._opened.set_exception(failed)
-                self._opened.exception()  # retrieved, or asyncio logs an exception that nobody retrieved
+                self._opened.exception()  # asyncio logs an exception that is never retrieved
 
     async def _until_ending(self, client: Client) -> None:
         async with anyio.create_task_group() as group:

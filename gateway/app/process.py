@@ -41,7 +41,7 @@ async def serve(
         signals = Signals()
         async with running(served, Registry()) as gateway:
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked)
-            # Objects loaded by now stay: no collection examines them again.
+            # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
             with signals.watched(reloads=reload is not None):

@@ -99,5 +99,5 @@ class ReloadableApp:
         await config.requests.wait_zero()
         await self._wait_unused(config.agents)
         await config.aclose()
-        # After the close, not before: one that is cancelled here is closed at the end.
+        # This is done after the close, so that a configuration whose close is cancelled is closed at the end.
         self._open.remove(config)

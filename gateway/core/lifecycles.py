@@ -34,13 +34,13 @@ SERVICE_CALL: Mapping[ServiceCallStatus | None, AbstractSet[ServiceCallStatus]] 
 }
 
 TOOL_CALL: Mapping[ToolCallStatus | None, AbstractSet[ToolCallStatus]] = {
-    # While its service call goes on; the backend may have answered it before the end.
+    # This applies while the service call runs; the backend may answer the tool call before the service call ends.
     None: SETTLED | {ToolCallStatus.ANNOUNCED, ToolCallStatus.PENDING_APPROVAL},
     # The outcome of the same call in an earlier round may be taken over, whatever it was.
     ToolCallStatus.ANNOUNCED: SETTLED | {ToolCallStatus.RUNNING},
     ToolCallStatus.PENDING_APPROVAL: _REFUSED | {ToolCallStatus.APPROVED},
     ToolCallStatus.APPROVED: SETTLED | {ToolCallStatus.RUNNING},
-    # RUNNING again: an idempotent tool whose process died.
+    # RUNNING follows RUNNING when the process of an idempotent tool died.
     ToolCallStatus.RUNNING: SETTLED | {ToolCallStatus.RUNNING, ToolCallStatus.PENDING_CONSENT},
     ToolCallStatus.PENDING_CONSENT: _REFUSED | {ToolCallStatus.APPROVED},
 }

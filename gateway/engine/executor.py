@@ -138,7 +138,8 @@ class CommandExecutor:
 
     def _complete(self, command: commands.CompleteCall, thread: ThreadRecord, now: int) -> Complete:
         run, view = self._run, self._context.view
-        # Without a new handle the chain goes on from before this request, and does not hold what it carried.
+        # Without a new handle the chain continues from the state before this request, and does not hold the items of
+        # the request.
         carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
         sent, version = view.positions if carried else (), run.agent.adapter.ownership.state_version
         weight = weight_to_measure(run.agent, view, command.tool_calls)
@@ -205,7 +206,7 @@ class CommandExecutor:
         releases = held.is_last(run)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
-            # A paused turn belongs to no process until it goes on.
+            # A paused turn belongs to no process until it continues.
             process, last = None if run.open_calls else holder, live.journal.number + 1
             finish = commit_points.finish(
                 output, end, live.id, run.turn, thread.id, row, last, now, visible=reply is None, process=process

@@ -148,7 +148,7 @@ class Journal:
                     self._failed = error
                 commit.end(self._failed or error)
                 return
-            # The waiter goes on in the next step, before all that `stored` starts.
+            # The waiter continues in the next step of the event loop, before anything that `stored` starts.
             commit.end()
             if final is not None:
                 self.number = last

@@ -94,7 +94,7 @@ class CallPreparation:
                 if record is None or record.state in TERMINAL:
                     raise
                 if await ledger.process_of(run.turn) != holder:
-                    raise  # This process stood still, and another has taken the turn over.
+                    raise  # This process was suspended, and another process has taken the turn over.
                 if self._is_first and held.may_release and not gave_back:
                     # An earlier turn in another process cannot begin as long as the lease is held here.
                     await ledger.commit(Release(held.thread.id, holder))
@@ -185,7 +185,7 @@ class CallPreparation:
         listing: CanListTail = adapter
         tail: Tail | None = await self._look_up(lambda: listing.tail(request), earlier)
         if tail is None and thread.handle is None:
-            # A conversation of which nothing is known does not go on.
+            # A conversation with an unknown state does not continue.
             return (MarkSynced(thread.id, thread.generation),)
         return reconcile.from_tail(earlier, tail, self.context.runtime.clock)
 

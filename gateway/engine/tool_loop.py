@@ -36,7 +36,7 @@ async def invoke(
 ) -> Settled | ConsentNeeded:
     """Cancelling it cancels the tool. A tool that ignores its cancellation is abandoned."""
     tool_run = ToolRun(tool.own_name, call.inputs, call.facts.id, context_id, principal, progress)
-    # In no task group, which would wait for it.
+    # The task is in no task group, because a group would wait for it.
     task = asyncio.get_running_loop().create_task(_tried(tool, tool_run))
     try:
         await asyncio.wait({task}, timeout=tool.timeout)

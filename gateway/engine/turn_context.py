@@ -45,10 +45,10 @@ class TurnFailed(Exception):
 
 
 class TurnContext:
-    """The values of one turn that the parts of the engine share. `tools` are the tools that the service call may use,
-    `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending` the
-    handle that the current try has named. `base` is the handle at which the turn began. The times of the task are times
-    of `clock`."""
+    """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
+    call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending`
+    the handle that the current try has named. `base` is the handle at which the turn began. The times of the task are
+    times of `clock`."""
 
     __slots__ = ("attempt", "base", "clock", "held", "machine", "pending", "run", "runtime", "tools", "view")
 

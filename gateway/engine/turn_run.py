@@ -213,7 +213,7 @@ class ThreadQueue:
 
     def park(self, run: TurnRun) -> None:
         """The running turn cannot begin yet."""
-        # The paused turn may have been queued meanwhile, to go on before all others.
+        # The paused turn may be in the queue again, before all other turns.
         place = int(bool(self.waiting) and bool(self.waiting[0].open_calls))
         self.running, self.parked, self.current = None, not place, False
         self.waiting.insert(place, run)

@@ -65,7 +65,7 @@ class Delivery:
 
     async def run(self) -> None:
         """Raises: Conflict when another process has claimed the delivery, or the configuration changed; LedgerUnavailable."""
-        # Commits are ordered, so a commit under way is stored before the one that a cancellation submits.
+        # Commits are ordered, so a commit under way is stored before the commit that a cancellation submits.
         config = self.due.config
         claim = ClaimPush(config.task, config.id, self.due.due_at, self._claim_end())
         self.due = replace(self.due, due_at=claim.until)

@@ -172,7 +172,7 @@ class OrphanRecovery:
         Raises: LedgerUnavailable.
         """
         clock, holder = self.runtime.clock, self.runtime.holder
-        # Leases that have run out by now. The clock may be set meanwhile, and tells nothing then.
+        # These leases have expired. If the clock was set in the meantime, it says nothing about them.
         now = clock.now()
         found = self.quarantine.sift(await self._unfinished(now))
         ours = [unfinished for unfinished in found if unfinished.process == holder]
@@ -190,7 +190,7 @@ class OrphanRecovery:
     async def _unfinished(self, now: int) -> list[UnfinishedTurn]:
         own = self.host.own_turns()
         found = await self.runtime.ledger.unfinished_turns(now, self.runtime.holder)
-        # A turn that was at work here before the read may be paused by now.
+        # A turn that ran in this process before the read may have been paused since then.
         own |= self.host.own_turns()
         return [unfinished for unfinished in found if unfinished.turn not in own]
 
@@ -252,7 +252,7 @@ async def _settle_threads(
                     raise
                 except CorruptRecord as error:
                     log.error("turn.unreadable", task=unfinished.task.id, turn=unfinished.turn, error=str(error))
-                except Exception:  # the turn is tried again in the next rounds or put aside, and the gateway goes on
+                except Exception:  # the turn is tried again in the next rounds or put aside, and the gateway continues
                     log.exception("turn.not-settled", task=unfinished.task.id, turn=unfinished.turn)
 
     try:

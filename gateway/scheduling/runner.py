@@ -150,7 +150,7 @@ class Runner:
         queue.waiting.append(run)
         queue.parked = False
         self._reserved.pop(run.turn, None)
-        # After the answer to the caller, who waits for nothing else.
+        # This happens after the answer to the caller, because the caller does not wait for it.
         asyncio.get_running_loop().call_soon(self._begin_next, queue)
 
     def resume(self, run: TurnRun, thread: ThreadRecord) -> None:
@@ -226,7 +226,7 @@ class Runner:
         except LedgerUnavailable as error:
             log.error("turn.not-recorded", task=run.live.id, turn=run.turn, error=str(error))
             queue.current = False
-        except Exception:  # not even its failure can be recorded: recovery ends it, and the other turns go on
+        except Exception:  # recovery ends this turn, and the other turns continue
             log.exception("turn.not-recorded", task=run.live.id, turn=run.turn)
             queue.current = False
         finally:

@@ -225,7 +225,7 @@ class _Settlement:
         unfinished, gateway = self.unfinished, thread is not None and thread.owner is StorageOwner.GATEWAY
         for call in self.calls:
             settled = tool_call.outcome_at_end(call.status)
-            # Of the backend's own calls only its questions are ever left open.
+            # The backend answers all of its own calls except its questions.
             approved = False if call.executor == "backend" else None
             item = OutputItem(call.external_id, settled.output, True, approved)
             replayable = not (gateway and settled.status is ToolCallStatus.CANCELLED)

@@ -37,7 +37,7 @@ async def take_over_turn(
     The turn gets the fanout's hold on its task. Raises: TurnFailed when the agent's settings do not let the thread
     continue; LedgerUnavailable, CorruptRecord.
     """
-    # A turn that this process itself has lost met a fault here, which it would meet again.
+    # If this process itself has lost the turn, a fault in this process was the reason, and the fault would occur again.
     makes_calls = unfinished.process != runtime.holder and not (unfinished.cancel_asked and unfinished.expired)
     if agent is None or not (unfinished.expired or (unfinished.waits and makes_calls)):
         return None
@@ -78,7 +78,8 @@ class _Takeover:
             way = resume_plan(self.agent, self.thread, call, updates, open_tools=open_tools)
             return None if isinstance(way, MakeCall) and not makes_calls else way
 
-        # The log of a turn that could not go on even with an empty log is not read: at a start there may be thousands of them.
+        # The log is not read for a turn that could not continue even with an empty log: at a start there may be
+        # thousands of such turns.
         if call is None or find(()) is None:
             return None
         stored, preferences = await self._read()
@@ -94,7 +95,8 @@ class _Takeover:
             before = shown_before(stored.outputs[-1], stored.updates, call.round)
             point = ResumePoint(call.round, call.attempt, way.pending, before)
         else:
-            # In a new artifact: which of the artifacts that were shown goes on growing is not known.
+            # The answer continues in a new artifact, because it is not known which of the shown artifacts is
+            # incomplete.
             point = ResumePoint(way.round, way.attempt, None, ShownOutput(stored.outputs[-1], ""))
         run.resume_point, run.base = point, call.base
         log.info("turn.taken-over", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)

@@ -43,7 +43,8 @@ class Readers:
         """Raises: LedgerUnavailable."""
         self._path, self._busy_timeout_ms = path, busy_timeout_ms
         try:
-            # All before any thread starts: a thread whose connection fails to open would outlive the event loop.
+            # All connections are opened before any thread starts: if one failed to open later, the threads would
+            # outlive the event loop.
             with ExitStack() as failed:
                 patience = (0, *[busy_timeout_ms] * (1 + _CONNECTIONS))
                 inline, batched, *opened = [failed.enter_context(closing(_connect(path, one))) for one in patience]

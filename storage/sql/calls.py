@@ -51,7 +51,7 @@ MOVE_HANDLE = Write(
     ),
 )
 
-# The handle in this unit, or the one that the backend named before.
+# The handle in this unit, or the handle that the backend named before.
 _PENDING: dict[str, ColumnElement[object]] = {
     "pending_handle": func.coalesce(bindparam("pending_handle"), service_call.c.pending_handle)
 }

@@ -32,7 +32,8 @@ _LEFT = or_(
 """The turns of the process that asks, or of no living process: a running turn belongs to the holder of the lease, a
 queued turn to the process that has accepted it."""
 
-# Unordered: the planner would walk all turns by number instead of the index of the few that have not ended.
+# The result has no order: with an order, the planner would read all turns by number instead of the index of unfinished
+# turns.
 UNFINISHED_TURNS = (
     select(
         *some(turn, "number", "id", "thread"),

@@ -180,7 +180,8 @@ PURGE_CALLS = Write("purge the service calls", delete(service_call).where(servic
 
 PURGE_INPUTS = Write("purge the messages", delete(input_).where(input_.c.turn.in_(_TURNS)), rows=None)
 
-# Turns refer to tasks and are deleted first; then only the index of the visible tasks finds those of the context.
+# Turns refer to tasks and are deleted first; after that, only the index of the visible tasks finds the tasks of the
+# context.
 MAKE_TASKS_VISIBLE = Write(
     "make the tasks of the turns visible",
     update(task).where(task.c.id.in_(select(turn.c.task).where(turn.c.id.in_(_TURNS)))).values(visible=ONE),

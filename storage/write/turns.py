@@ -155,7 +155,7 @@ def decide(point: Decide) -> list[Step]:
             "key": answer.key.key if answer.key else None,
         }
         steps = [(compiled.USE_CONTEXT, values), *steps, (compiled.NEXT_INPUT, stored)]
-        # Content of the message beside its answers. The message is an input of its own; an item is only a part of it.
+        # The content of the message without its answers. The input is the whole message; an item is only a part of it.
         steps += [_item(NewItem(content), point, None) for content in answer.items]
     for verdict in point.verdicts:
         decision = parameters(

@@ -71,7 +71,7 @@ class LogReadAhead:
     """
 
     def __init__(self, path: str, now: Callable[[], float] = time.monotonic) -> None:
-        # SQLite keeps the log beside the file itself, not beside a link to it.
+        # SQLite keeps the log in the directory of the file itself, not in the directory of a link to the file.
         self._path = Path(f"{os.path.realpath(path)}-wal")
         self._now = now
         self._next = 0.0

@@ -112,7 +112,8 @@ class CompletionCalls:
         return call
 
     def _new(self, fragment: Fragment) -> _Call:
-        # One id for two calls: nothing would tell whose output is whose, so the second call gets an id of its own.
+        # The server gave two calls the same id. The second call gets another id, so that each output belongs to one
+        # call.
         given = fragment.id if fragment.id in self._by_id else None
         call = _Call(f"call_{token_hex(12)}", given, fragment.index)
         self._in_order.append(call)

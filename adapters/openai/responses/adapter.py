@@ -91,7 +91,7 @@ class BackgroundAdapter(ResponsesAdapter):
                     yield event
         except AdapterError as error:
             if not begun and error.kind is ErrorClass.BACKEND_FAILED:
-                # Not the response failed, but the server or proxy that was asked for it.
+                # This is a failure of the server or proxy that received the request, not of the response.
                 raise self._failures.error(
                     ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
                 ) from error

@@ -63,7 +63,7 @@ class ResponseCalls:
         call = self._pop(item)
         arguments = item.arguments if item.arguments is not None else item.input or ""
         if item.status == "incomplete" and not arguments.strip():
-            # Cut before they began. Blank arguments would be taken for none, and the tool would run.
+            # The stream was cut before the arguments began. With blank arguments the tool would run without arguments.
             arguments = "{"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)

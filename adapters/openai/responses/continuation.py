@@ -88,7 +88,7 @@ class InConversation:
 
     @property
     def fields(self) -> dict[str, Json]:
-        # Not as an object: OGX takes a string only.
+        # The id is sent as a string and not in an object, because OGX accepts only a string.
         return {"store": True, "conversation": self.handle}
 
     def mismatch(self, echo: Echo, failures: Failures) -> AdapterError | None:

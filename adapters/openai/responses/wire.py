@@ -19,7 +19,7 @@ SERVER_TOOLS = {
     "code_interpreter_call": "code_interpreter",
     "image_generation_call": "image_generation",
 }
-# These calls wait for an answer, unless the backend brings one as an item of its own.
+# These calls wait for an answer of the client, unless the backend sends the answer as a separate item.
 OPEN_CALLS = frozenset({"function_call", "custom_tool_call"})
 OPEN_CALL_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 CALLS = OPEN_CALLS | SERVER_TOOLS.keys()

@@ -128,7 +128,7 @@ class _Watch(TaskDisplay):
             except Refused as error:
                 if error.temporary or error.status in {401, 403}:
                     raise
-                # Another client may have answered first: the task goes on all the same.
+                # Another client may have answered first. The task continues in this case too.
                 self.screen.report(stop_for(error).text)
                 await self.receive_all(client.follow_any(self._task))
 

@@ -84,7 +84,8 @@ class Responder:
             line = self._ask(_CONSENT_PROMPT) if self._approve == "ask" else None
             return None if line is None else [{"text": sendable_text(line) if line.strip() else _CONSENT_GIVEN}]
         ids = {call["id"] for call in (*question.approvals, *question.calls)}
-        # An agent that repeats a question did not understand the answer: a second answer would be the first of endless ones.
+        # An agent that repeats a question did not understand the answer. A second answer could lead to an endless
+        # exchange.
         decisions = None if ids <= self._answered else self._decisions(question.approvals)
         if decisions is None:
             return None

@@ -28,7 +28,7 @@ def offered_names(tools: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     while True:
         names = [each[step] for each, step in zip(candidates, steps, strict=True)]
         taken = Counter(names)
-        # Of the tools that share a name, those with the plainest form of it move on to their next candidate.
+        # When tools share a name, the tools with the simplest form of the name use their next candidate.
         lowest = {name: min(step for other, step in zip(names, steps, strict=True) if other == name) for name in taken}
         moving = [
             index

@@ -113,7 +113,7 @@ class Turn:
         self._enter(TurnStatus.WAITING)
         self.calls = {call.facts.id: call for call in calls}
         for call in calls:
-            # Of the backend's own calls only its questions are ever left open.
+            # The backend answers all of its own calls except its questions.
             call.question = call.executor == "backend"
         self.round = calls[0].facts.round
         self.between_calls = True

@@ -7,7 +7,7 @@ the call itself does not end it.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import structlog
@@ -76,13 +76,10 @@ class ServiceCallLoop:
 
     context: TurnContext
     executor: CommandExecutor
+    _preparation: CallPreparation
     _phase: CallProgress = CallProgress.SENT
     _tries: int = 0
     _seen: ShownOutput | None = None
-    _preparation: CallPreparation = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._preparation = CallPreparation(self.context)
 
     async def make(self) -> None:
         """The next call, to its end. Raises: AdapterError or any fault of the adapter; TurnFailed, Parked, Conflict."""

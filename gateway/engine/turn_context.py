@@ -94,16 +94,14 @@ class TurnContext:
 
     async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""
-        known = self.thread.id
-        thread = await self.runtime.ledger.thread(known)
+        thread = await self.runtime.ledger.thread(self.thread.id)
         if thread is None:
-            raise Conflict(f"thread {known!r} is gone")
+            raise Conflict(f"thread {self.thread.id!r} is gone")
         self.held.thread, self.held.current = thread, True
 
     async def offer_tools(self) -> None:
         """The tools of the next service call. Raises: TurnFailed when a source does not list its tools."""
         agent, policies = self.run.agent, self.run.agent.policies
-        exhausted = self.machine.round >= policies.tool_rounds
         of_client = client_tools.offered(policies.client_tools, self.run.message)
         offered: Mapping[str, OfferedTool] = {}
         if agent.toolset is not None:
@@ -120,7 +118,7 @@ class TurnContext:
             {tool.name: tool for tool in of_client if tool.name not in offered},
             partial(asks, policies.approvals),
             unknown_fails=policies.unknown_tool == "fail",
-            exhausted=exhausted,
+            exhausted=self.machine.round >= policies.tool_rounds,
             patience=int(policies.approval_timeout * 1000),
             standing=standing,
         )

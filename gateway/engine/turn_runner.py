@@ -15,7 +15,7 @@ from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.core.turn.commands import EndTurn
 from gateway.engine.executor import CommandExecutor
-from gateway.engine.preparation import Parked
+from gateway.engine.preparation import CallPreparation, Parked
 from gateway.engine.runtime import Runtime
 from gateway.engine.service_call import FAULTS, ServiceCallLoop, cancel_at_backend
 from gateway.engine.tool_loop import ToolRounds, is_cancelled
@@ -41,7 +41,7 @@ class TurnRunner:
         self._run = run
         self._context = TurnContext(runtime, run, held)
         self._executor = CommandExecutor(self._context)
-        self._calls = ServiceCallLoop(self._context, self._executor)
+        self._calls = ServiceCallLoop(self._context, self._executor, CallPreparation(self._context))
         self._rounds = ToolRounds(self._context, self._executor)
         self._paused = bool(run.open_calls)
 

@@ -39,6 +39,15 @@ from gateway.ports.conversation import OutputItem, StorageOwner
 log = structlog.get_logger("gateway.scheduling.settle")
 
 
+async def is_first(ledger: Ledger, *points: CommitPoint) -> bool:
+    """Stores the points. False, and nothing is stored, where another process was faster."""
+    try:
+        await ledger.commit(*points)
+    except Conflict:
+        return False
+    return True
+
+
 async def store_end(
     task: str,
     number: int,
@@ -92,11 +101,7 @@ async def settle(
     clock = non_decreasing(clock, task.status_at)
     if not (bare or unfinished.cancel_asked) and _may_go_on(calls, policies):
         pause = Suspend(task.id, unfinished.turn, unfinished.thread, TaskState.WORKING, None, None, clock.now())
-        try:
-            await ledger.commit(*fence, pause)
-        except Conflict:
-            return False
-        return True
+        return await is_first(ledger, *fence, pause)
     if any(call.status is ToolCallStatus.RUNNING for call in calls):
         failure = TOOL_OUTCOME_UNKNOWN
     settlement = _Settlement(unfinished, ledger, clock, policies, calls, fence, bare)

@@ -18,12 +18,12 @@ from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import LiveTask, ResumePoint, StoredTask, TurnRun
 from gateway.ledger.calls import RESTARTED, LatestCall
-from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Update
 from gateway.ledger.leases import Claim, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.turns import Preferences
+from gateway.scheduling.settle import is_first
 
 log = structlog.get_logger("gateway.scheduling.takeover")
 
@@ -63,7 +63,7 @@ class _Takeover:
         unfinished, runtime = self.unfinished, self.runtime
         stored, preferences = await self._read()
         claim = Claim(unfinished.turn, unfinished.process, runtime.holder, runtime.clock.now())
-        if not await self._commit(runtime.heartbeat(), claim):
+        if not await is_first(runtime.ledger, runtime.heartbeat(), claim):
             return None
         log.info("turn.taken-up", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
         return self._run(stored, preferences), self.thread
@@ -87,7 +87,7 @@ class _Takeover:
         if way is None:
             return None
         taken = replace(self.thread, generation=unfinished.generation + 1)
-        if not await self._commit(*self._take(way, call, taken)):
+        if not await is_first(runtime.ledger, *self._take(way, call, taken)):
             return None
         run = self._run(stored, preferences)
         if isinstance(way, ResumeCall):
@@ -121,11 +121,3 @@ class _Takeover:
         journal = Journal(self.runtime.ledger, self.fanout.hold(task.id), task.id, stored.number)
         live = LiveTask.stored(task, stored.outputs, journal)
         return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None)
-
-    async def _commit(self, *points: CommitPoint) -> bool:
-        """False where another process was faster."""
-        try:
-            await self.runtime.ledger.commit(*points)
-        except Conflict:
-            return False
-        return True

@@ -90,13 +90,8 @@ class ToolOffer:
 
 def tool_names(tools: Iterable[dict[str, Json]]) -> list[str]:
     """Names of the settings' tools, of either wire. Most tools that the service runs itself have none."""
-    names = []
-    for tool in tools:
-        function = tool.get("function")
-        name = function.get("name") if isinstance(function, dict) else tool.get("name")
-        if isinstance(name, str):
-            names.append(name)
-    return names
+    named = (tool["function"] if isinstance(tool.get("function"), dict) else tool for tool in tools)
+    return [tool["name"] for tool in named if isinstance(tool.get("name"), str)]
 
 
 class CallIds:

@@ -35,7 +35,7 @@ class PythonFunction:
     def __init__(self, settings: PythonSettings, clock: Clock | None = None) -> None:
         """Raises: ValueError when there is no such function."""
         self._ref = settings.ref
-        self._function = load_agent(settings.ref, settings.base_dir)
+        self._function = load_agent(settings)
         self._takes_text = takes_text(self._function)
         self._direct_replies = settings.direct_replies
         self._clock = clock or Clock()

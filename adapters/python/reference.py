@@ -19,7 +19,8 @@ AgentFunction = Callable[[Any], Any]
 
 
 class RefSettings(Settings):
-    """The reference to a function, and the folder that it is relative to."""
+    """The reference to a function, and the folder that it is relative to: that of the configuration file, or the working
+    directory."""
 
     ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
     _base_dir: Path = PrivateAttr(default=Path())
@@ -36,37 +37,31 @@ class RefSettings(Settings):
             raise ValueError("must be `module:name` or `./file.py:name`")
         return ref
 
-    @property
-    def base_dir(self) -> Path:
-        """The folder of the configuration file, or the working directory."""
-        return self._base_dir
+    def load(self) -> Callable[..., Any]:
+        """Raises: ValueError when there is no such function."""
+        ref, folder = self.ref, self._base_dir
+        source, _, name = ref.rpartition(":")
+        module = _load_file(ref, folder / source) if source.endswith(".py") else _import(ref, source, folder)
+        try:
+            function = attrgetter(name)(module)
+        except AttributeError as error:
+            raise ValueError(f"{ref!r}: {source!r} has no {name!r}; check the name behind the colon") from error
+        if not callable(function):
+            kind = type(function).__name__
+            raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
+        found: Callable[..., Any] = function
+        return found
 
 
-def load_agent(ref: str, base_dir: Path) -> AgentFunction:
+def load_agent(settings: RefSettings) -> AgentFunction:
     """A function of one argument. Raises: ValueError."""
-    function = load(ref, base_dir)
-    name = ref.rpartition(":")[2]
+    function, ref = settings.load(), settings.ref
     try:
         inspect.signature(function).bind(None)
     except (TypeError, ValueError) as error:
-        remedy = "give it exactly one argument, the turn or its text"
+        name, remedy = ref.rpartition(":")[2], "give it exactly one argument, the turn or its text"
         raise ValueError(f"{ref!r}: {name!r} does not take one argument ({error}); {remedy}") from error
     return function
-
-
-def load(ref: str, base_dir: Path) -> Callable[..., Any]:
-    """Raises: ValueError."""
-    source, _, name = ref.rpartition(":")
-    module = _load_file(ref, base_dir / source) if source.endswith(".py") else _import(ref, source, base_dir)
-    try:
-        function = attrgetter(name)(module)
-    except AttributeError as error:
-        raise ValueError(f"{ref!r}: {source!r} has no {name!r}; check the name behind the colon") from error
-    if not callable(function):
-        kind = type(function).__name__
-        raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
-    found: Callable[..., Any] = function
-    return found
 
 
 def takes_text(function: AgentFunction) -> bool:

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapters.python.function_call import CallThread
-from adapters.python.reference import RefSettings, load
+from adapters.python.reference import RefSettings
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -31,7 +31,7 @@ class PythonTool:
 
     def __init__(self, settings: PythonToolSettings) -> None:
         """Raises: ValueError when there is no such function, or its arguments cannot be described."""
-        self._function = load(settings.ref, settings.base_dir)
+        self._function = settings.load()
         name = settings.ref.rpartition(".")[2].rpartition(":")[2]
         try:
             self._arguments = _model(self._function)

@@ -128,8 +128,8 @@ class HttpTool:
         raise failed
 
     async def _request(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
-        if self._url.has_variable_host and _is_address(host):
-            checked(host, [host])
+        if self._url.has_variable_host and (host.replace(".", "").isdigit() or ":" in host):
+            checked(host, [host])  # an address, which no resolver checks
         headers = {"Accept": "application/json, text/*;q=0.9, */*;q=0.1", "Accept-Encoding": "identity"}
         if self._method != "GET":
             headers["Idempotency-Key"] = key
@@ -164,10 +164,6 @@ class HttpTool:
         if self._session is not None:
             await self._session.close()
         self._resolver.close()
-
-
-def _is_address(host: str) -> bool:
-    return host.replace(".", "").isdigit() or ":" in host
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

@@ -4,7 +4,14 @@ import json
 from collections.abc import Sequence
 
 from gateway.a2a.model import Json
-from gateway.ports.adapter import Adapter, ToolCallAnnounced, ToolCallArguments, ToolCallReady, ToolResultReady
+from gateway.ports.adapter import (
+    Adapter,
+    AdapterEvent,
+    ToolCallAnnounced,
+    ToolCallArguments,
+    ToolCallReady,
+    ToolResultReady,
+)
 from gateway.ports.conversation import Item, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import (
@@ -45,9 +52,14 @@ class ToolTests:
         """For each request so far, the outputs in it, in their order: `(name of the tool, text)`."""
         skip("backend_outputs")
 
+    async def _first_round(
+        self, adapter: Adapter, *rounds: Sequence[tuple[str, dict[str, Json]]]
+    ) -> Sequence[AdapterEvent]:
+        await self.backend_calls(*rounds)
+        return await collect(adapter, request("Hi", tools=_TOOLS))
+
     async def test_tools_are_offered_with_every_call_that_has_them_and_with_no_other(self, adapter: Adapter) -> None:
-        await self.backend_calls([("weather", _OSLO)])
-        first = await collect(adapter, request("Hi", tools=_TOOLS))
+        first = await self._first_round(adapter, [("weather", _OSLO)])
         last = await collect(adapter, request_with_outputs(adapter, first, ["3C"], tools=_TOOLS))
         await collect(adapter, request_with_outputs(adapter, last, [], words="And now?"))
         offered = await self.backend_offered()
@@ -55,8 +67,7 @@ class ToolTests:
         require(offered == wanted, f"the backend must be offered {wanted!r}; it was offered {offered!r}")
 
     async def test_a_call_that_the_backend_does_not_answer_is_left_to_the_gateway(self, adapter: Adapter) -> None:
-        await self.backend_calls([("weather", _OSLO)])
-        events = await collect(adapter, request("Hi", tools=_TOOLS))
+        events = await self._first_round(adapter, [("weather", _OSLO)])
         completed(events)
         calls = of_type(events, ToolCallReady)
         require([call.name for call in calls] == ["weather"], f"the calls are {calls!r}, not one of 'weather'")
@@ -68,8 +79,7 @@ class ToolTests:
         require_json(events)
 
     async def test_parallel_calls_keep_their_order_and_have_ids_of_their_own(self, adapter: Adapter) -> None:
-        await self.backend_calls(_TWO_CALLS)
-        events = await collect(adapter, request("Hi", tools=_TOOLS))
+        events = await self._first_round(adapter, _TWO_CALLS)
         calls = of_type(events, ToolCallReady)
         names = [call.name for call in calls]
         require(names == ["weather", "height"], f"the calls are {names!r}, not 'weather' and 'height'")
@@ -79,8 +89,7 @@ class ToolTests:
         require(of_events <= ids, f"events of calls have the ids {sorted(of_events)!r}, the calls {sorted(ids)!r}")
 
     async def test_outputs_go_back_in_one_request_each_to_its_call(self, adapter: Adapter) -> None:
-        await self.backend_calls(_TWO_CALLS)
-        first = await collect(adapter, request("Hi", tools=_TOOLS))
+        first = await self._first_round(adapter, _TWO_CALLS)
         events = await collect(adapter, request_with_outputs(adapter, first, [{"degrees": 3}, ""], tools=_TOOLS))
         answer = text(events)
         require(answer == "Done", f"the answer after the outputs is {answer!r}, not 'Done'")
@@ -92,8 +101,7 @@ class ToolTests:
         require(outputs[1][1] == "", f"the empty output arrived as {outputs[1][1]!r}")
 
     async def test_the_model_learns_that_a_tool_failed(self, adapter: Adapter) -> None:
-        await self.backend_calls([("weather", _OSLO)])
-        first = await collect(adapter, request("Hi", tools=_TOOLS))
+        first = await self._first_round(adapter, [("weather", _OSLO)])
         await collect(adapter, request_with_outputs(adapter, first, ["no such city"], error=True))
         outputs = (await self.backend_outputs())[-1]
         output = outputs[0][1] if outputs else ""
@@ -115,8 +123,7 @@ class ToolTests:
         require(outputs == wanted, f"the outputs of the last request are {outputs!r}, not {wanted!r}")
 
     async def test_outputs_and_a_message_after_them_go_together(self, adapter: Adapter) -> None:
-        await self.backend_calls(_TWO_CALLS)
-        first = await collect(adapter, request("Hi", tools=_TOOLS))
+        first = await self._first_round(adapter, _TWO_CALLS)
         completed(
             await collect(adapter, request_with_outputs(adapter, first, ["not run", "not run"], words="Never mind"))
         )
@@ -125,7 +132,6 @@ class ToolTests:
         require(outputs == wanted, f"with the message came the outputs {outputs!r}, not {wanted!r}")
 
     async def test_after_tools_a_last_call_without_any_is_answered(self, adapter: Adapter) -> None:
-        await self.backend_calls([("weather", _OSLO)])
-        first = await collect(adapter, request("Hi", tools=_TOOLS))
+        first = await self._first_round(adapter, [("weather", _OSLO)])
         answer = text(await collect(adapter, request_with_outputs(adapter, first, ["3C"])))
         require(answer == "Done", f"the answer of the last call is {answer!r}, not 'Done'")

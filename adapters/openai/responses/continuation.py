@@ -66,9 +66,8 @@ class Chain:
         if not self.verifies or echoed in (UNSET, sent):
             return None
         if sent is None:
-            return failures.error(
-                ErrorClass.CONTRACT_BROKEN, f"the backend went on from {echoed!r}, which nobody named"
-            )
+            what = f"the backend went on from {echoed!r}, which nobody named"
+            return failures.error(ErrorClass.CONTRACT_BROKEN, what)
         what = f"the backend ignored previous_response_id {sent!r}: it went on from {echoed!r}"
         return failures.error(ErrorClass.HANDLE_NOT_FOUND, what)
 

@@ -104,21 +104,14 @@ class ResponseItem(msgspec.Struct):
     def tool(self) -> str:
         return self.name or SERVER_TOOLS.get(self.type) or self.type
 
-    @property
-    def server(self) -> str | None:
-        """The server that runs the tool; None if the backend does not."""
-        if self.type == "mcp_call":
-            return f"mcp:{self.server_label}" if self.server_label else "mcp"
-        return SERVER_TOOLS.get(self.type)
-
 
 decode_item = msgspec.json.Decoder(ResponseItem).decode
 
 
 def server_call(call_id: str, item: ResponseItem, arguments: str) -> ToolCallReady:
     """The event of a call that the backend runs, or has run."""
-    asked = item.approval_request_id
-    return ToolCallReady(call_id, item.tool, arguments, True, item.server, item.id, question=asked)
+    server = SERVER_TOOLS[item.type] or (f"mcp:{item.server_label}" if item.server_label else "mcp")
+    return ToolCallReady(call_id, item.tool, arguments, True, server, item.id, question=item.approval_request_id)
 
 
 def outcome(item: ResponseItem) -> tuple[str, Json, bool]:

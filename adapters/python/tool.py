@@ -12,7 +12,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapters.python.function_call import CallThread
 from adapters.python.reference import RefSettings
-from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -59,7 +58,12 @@ class PythonTool:
             raise
         except (Exception, SystemExit) as error:
             raise ToolError(f"{run.name} raised {type(error).__name__}: {error}") from error
-        return result if isinstance(result, ToolOutput) else ToolOutput(_json(run.name, result))
+        if isinstance(result, ToolOutput):
+            return result
+        try:
+            return ToolOutput(to_jsonable_python(result))
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise ToolError(f"{run.name} returned what cannot be told as JSON: {error}") from error
 
     async def _result(self, call: Callable[[], Any]) -> Any:
         if _is_async(self._function):
@@ -102,14 +106,6 @@ def _problems(error: ValidationError) -> str:
         ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
         for each in error.errors(include_url=False, include_input=False)[:5]
     )
-
-
-def _json(name: str, value: object) -> Json:
-    try:
-        found: Json = to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError, RecursionError) as error:
-        raise ToolError(f"{name} returned what cannot be told as JSON: {error}") from error
-    return found
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -14,10 +14,9 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import anyio
 import httpx2
@@ -50,8 +49,7 @@ _KEY = "a2a-gateway.dev/idempotency-key"
 _EXPIRED = {404: None, 400: frozenset({types.CONNECTION_CLOSED, types.INTERNAL_ERROR})}
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(NamedTuple):
     """The status of an HTTP answer, and whether the request named a session."""
 
     status: int

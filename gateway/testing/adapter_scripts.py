@@ -29,7 +29,7 @@ def request(
 ) -> port.ServiceRequest:
     """A request as the core makes it. `earlier`: the items before the new message."""
     sent = message(words)
-    fields: dict[str, Any] = {
+    fields = {
         "handle": handle,
         "items": (*earlier, UserItem(sent)),
         "context_id": "context-1",

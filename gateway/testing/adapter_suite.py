@@ -118,10 +118,8 @@ class AdapterSuite(ToolTests):
             for name in ("connect", "connect_ex"):
                 offline.setattr(socket.socket, name, _no_network)
             declared = adapter.ownership
-        require(
-            isinstance(declared, Ownership),
-            f"ownership is {declared!r}, which is no gateway.ports.conversation.Ownership",
-        )
+        otherwise = f"ownership is {declared!r}, which is no gateway.ports.conversation.Ownership"
+        require(isinstance(declared, Ownership), otherwise)
         await collect(adapter, request("Hi"))
         require(adapter.ownership == declared, f"ownership was {declared!r} and is {adapter.ownership!r} after a call")
 
@@ -313,9 +311,8 @@ class AdapterSuite(ToolTests):
         order = [events.index(event) for event in (announced, ready, result)]
         require(order == sorted(order), f"announced, ready and result came at the places {order}")
         require(ready.name == "lookup", f"the tool is called {ready.name!r}, not 'lookup'")
-        require(
-            json.loads(ready.arguments) == {"q": "x"}, f"the arguments are {ready.arguments!r}, not those of the call"
-        )
+        arguments = json.loads(ready.arguments)
+        require(arguments == {"q": "x"}, f"the arguments are {ready.arguments!r}, not those of the call")
         require(ready.handled is True, f"handled is {ready.handled!r} for a call that the backend ran itself")
         require(result.output == "found", f"the output is {result.output!r}, not 'found'")
         require_json(events)
@@ -323,13 +320,8 @@ class AdapterSuite(ToolTests):
     async def test_a_tool_call_keeps_its_id_and_its_name(self, adapter: port.Adapter) -> None:
         await self.backend_runs_tool("lookup", {"q": "x"}, "found")
         events = await collect(adapter, request("Hi"))
-        calls = [
-            event
-            for event in events
-            if isinstance(
-                event, port.ToolCallAnnounced | port.ToolCallArguments | port.ToolCallReady | port.ToolResultReady
-            )
-        ]
+        kinds = (port.ToolCallAnnounced, port.ToolCallArguments, port.ToolCallReady, port.ToolResultReady)
+        calls = [event for event in events if isinstance(event, kinds)]
         ids = {event.call_id for event in calls}
         require(len(ids) == 1 and all(ids), f"the events of one tool call have the ids {sorted(ids)!r}")
         names = {event.name for event in calls if isinstance(event, port.ToolCallAnnounced | port.ToolCallReady)}

@@ -31,6 +31,7 @@ _TOOLS = tuple(
     ToolDeclaration(name, f"The {name} of a city.", {"type": "object", "properties": {"city": {"type": "string"}}})
     for name in ("weather", "height", "mayor")
 )
+_Round = Sequence[tuple[str, dict[str, Json]]]
 _OSLO: dict[str, Json] = {"city": "Oslo"}
 _TWO_CALLS = [("weather", _OSLO), ("height", {})]
 
@@ -38,7 +39,7 @@ _TWO_CALLS = [("weather", _OSLO), ("height", {})]
 class ToolTests:
     """A part of `AdapterSuite`."""
 
-    async def backend_calls(self, *rounds: Sequence[tuple[str, dict[str, Json]]]) -> None:
+    async def backend_calls(self, *rounds: _Round) -> None:
         """Scripts the backend. It answers a message with the first round of calls, each `(name, arguments)`, that the
         gateway has to answer. It answers the outputs of one round with the next round, and the outputs of the last
         round with the text "Done"."""
@@ -52,9 +53,7 @@ class ToolTests:
         """For each request so far, the outputs in it, in their order: `(name of the tool, text)`."""
         skip("backend_outputs")
 
-    async def _first_round(
-        self, adapter: Adapter, *rounds: Sequence[tuple[str, dict[str, Json]]]
-    ) -> Sequence[AdapterEvent]:
+    async def _first_round(self, adapter: Adapter, *rounds: _Round) -> Sequence[AdapterEvent]:
         await self.backend_calls(*rounds)
         return await collect(adapter, request("Hi", tools=_TOOLS))
 
@@ -124,9 +123,8 @@ class ToolTests:
 
     async def test_outputs_and_a_message_after_them_go_together(self, adapter: Adapter) -> None:
         first = await self._first_round(adapter, _TWO_CALLS)
-        completed(
-            await collect(adapter, request_with_outputs(adapter, first, ["not run", "not run"], words="Never mind"))
-        )
+        again = request_with_outputs(adapter, first, ["not run", "not run"], words="Never mind")
+        completed(await collect(adapter, again))
         outputs = (await self.backend_outputs())[-1]
         wanted = [("weather", "not run"), ("height", "not run")]
         require(outputs == wanted, f"with the message came the outputs {outputs!r}, not {wanted!r}")

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.ports.adapter import Adapter, AnyAdapterFactory
 from gateway.testing.serving import serve
-from tests.adapters.openai.openai_support import Build, Start, settings
+from tests.adapters.emulator_support import Build, Start, settings
 from tests.adapters.raw_server import Answer, RawServer, StartRaw
 from tests.emulators.server import Emulator
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.ports.adapter import Adapter, AnyAdapterFactory
 from gateway.testing.adapter_suite import AdapterSuite
 from gateway.testing.serving import serve
-from tests.adapters.openai.openai_support import KEY, Build, calls_in, plays, trickling
+from tests.adapters.emulator_support import KEY, Build, calls_in, plays, trickling
 from tests.emulators.scripts import Conversation, NoTerminal, Pause, Say, Status, Step
 from tests.emulators.server import Emulator
 

@@ -8,7 +8,7 @@ import pytest
 from adapters.openai.chat.adapter import factory as chat
 from adapters.openai.responses.adapter import factory as responses
 from gateway.testing.adapter_scripts import collect, request
-from tests.adapters.openai.openai_support import KEY, Build, Start, plays
+from tests.adapters.emulator_support import KEY, Build, Start, plays
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say

@@ -46,9 +46,9 @@ class ChatSettings(OpenAISettings):
         if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
             raise ValueError("extra_body.tools must be a list of objects")
         names = tool_names(tool for tool in tools if isinstance(tool, dict))
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two of extra_body.tools are called {twice!r}")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two of extra_body.tools are called {name!r}")
         return self
 
 

@@ -89,7 +89,13 @@ class CompletionCalls:
             yield port.ToolCallReady(call.call_id, call.name, "".join(call.arguments))
 
     def _call(self, fragment: Fragment, function: Function) -> _Call:
-        call = self._known(fragment, function) or self._new(fragment)
+        call = self._known(fragment, function)
+        if call is None:
+            # The server gave two calls the same id. The second call gets another id, so that each output belongs to
+            # one call.
+            given = fragment.id if fragment.id in self._by_id else None
+            call = _Call(f"call_{token_hex(12)}", given, fragment.index)
+            self._in_order.append(call)
         if fragment.id and call.given is None:
             call.given = fragment.id
             if not call.name:
@@ -109,14 +115,6 @@ class CompletionCalls:
         call = latest if index is None else self._by_index.get(index)
         if call is None or (given and call.given) or _begins_another(call, function):
             return None
-        return call
-
-    def _new(self, fragment: Fragment) -> _Call:
-        # The server gave two calls the same id. The second call gets another id, so that each output belongs to one
-        # call.
-        given = fragment.id if fragment.id in self._by_id else None
-        call = _Call(f"call_{token_hex(12)}", given, fragment.index)
-        self._in_order.append(call)
         return call
 
 

@@ -5,7 +5,6 @@ before its item, and its output before its end.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from adapters.openai.responses import wire
 from gateway.a2a.model import Part
@@ -29,7 +28,7 @@ class ResponseCalls:
         """Calls in progress, by the key of their item."""
         self.ids: set[str] = set()
         """Every `call_id` of the response."""
-        self._early: dict[str, list[Callable[[], Sequence[port.AdapterEvent]]]] = {}
+        self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._unanswered: dict[str, list[str]] = {}
         self._unmatched: list[wire.ResponseItem] = []
@@ -38,13 +37,13 @@ class ResponseCalls:
         if item.key in self.open or (item.type == "mcp_call" and not item.name):
             return ()
         call = self.open[item.key] = _Call(self._new_id(item), item)
-        early = [event for again in self._early.pop(item.key, ()) for event in again()]
+        early = [event for add, given in self._early.pop(item.key, ()) for event in add(self, item.key, given)]
         return (port.ToolCallAnnounced(call.call_id, item.tool), *early)
 
     def add_arguments(self, key: str, delta: str) -> Sequence[port.AdapterEvent]:
         call = self.open.get(key)
         if call is None:
-            self._early.setdefault(key, []).append(partial(self.add_arguments, key, delta))
+            self._early.setdefault(key, []).append((ResponseCalls.add_arguments, delta))
             return ()
         return (port.ToolCallArguments(call.call_id, delta),)
 
@@ -52,7 +51,7 @@ class ResponseCalls:
         """From here on, the backend runs the tool."""
         call = self.open.get(key)
         if call is None:
-            self._early.setdefault(key, []).append(partial(self.end_arguments, key, arguments))
+            self._early.setdefault(key, []).append((ResponseCalls.end_arguments, arguments))
             return ()
         if arguments is None or call.ready or call.item.type not in wire.SERVER_TOOLS:
             return ()

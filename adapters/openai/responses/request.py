@@ -50,7 +50,9 @@ def _item(item: Item, ids: encoding.CallIds, fresh: frozenset[str]) -> Json:
             asked = {"type": "mcp_approval_request", "id": question, "server_label": server}
             return {**asked, "name": item.name, "arguments": item.arguments} if question in fresh else None
         case OutputItem(call_id=question, approved=bool(approved)):
-            return _decision(question, approved, item.output) if question in fresh else None
+            decision = {"type": "mcp_approval_response", "approval_request_id": question, "approve": approved}
+            reason = {"reason": item.output} if isinstance(item.output, str) and item.output else {}
+            return decision | reason if question in fresh else None
         case CallItem():
             return {
                 "type": "function_call",
@@ -67,11 +69,6 @@ def _item(item: Item, ids: encoding.CallIds, fresh: frozenset[str]) -> Json:
             return payload
         case _:
             assert_never(item)
-
-
-def _decision(question: str, approved: bool, reason: Json) -> Json:
-    decision = {"type": "mcp_approval_response", "approval_request_id": question, "approve": approved}
-    return {**decision, "reason": reason} if isinstance(reason, str) and reason else decision
 
 
 def _part(part: Part) -> Json:

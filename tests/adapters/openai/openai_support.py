@@ -1,42 +1,17 @@
-"""Settings, scripts and checks for tests of the OpenAI adapters."""
+"""Checks for tests of the OpenAI adapters."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
-from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.types import Message as Event
 
 from gateway.a2a.model import Message, Part, Role
 from gateway.ports.adapter import Adapter, CallCompleted
 from gateway.ports.conversation import UserItem
 from gateway.testing.adapter_scripts import collect, completed, request
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.scripts import Call, Say, Script, Step, in_rounds
-from tests.emulators.server import Emulator, Validator
+from tests.emulators.server import Validator
 from tests.openapi import openai_validator
-
-KEY = "sk-proj-0123456789abcdef"
-Start: TypeAlias = Callable[[Emulator], Awaitable[str]]
-Build: TypeAlias = Callable[..., Adapter]
-
-
-def settings(url: str, **values: Any) -> dict[str, Any]:
-    return {"model": "m", "api_key": KEY, "base_url": url} | values
-
-
-def plays(*steps: Step) -> Script:
-    return lambda _: steps
-
-
-def calls_in(*rounds: Sequence[tuple[str, dict[str, Any]]]) -> Script:
-    """Rounds of calls, then an answer. An id names its tool: see `tool_of`."""
-    calls = [
-        [Call(name, arguments, f"call_{place}_{index}_{name}") for index, (name, arguments) in enumerate(made)]
-        for place, made in enumerate(rounds)
-    ]
-    return in_rounds(*calls, [Say("Done")])
 
 
 def tool_of(call_id: str) -> str:
@@ -68,21 +43,6 @@ def roles_and_texts(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def _text(content: str | list[dict[str, str]]) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
-
-
-def trickling(app: ASGIApp, wanted: Callable[[], bool]) -> ASGIApp:
-    """The same application, whose answers come one byte at a time where that is wanted."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_slowly(event: Event) -> None:
-            for byte in event.get("body", b"") if wanted() else b"":
-                await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
-                await asyncio.sleep(0)  # lets the client read it
-            await send({**event, "body": b""} if wanted() else event)
-
-        await app(scope, receive, send_slowly)
-
-    return answer
 
 
 _MISSING: dict[str, dict[str, str]] = {"reasoning": {"id": "rs_1"}, "mcp_approval_response": {"request_id": ""}}

@@ -19,7 +19,8 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
 from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, text
-from tests.adapters.openai.openai_support import KEY, Build, Start, judge
+from tests.adapters.emulator_support import KEY, Build, Start
+from tests.adapters.openai.openai_support import judge
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Ask, Call, Conversation, Say, ServerTool, Step, in_rounds
 

@@ -12,7 +12,8 @@ from adapters.openai.service import PROMPT
 from adapters.python import function
 from gateway.ports.adapter import Adapter, AdapterError, ErrorClass
 from gateway.ports.capabilities import CanProbe, ProbeReport
-from tests.adapters.openai.openai_support import KEY, Build, Start, judge
+from tests.adapters.emulator_support import KEY, Build, Start
+from tests.adapters.openai.openai_support import judge
 from tests.adapters.raw_server import Answer, Exchange, StartRaw, plain
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer

@@ -15,7 +15,8 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import CallItem, OutputItem, UserItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, message, request, text
-from tests.adapters.openai.openai_support import Build, Start, calls_in, judge
+from tests.adapters.emulator_support import Build, Start, calls_in
+from tests.adapters.openai.openai_support import judge
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.tools.url_template import ArgumentRefused, UrlTemplate, with_query
+from adapters.tools.http import ArgumentRefused, UrlTemplate, with_query
 from gateway.a2a.model import Json
 
 ORDERS = "https://api.example:8443/v1/orders/{id}/lines?lang=en&page={page}&q={text}"

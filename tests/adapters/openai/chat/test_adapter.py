@@ -39,18 +39,8 @@ from gateway.ports.conversation import (
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, message, request, text
 from tests.adapters.emulator_suite import EmulatorSuite
-from tests.adapters.openai.openai_support import (
-    KEY,
-    Build,
-    Start,
-    finished,
-    judge,
-    parts,
-    plays,
-    roles_and_texts,
-    settings,
-    tool_of,
-)
+from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
+from tests.adapters.openai.openai_support import finished, judge, parts, roles_and_texts, tool_of
 from tests.emulators.chat import CHAT_DIALECTS, ChatServer
 from tests.emulators.scripts import (
     Call,

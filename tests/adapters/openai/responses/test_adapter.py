@@ -30,17 +30,8 @@ from gateway.ports.conversation import ReasoningItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, request, text
 from tests.adapters.emulator_suite import EmulatorSuite
-from tests.adapters.openai.openai_support import (
-    KEY,
-    Build,
-    Start,
-    finished,
-    output_ids,
-    plays,
-    response_ids,
-    roles_and_texts,
-    tool_of,
-)
+from tests.adapters.emulator_support import KEY, Build, Start, plays
+from tests.adapters.openai.openai_support import finished, output_ids, response_ids, roles_and_texts, tool_of
 from tests.adapters.raw_server import Exchange, StartRaw
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
 from tests.emulators.responses_server import ResponsesServer

@@ -19,7 +19,8 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import CanCancel, CanResume
 from gateway.testing.adapter_scripts import collect, first_text, request
-from tests.adapters.openai.openai_support import KEY, Build, Start, judge, plays, settings
+from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
+from tests.adapters.openai.openai_support import judge
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Cut, Fail, Pause, Restarted, Say, ServerTool
 from tests.support.core import BOUND

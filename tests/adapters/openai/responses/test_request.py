@@ -22,17 +22,8 @@ from gateway.ports.conversation import (
     UserItem,
 )
 from gateway.testing.adapter_scripts import collect, message, request
-from tests.adapters.openai.openai_support import (
-    KEY,
-    Build,
-    Start,
-    finished,
-    judge,
-    parts,
-    plays,
-    response_ids,
-    settings,
-)
+from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
+from tests.adapters.openai.openai_support import finished, judge, parts, response_ids
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Say, Think
 from tests.emulators.scripts import Item as Output

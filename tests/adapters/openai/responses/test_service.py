@@ -20,17 +20,8 @@ from gateway.ports.adapter import (
 from gateway.ports.capabilities import CanFetch, CanForget, CanListTail, CanProbe, Fate, Fetched, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import collect, first_text, request
-from tests.adapters.openai.openai_support import (
-    KEY,
-    Build,
-    Start,
-    finished,
-    judge,
-    output_ids,
-    plays,
-    response_ids,
-    settings,
-)
+from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
+from tests.adapters.openai.openai_support import finished, judge, output_ids, response_ids
 from tests.adapters.raw_server import Exchange, StartRaw
 from tests.adapters.raw_server import plain as answer_of
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS

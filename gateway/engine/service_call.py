@@ -227,8 +227,8 @@ class ServiceCallLoop:
         failed = self._failed(error)
         begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
         thread = ownership.apply_point(context.thread, begin)
-        context.begin_try(new_chain=True)
-        self._tries = 0
+        context.begin_try()
+        context.base, self._tries = None, 0
         prepare = context.prepare(thread)
 
         def stored() -> None:

@@ -87,10 +87,9 @@ class TurnContext:
 
     # --- changes
 
-    def begin_try(self, *, new_chain: bool = False) -> None:
+    def begin_try(self) -> None:
         """The try before failed."""
         self.attempt, self.pending = self.attempt + 1, None
-        self.base = None if new_chain else self.base
 
     async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""

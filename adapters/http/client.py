@@ -37,7 +37,7 @@ class EventStream:
     """
 
     def __init__(self, content: aiohttp.StreamReader, failures: Failures, between_bytes: float) -> None:
-        """`between_bytes`: the longest wait for the next byte, in seconds."""
+        """`between_bytes` is the longest wait for the next byte, in seconds."""
         self.answered = False
         self._content = content
         self._failures = failures

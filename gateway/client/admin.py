@@ -22,9 +22,9 @@ class NoAdminApi(ClientError):
 
 
 async def delete_context(http: httpx2.AsyncClient, url: str, context: str, agent: str | None = None) -> None:
-    """Deletes a context. `url`: that of the gateway, of a card or of an endpoint below it.
+    """Deletes a context. `url` is the URL of the gateway, of a card, or of an endpoint below the gateway.
 
-    Raises: Unreachable, NoAdminApi, Refused (404: no such context, or none with this agent).
+    Raises: Unreachable, NoAdminApi, Refused (404: the context does not exist, or has no thread on this agent).
     """
     where = {"params": {"agent": agent}} if agent else {}
     await _call(http, url, "DELETE", f"contexts/{quote(context, safe='')}", "deleting a context", 204, **where)

@@ -48,9 +48,9 @@ class StreamLost(ClientError):
 
 @dataclass(eq=False)
 class Refused(ClientError):
-    """The agent answered with an error. `status` is the HTTP status, `code` that of JSON-RPC.
+    """The agent answered with an error. `status` is the HTTP status, `code` the code of JSON-RPC.
 
-    `task` is the conflicting task, where the agent names it. `unexplained`: the answer gives no reason.
+    `task` is the conflicting task, if the agent names it. `unexplained` says that the answer gives no reason.
     """
 
     message: str

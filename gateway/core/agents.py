@@ -21,7 +21,8 @@ _RESERVED = "tasks"
 class AgentPolicies:
     """The operator's decisions for one agent. `turn_timeout` is in seconds.
 
-    `history_messages` and `history_tokens`: the most that is sent of a history that the gateway keeps; None: all of it.
+    `history_messages` and `history_tokens` limit the part that is sent of a history that the gateway keeps. None sends
+    the whole history.
     """
 
     client_context_ids_allowed: bool = True
@@ -91,7 +92,7 @@ class Agents:
         self._by_tenant = by_tenant
         only = agents[0] if len(agents) == 1 else None
         self.default = by_name[default] if default is not None else only
-        """The agent of a request without a name; None: such a request is an error."""
+        """The agent of a request without a name. When it is None, such a request is an error."""
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self.by_name.values())

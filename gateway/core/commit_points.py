@@ -38,7 +38,7 @@ def fail(
     following: ServiceCallStatus = ServiceCallStatus.FAILED,
     items: tuple[NewItem, ...] = (),
 ) -> Fail:
-    """C3 of a service call that does not count. `before`: the status that it leaves."""
+    """C3 of a service call that does not count. `before` is the status of the call before this point."""
     status = advance(SERVICE_CALL, before, following)
     return Fail(thread.id, thread.generation, turn, service_call, status, error_class, items, now)
 

@@ -52,7 +52,8 @@ _TEXTS: dict[str, str] = {
 
 
 def safe_text(failure: str, correlation_id: str, retry_after: int | None = None) -> str:
-    """`retry_after`: seconds for which the gateway makes no request to the backend."""
+    """The text of a failure for the caller. `retry_after` is the number of seconds for which the gateway makes no
+    request to the backend."""
     later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
     return f"{_TEXTS[failure]}{later} (correlation id {correlation_id})"
 

@@ -179,7 +179,8 @@ class ResumeCall:
 
 @dataclass(frozen=True, slots=True)
 class MakeCall:
-    """The call of this round is made, as this attempt. `instead_of`: the call under way that does not count any more."""
+    """The call of this round is made, as attempt number `attempt`. `instead_of` is the call under way that no longer
+    counts."""
 
     round: int
     attempt: int

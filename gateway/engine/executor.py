@@ -45,8 +45,8 @@ def aborted(
     *,
     ends_turn: bool = True,
 ) -> list[CommitPoint]:
-    """The end of a service call that does not count. `ends_turn`: a handle that the backend does not know marks the thread as
-    lost then."""
+    """The commit points that end a service call that does not count. With `ends_turn`, a handle that the backend does
+    not know marks the thread as lost."""
     if not run.prepared:
         return []
     agent, kind = run.agent, command.error_class

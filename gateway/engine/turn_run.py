@@ -208,7 +208,7 @@ class ThreadQueue:
         self.thread = ownership.apply_points(self.thread, points)
 
     def take_lease(self, thread: ThreadRecord, *, first: bool = True) -> None:
-        """A unit under a lease is stored, on this thread. `first`: the unit took the lease."""
+        """Records that a unit under a lease is stored on this thread. `first` says that the unit took the lease."""
         self.thread, self.leased = replace(thread, generation=thread.generation + first), True
 
     def park(self, run: TurnRun) -> None:

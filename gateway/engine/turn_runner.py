@@ -33,7 +33,8 @@ log = structlog.get_logger("gateway.engine.turn_runner")
 
 
 class TurnRunner:
-    """One turn, from its beginning to its end. `paused`: the turn was paused, and is so still."""
+    """Runs one turn, from its beginning to its end. `paused` says that the turn was paused, and has not continued
+    yet."""
 
     __slots__ = ("_calls", "_context", "_executor", "_paused", "_rounds", "_run")
 

@@ -119,9 +119,10 @@ class Pipeline:
         return AdmittedRequest(agent, ServiceParameters.of(scope), identity)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
-        """The body as JSON; `empty` is the value of a body without bytes. `deeper`: levels beyond the limit.
+        """The body as JSON. `empty` is the value of a body without bytes. `deeper` is a number of levels that the body
+        may have beyond the limit.
 
-        Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest for a body that does not arrive.
+        Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest when the body does not arrive.
         """
         refuse_media_type(scope)
         body = await self._read_body(scope, receive)

@@ -42,7 +42,7 @@ class HttpServer:
     """Serves one application on one socket."""
 
     def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
-        """`blocked`: seconds after which a peer that reads nothing is dropped."""
+        """`blocked` is the number of seconds after which the connection of a peer that reads nothing is closed."""
 
         class ServerConnection(Connection):
             blocked_seconds = blocked

@@ -15,9 +15,9 @@ RESTARTED = "gateway-restarted"
 
 
 class NewItem(msgspec.Struct, frozen=True):
-    """An item to append to the thread of its commit point. `tool_call`: the id of the NewToolCall of the item.
+    """An item to append to the thread of its commit point. `tool_call` is the id of the NewToolCall of the item.
 
-    `unsent`: the completed call did not carry the item, the next one has to.
+    `unsent` says that the completed call did not carry the item, so the next call has to carry it.
     """
 
     item: Item
@@ -75,10 +75,10 @@ class SetPendingHandle(msgspec.Struct, frozen=True):
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """C3: a service call is complete and counts. `sent`: the positions of the items that its request carried.
+    """C3: a service call is complete and counts. `sent` are the positions of the items that its request carried.
 
-    `weight`: that of the whole request, set when the tokens in `usage` are those of this request alone. `state_version`:
-    the version of the schema of `state`.
+    `weight` is the weight of the whole request; it is set when the tokens in `usage` are the tokens of this request
+    alone. `state_version` is the version of the schema of `state`.
     """
 
     thread: str
@@ -98,7 +98,8 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """A service call has failed and does not count: the handle stays. `items`: its output so far, not replayable."""
+    """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far,
+    which is not replayable."""
 
     thread: str
     generation: int
@@ -111,8 +112,8 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class UnknownCall(msgspec.Struct, frozen=True):
-    """The latest service call of a thread with an unknown outcome. `pending`: the handle that its backend named. `displaced`:
-    its turn was displaced and is no part of the conversation."""
+    """The latest service call of a thread with an unknown outcome. `pending` is the handle that its backend named.
+    `displaced` says that the turn of the call was displaced and is not part of the conversation."""
 
     id: str
     turn: str

@@ -44,7 +44,7 @@ class PushStatus(msgspec.Struct, frozen=True):
 
 
 class DuePush(msgspec.Struct, frozen=True):
-    """A configuration with events to deliver. `visible`: its caller may already know of the task."""
+    """A configuration with events to deliver. `visible` says that its caller may already know of the task."""
 
     config: PushConfig
     next_event: int

@@ -73,7 +73,7 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 class EndedTask(msgspec.Struct, frozen=True):
-    """A public task that has ended. `logged`: its events are still stored."""
+    """A public task that has ended. `logged` says that its events are still stored."""
 
     id: str
     status_at: int

@@ -7,7 +7,8 @@ from gateway.ledger.states import TurnStatus
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """A task's row with its context's public id. `last_event`: the number of its last event when its last turn ended."""
+    """A task's row with its context's public id. `last_event` is the number of the task's last event at the end of its
+    last turn."""
 
     id: str
     context: str
@@ -94,7 +95,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True):
-    """A turn that has not ended, running or queued in any process. `waits`: for its caller."""
+    """A turn that has not ended, running or queued in any process. `waits` says that the turn waits for its caller."""
 
     turn: str
     task: str
@@ -103,7 +104,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
 
 
 class TaskFilter(msgspec.Struct, frozen=True):
-    """The filters of ListTasks. `after`: (status_at, id) of the last task of the previous page."""
+    """The filters of ListTasks. `after` is the pair (status_at, id) of the last task of the previous page."""
 
     context_id: str | None = None
     state: TaskState | None = None

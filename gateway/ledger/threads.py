@@ -73,7 +73,8 @@ class MarkSynced(msgspec.Struct, frozen=True):
 
 
 class BeginEpoch(msgspec.Struct, frozen=True):
-    """The thread continues in its next epoch, from `handle`. `closed`: the id of the row that archives the previous epoch.
+    """The thread continues in its next epoch, from `handle`. `closed` is the id of the row that archives the previous
+    epoch.
 
     The live row keeps its id, with all items, turns and the lease.
     """

@@ -97,9 +97,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """A message to a turn that waits, as its input number `ordinal`. `event`: the number of the first event after it.
+    """A message to a turn that waits, as its input number `ordinal`. `event` is the number of the first event after the
+    message.
 
-    `items`: its further content for the model.
+    `items` are the other contents of the message for the model.
     """
 
     message: Message

@@ -106,7 +106,7 @@ class Deletions:
 
 
 async def _forget(adapter: CanForget, handle: str) -> str | None:
-    """Why the backend may still have the conversation; None: it is deleted there."""
+    """The reason why the backend may still have the conversation, or None when the backend has deleted it."""
     try:
         async with asyncio.timeout(_TIMEOUT):
             await adapter.forget(handle)

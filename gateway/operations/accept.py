@@ -49,7 +49,7 @@ _AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True)
 class MessageIntake:
-    """`runs`: the turns that a principal may have."""
+    """Accepts messages. `runs` limits the turns that a principal may have at the same time."""
 
     ledger: Ledger
     runner: Runner
@@ -148,7 +148,7 @@ class MessageIntake:
         attempt: int,
         on_stored: OnStored | None,
     ) -> TurnRun:
-        """`closed`: the turn of the task that waited for an answer, and gets none. Raises: Conflict."""
+        """`closed` is the turn of the task that waited for an answer and does not get one. Raises: Conflict."""
         agent = incoming.call.agent
         outputs: list[TurnOutput] = []
         others: tuple[OpenTurn, ...] = ()

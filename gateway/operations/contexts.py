@@ -76,7 +76,8 @@ class Contexts:
         await self._purge(context.id)
 
     async def expire(self, context: AgedContext, idle_before: int) -> bool:
-        """Ends a context that is unused since `idle_before`, or completes an interrupted expiry; False: it was used.
+        """Ends a context that is unused since `idle_before`, or completes an interrupted expiry. Returns False when the
+        context was used.
 
         Source: docs/state-model.md, scenario 142. Raises: Conflict, LedgerUnavailable.
         """

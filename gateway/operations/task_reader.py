@@ -113,7 +113,7 @@ class TaskReader:
         return replace(task, metadata=_QUARANTINED), record.last_event
 
     async def outputs(self, record: TaskRecord) -> list[TurnOutput] | None:
-        """The outputs of all turns of a task that waits for its caller; None: the last turn has not ended."""
+        """The outputs of all turns of a task that waits for its caller, or None when the last turn has not ended."""
         turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
@@ -189,9 +189,10 @@ def _fold(
     answers: Sequence[tuple[int, Message]],
     updates: Sequence[tuple[int, Update]],
 ) -> tuple[TaskStatus, list[TurnOutput]]:
-    """`openings`: for each turn, the number of the task's latest event when the turn was accepted, and its message.
+    """The status of the task and the outputs of its turns, from its log. `openings` holds, for each turn, the number of
+    the task's latest event when the turn was accepted, and the message of the turn.
 
-    `answers`: for each further message, the number of the first event after it, and the message.
+    `answers` holds, for each further message, the number of the first event after the message, and the message.
     """
     outputs = [TurnOutput(openings[0][1])]
     waiting, further = list(openings[1:]), list(answers)

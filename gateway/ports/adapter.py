@@ -285,8 +285,8 @@ HANDLE_LOST: frozenset[str] = frozenset(kind for kind in ErrorClass if kind.mean
 class AdapterError(Exception):
     """A service call failed. `detail` is for the operator's log and never reaches a caller.
 
-    `retry_after` is in seconds, where the backend named a time. `backend_down`: a proxy before the backend said so
-    (502, 503, 504).
+    `retry_after` is in seconds; it is set when the backend named a time. `backend_down` says that a proxy in front of
+    the backend reported it as down (502, 503, 504).
     """
 
     def __init__(

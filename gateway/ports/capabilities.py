@@ -130,8 +130,9 @@ class CanCancel(Protocol):
 class Tail:
     """The part of a request that a conversation holds after the end of the last completed call.
 
-    `held`: how many of the request's items, from the first on, are there; they must not be sent again. `answer`: the events
-    of the backend's answer after them, up to CallCompleted; empty without an answer.
+    `held` is the number of the request's items, from the first on, that the conversation holds; they must not be sent
+    again. `answer` are the events of the backend's answer after these items, up to CallCompleted, or empty when there
+    is no answer.
     """
 
     held: int
@@ -143,9 +144,10 @@ class CanListTail(Protocol):
     """For a static handle: finds the part of a call of unknown outcome that is in the conversation."""
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
-        """`request`: that of the call, or of the next one: handle and state of the thread, the items that are due.
+        """Returns the part of `request` that the conversation holds. `request` is the request of the call or of the
+        next call, with the handle and the state of the thread and the items that have to be sent.
 
-        None: the backend's list does not reach back to the last completed call. A running response leaves nothing before it
-        ends: after LOCKED the tail has to be read again. Raises: AdapterError when the backend gave no answer,
-        HANDLE_NOT_FOUND when the conversation is gone.
+        Returns None when the backend's list does not reach back to the last completed call. A running response leaves
+        no items before it ends, so after LOCKED the tail has to be read again. Raises: AdapterError when the backend
+        gave no answer, HANDLE_NOT_FOUND when the conversation no longer exists.
         """

@@ -50,10 +50,10 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_d
 
 
 class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output", omit_defaults=True):
-    """`output`: text or any JSON value; an empty one is an outcome too.
+    """The outcome of a tool call. `output` is a text or any JSON value; an empty value is an outcome too.
 
-    `approved`: the decision on a question of the backend (`CallItem.asking`), and only there; `output` is then the reason, a
-    text that may be empty.
+    `approved` is the decision on a question of the backend (`CallItem.asking`), and None otherwise. With a decision,
+    `output` is its reason, a text that may be empty.
     """
 
     call_id: str

@@ -26,7 +26,8 @@ class SourceTool(ToolDeclaration, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """The result of a run: text or any JSON value, perhaps empty. `error`: the tool failed; `output` says why."""
+    """The result of a run: text or any JSON value, which may be empty. `error` says that the tool failed; `output` is
+    then the reason."""
 
     output: Json
     error: bool = False

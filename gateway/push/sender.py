@@ -24,7 +24,8 @@ _WHOLE_BODY = 1024 * 1024
 
 
 class Sender:
-    """Keeps connections for later posts; made in a running event loop. `timeout`: seconds for one whole post."""
+    """Sends posts, and keeps connections for later posts. The object is made in a running event loop. `timeout` is the
+    number of seconds for one whole post."""
 
     def __init__(self, rules: TargetRules, resolver: Resolver, timeout: float, clock: Clock) -> None:
         self._rules = rules

@@ -18,7 +18,7 @@ _LIFETIME = 300
 
 
 class Signer:
-    """`issuer`: the gateway's public URL, below which it serves its public keys."""
+    """`issuer` is the gateway's public URL, below which the gateway serves its public keys."""
 
     def __init__(self, material: bytes, issuer: str) -> None:
         # 16 bytes more than the order has make all keys equally likely.

@@ -22,7 +22,8 @@ CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json"}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`status` None: there was no response, and `error` says why. `retry_after` is in seconds."""
+    """The result of a post. When `status` is None, there was no response, and `error` is the reason. `retry_after` is
+    in seconds."""
 
     status: int | None
     error: str = ""

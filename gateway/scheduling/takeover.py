@@ -69,7 +69,8 @@ class _Takeover:
         return self._run(stored, preferences), self.thread
 
     async def of_begun(self, *, makes_calls: bool) -> tuple[TurnRun, ThreadRecord] | None:
-        """`makes_calls`: a service call may be made, and not only listened to."""
+        """`makes_calls` says that service calls may be made. Without it, the turn may only read the stream of its
+        service call again."""
         unfinished, runtime = self.unfinished, self.runtime
         call = await runtime.ledger.latest_call(unfinished.turn)
         open_tools = bool(await runtime.ledger.open_tool_calls(unfinished.turn))

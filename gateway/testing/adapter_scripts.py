@@ -27,7 +27,7 @@ def message(words: str) -> Message:
 def request(
     words: str, *, earlier: Sequence[Item] = (), handle: str | None = None, state: Json = None, **changes: Any
 ) -> port.ServiceRequest:
-    """A request as the core makes it. `earlier`: the items before the new message."""
+    """A request in the form that the core makes. `earlier` are the items before the new message."""
     sent = message(words)
     fields = {
         "handle": handle,

@@ -35,7 +35,8 @@ def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
 
 
 def usable(version: str, oldest: int) -> bool:
-    """Whether this code may use a schema of this version. `oldest`: the oldest version that may use it (0: not declared)."""
+    """Whether this code may use a schema of this version. `oldest` is the oldest version of the code that may use the
+    schema, or 0 when it is not declared."""
     return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
 
 

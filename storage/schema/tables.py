@@ -364,9 +364,10 @@ class ApiKey(Row, table=True):
 class PushConfig(Row, table=True):
     """A receiver of a task's events, and its progress: the event log is the outbox, `next_event` the cursor in it.
 
-    `due_at` NULL: nothing to deliver, until a trigger sets it with the next event. 0: at once. A delivery first moves it.
-    `state`: 'stopped' after the last attempt, 'gone' when the receiver has refused for good, 'done' when the task has ended
-    and all is delivered. `sealed`: token and credentials, encrypted.
+    When `due_at` is NULL, there is nothing to deliver until a trigger sets it with the next event; 0 stands for an
+    immediate delivery. A delivery first moves it. `state` is 'stopped' after the last attempt, 'gone' when the receiver
+    has refused permanently, 'done' when the task has ended and all events are delivered. `sealed` holds the token and
+    the credentials in encrypted form.
     """
 
     __table_args__ = (

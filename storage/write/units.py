@@ -172,7 +172,8 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
 # statement costs what it takes to find its row, and a turn has two such units.
 
 _Once = dict[int, Values | None]
-"""The parameters of each statement, by its identity, as comparing long texts costs more; None: the unit has several."""
+"""The parameters of each statement, by the identity of the statement, because the comparison of long texts costs more.
+The value is None when the unit has a statement several times."""
 
 _NEW_THREAD, _TAKE_LEASE = id(compiled.NEW_THREAD), id(compiled.TAKE_LEASE)
 _NEW_TURN, _RUN_TURN = id(compiled.NEW_TURN), id(compiled.RUN_TURN)

@@ -52,7 +52,8 @@ _UNFIT = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 @dataclass(slots=True)
 class _Unit:
-    """`until`: the time, of the monotonic clock, up to which it waits for a locked database after the busy timeout."""
+    """A unit in the queue of the writer. `until` is the time of the monotonic clock up to which the unit waits for a
+    locked database after the busy timeout."""
 
     steps: list[Step]
     done: Done

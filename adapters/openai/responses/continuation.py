@@ -80,7 +80,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class InConversation:
-    """Continues the conversation `handle`. `announced`: the core knows the handle already."""
+    """Continues the conversation `handle`. `announced` says that the core knows the handle already."""
 
     handle: str
     announced: bool = False

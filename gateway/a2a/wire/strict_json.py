@@ -79,9 +79,9 @@ def _depth(body: bytes) -> int:
 
 
 def check_text(body: bytes, value: Json) -> None:
-    """Refuses strings with NUL or a lone surrogate. `value`: the value of `body`, or a part of it.
+    """Refuses strings with NUL or a lone surrogate. `value` is the value of `body`, or a part of it.
 
-    Raises: InvalidParams naming the field, as `message.parts[0].text`.
+    Raises: InvalidParams, which names the field, for example `message.parts[0].text`.
     """
     if _SUSPECT.search(body) is None:
         return

@@ -41,10 +41,11 @@ def answer_questions(
     approve: Approve | None,
     tools: Tools,
 ) -> None:
-    """Answers for as long as the task waits for what can be answered here. No event loop may run: a prompt would block it.
+    """Answers as long as the task waits for an answer that this command can give. No event loop may run, because a
+    prompt would block it.
 
-    `send` shows what follows the message. `approve` None: asks on a terminal.
-    Raises: KeyboardInterrupt, and the errors of `send`.
+    `send` shows the events that follow the message. When `approve` is None, the command asks on the terminal. Raises:
+    KeyboardInterrupt, and the errors of `send`.
     """
     conversation = display.conversation
     with ExitStack() as stack:
@@ -66,7 +67,7 @@ def decisions_on(calls: Sequence[Json], *, approved: bool) -> Json:
 
 
 class Responder:
-    """Composes answers. `approve` None: decides no call."""
+    """Composes answers. When `approve` is None, no call is decided."""
 
     def __init__(self, approve: Approve | None, tools: Tools, ask: Ask, screen: Screen) -> None:
         self._approve = approve

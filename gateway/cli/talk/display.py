@@ -16,7 +16,8 @@ from gateway.client.transport import ClientError, Json, Refused, json_at, text_a
 
 @dataclass(slots=True)
 class ConversationState:
-    """Context, task and its state, for the exit code and for the next command. `replied`: by a message, without a task."""
+    """The context, the task and the state of the task, for the exit code and for the next command. `replied` says that
+    the agent answered with a message without a task."""
 
     context: str | None = None
     task: str | None = None

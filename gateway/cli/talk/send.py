@@ -26,7 +26,8 @@ def run_send(
     approve: Approve | None = None,
     given: list[str] | None = None,
 ) -> int:
-    """`approve` None: asks on a terminal. `given`: the tools that run here. Raises: Stop."""
+    """Sends one message and shows the answer. When `approve` is None, the command asks on the terminal. `given` are the
+    tools that run in this command. Raises: Stop."""
     tools = read_tools(given)
     exchange = _Exchange(command, options, with_tools(build_message(options), tools))
     try:

@@ -41,7 +41,7 @@ Fault = tuple[str, str]
 
 
 def fault(schema: Json) -> Fault | None:
-    """The fault in the parameters of a tool; None: they are a JSON Schema of an object."""
+    """The fault in the parameters of a tool, or None when they are a JSON Schema of an object."""
     if not isinstance(schema, dict):
         return "", f"must be the JSON Schema of an object, not {echo(schema)}"
     if schema.get("type", "object") != "object":
@@ -151,9 +151,10 @@ def declared(message: Message) -> tuple[ToolDeclaration, ...]:
 
 
 def with_declarations(message: Message, taken: Container[str] = ()) -> Message:
-    """The message with its declarations checked and collected in its metadata. `taken`: names of the agent's tools.
+    """The message with its declarations checked and collected in its metadata. `taken` are the names of the agent's
+    tools.
 
-    Raises: InvalidParams naming the field.
+    Raises: InvalidParams, which names the field.
     """
     ours = (message.metadata or {}).get(URI)
     members = ours if isinstance(ours, dict) else {}

@@ -172,7 +172,7 @@ class ToolCall:
 
 
 def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
-    """The outcome of a call that the backend did not answer; None: the call has to run, or to be approved."""
+    """The outcome of a call that the backend did not answer, or None when the call has to run or to be approved."""
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
         call.inputs, call.asked = parse_arguments(arguments) or {}, True
@@ -205,7 +205,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
 
 
 def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
-    """Why a call that waited cannot run any more; None: it can. Source: docs/state-model.md, I13."""
+    """The reason why a call that waited cannot run, or None when it can run. Source: docs/state-model.md, I13."""
     if tool is None:
         return Settled(ToolCallStatus.NOT_FOUND, NO_SUCH_TOOL)
     if call.asked and call.digest != digest(tool.identity, call.arguments or ""):

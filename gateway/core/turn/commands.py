@@ -38,7 +38,8 @@ class AbortCall(msgspec.Struct, frozen=True):
 
 
 class OwnershipConflict(msgspec.Struct, frozen=True):
-    """The backend kept a call of a conversation that the gateway keeps. `adopts`: the thread continues from its handle."""
+    """The backend kept a call of a conversation that the gateway keeps. `adopts` says that the thread continues from
+    the backend's handle."""
 
     handle: str | None
     adopts: bool

@@ -46,10 +46,11 @@ class TurnFacts(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Turn:
-    """Takes every event of the adapter. After Continue the tool calls are started and settled, then `next_call` begins the
-    next service call. `fail` or `cancel` may come at any time, once. The last command is an EndTurn.
+    """The state machine of a turn. It takes every event of the adapter. After Continue, the tool calls are started and
+    settled, then `next_call` begins the next service call. `fail` or `cancel` may be called at any time, once. The last
+    command is an EndTurn.
 
-    `round`: the number of the service call. `calls`: the tool calls of the last completed service call.
+    `round` is the number of the service call. `calls` are the tool calls of the last completed service call.
     """
 
     facts: TurnFacts

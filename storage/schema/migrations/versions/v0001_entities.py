@@ -30,7 +30,8 @@ def _table(
     ondelete: str | None = None,
     **checks: str,
 ) -> None:
-    """`references`: columns with the id of a row of the table of their name. `checks`: conditions by name."""
+    """Creates a table. Each column in `references` holds the id of a row of the table with the name of the column.
+    `checks` are conditions by name."""
     op.create_table(
         name,
         *(column for group in columns for column in group),

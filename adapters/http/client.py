@@ -196,7 +196,7 @@ async def _drain(content: aiohttp.StreamReader) -> None:
 
 
 async def _beginning(content: aiohttp.StreamReader, limit: int) -> bytes:
-    """At most `limit` bytes. A body that is cut or stalls must not hide the status of its response."""
+    """The first `limit` bytes of a body. A body that is cut or stalls must not hide the status of its response."""
     body = b""
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         while len(body) < limit and (chunk := await content.readany()):

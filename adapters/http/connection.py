@@ -18,7 +18,8 @@ class Connection(ResponseHandler):
     content: aiohttp.StreamReader | None = None
 
     def carry(self, content: aiohttp.StreamReader) -> None:
-        """From here on, the reader of `content` limits the silence: aiohttp makes a timer for each chunk."""
+        """Attaches the body of a stream. From this call on, the reader of `content` limits the silence, because aiohttp
+        makes a timer for each chunk."""
         self.content = content
         self.read_timeout = None
         self.start_timeout()

@@ -112,7 +112,8 @@ def start_error(command: Sequence[str], env: Mapping[str, str], cwd: Path | None
 
 
 def _obstacle(program: str, env: Mapping[str, str], cwd: Path | None) -> str | None:
-    """Without the arguments, which may hold a secret."""
+    """The reason why the program cannot start, or None. The text does not contain the arguments, which may hold a
+    secret."""
     if cwd is not None and not cwd.is_dir():
         return f"`cwd`, the folder of the command {program!r}, is not there: {str(cwd)!r}"
     if os.sep not in program:

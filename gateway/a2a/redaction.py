@@ -69,7 +69,7 @@ def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[st
 def redacted_member(
     name: str, value: dict[str, Json], paths: tuple[JsonPath, ...]
 ) -> tuple[dict[str, Json], list[str]]:
-    """As `redacted`, for the member of that name, which is an empty object when all of it is masked."""
+    """Does what `redacted` does, for the member `name`. The member is an empty object when all of it is masked."""
     document, hit = redacted({name: value}, paths)
     masked = document[name] if isinstance(document, dict) else None
     return (masked if isinstance(masked, dict) else {}), hit

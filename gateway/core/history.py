@@ -18,7 +18,8 @@ from gateway.ports import conversation
 from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, UserItem, weigh
 
 _BYTES_PER_TOKEN = 3.0
-"""Without a report. English has 4 or more, code and other languages fewer: the error is on the side of sending too little."""
+"""The number of bytes per token while no backend has reported tokens. English text has 4 or more, code and other
+languages have fewer: the estimate sends too little rather than too much."""
 
 _LEAST, _MOST = 1.0, 8.0
 """Bounds, since instructions, tools and pictures distort the figure while the conversation is short."""
@@ -62,7 +63,7 @@ def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
 
 
 def _input_tokens(usage: Json) -> int | None:
-    """By the names of the OpenAI wires, which most others copy."""
+    """The number of input tokens in a report, under the names of the OpenAI wires, which most other wires copy."""
     values = [usage.get(name) for name in _INPUT_TOKENS] if isinstance(usage, dict) else []
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
@@ -107,7 +108,7 @@ def project(
 
 
 def _from_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:
-    """From the latest item on that holds, for its backend, everything before it."""
+    """The records from the latest item on that contains, for its backend, all earlier items."""
     items = enumerate(record.item for record in records)
     boundaries = [index for index, item in items if isinstance(item, conversation.OpaqueItem) and item.boundary]
     return records[boundaries[-1] :] if boundaries else records

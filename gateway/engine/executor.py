@@ -165,7 +165,8 @@ class CommandExecutor:
             journal.note(pending)
 
     async def _store(self, points: list[CommitPoint]) -> None:
-        """Ends no turn: a call that is complete while the turn goes on, the start or the end of a tool."""
+        """Handles a command that does not end the turn: a completed call while the turn continues, the start or the end
+        of a tool."""
 
         def stored() -> None:
             self._context.held.apply(points)

@@ -131,7 +131,7 @@ class Fanout:
 
     def __init__(self, limits: StreamLimits) -> None:
         self.limits = limits
-        """Of channels that are opened from now on."""
+        """The limits of channels that are opened from this point on."""
         self.streams = 0
         self._channels: dict[str, Channel] = {}
         self._holds: Counter[str] = Counter()
@@ -174,7 +174,7 @@ class Fanout:
 
 @dataclass(slots=True)
 class TaskStream:
-    """The `ready` frames, then those of a subscription that are newer than `number`."""
+    """A stream of the `ready` frames, then of the frames of a subscription that are newer than `number`."""
 
     _ready: list[Frame] | None
     _number: int

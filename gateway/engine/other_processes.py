@@ -38,7 +38,7 @@ class LogTail:
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: int | None = None
     streams: set["LogTailStream"] = field(default_factory=set)
-    """Of tasks that may run in other processes."""
+    """The streams of tasks that may run in other processes."""
 
     async def run(self) -> None:
         """Never returns."""

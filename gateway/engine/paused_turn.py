@@ -65,7 +65,8 @@ class PausedTurn:
 
     @property
     def takes_words(self) -> bool:
-        """The turn waits for nothing but consents, which are given on other pages: any message makes it go on."""
+        """Whether the turn waits only for consents, which users give on other pages. In this case any message continues
+        the turn."""
         waiting = [call.status for call in self.machine.calls.values() if call.waits]
         return bool(waiting) and set(waiting) == {ToolCallStatus.PENDING_CONSENT}
 

@@ -112,13 +112,14 @@ class Breakers:
 
 
 def _is_answer(error: AdapterError) -> bool:
-    """Not an interrupted call: a connection that was kept may be gone while the service is there."""
+    """Whether the error counts as an answer of the backend. An interrupted call does not count, because a kept
+    connection may be lost while the service works."""
     meaning = error.kind.meaning
     return not (error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE)
 
 
 def _seconds(breaker: Breaker) -> int:
-    """At least 1: a trial may be over soon."""
+    """The remaining seconds, at least 1, because a trial may end soon."""
     return max(1, math.ceil(breaker.rest))
 
 

@@ -50,14 +50,14 @@ _CANCEL_TIMEOUT = 5.0
 
 
 def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[CanResume]:
-    """The call with this pending handle can be listened to again after this error."""
+    """Whether the stream of the call with this pending handle can be read again after this error."""
     meaning = error.kind.meaning
     may_run = meaning.transient and meaning.processed is not Processed.YES
     return isinstance(adapter, CanResume) and pending is not None and may_run
 
 
 async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> bool | None:
-    """Whether the backend confirmed that the call does not go on; None where the call ends by itself."""
+    """Whether the backend confirmed that the call does not continue, or None when the call ends by itself."""
     adapter = agent.adapter
     if pending is None or not isinstance(adapter, CanCancel):
         return None
@@ -219,7 +219,8 @@ class ServiceCallLoop:
         return unsure is not None
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
-        """The conversation goes on in a new epoch, sent whole from the shadow. Raises: `error` where that has gaps."""
+        """Continues the conversation in a new epoch, and sends it completely from the shadow. Raises: `error` when the
+        shadow has gaps."""
         context, run, runtime = self.context, self.context.run, self.context.runtime
         if not ownership.is_complete(await runtime.ledger.history(context.thread.id, unsent_only=False)):
             log.warning("thread.not-rebuilt", task=run.live.id, thread=context.thread.id, reason="shadow with gaps")

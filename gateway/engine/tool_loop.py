@@ -122,7 +122,7 @@ class ToolRounds:
             raise group_error.exceptions[0] from None
 
     def count_failures(self) -> None:
-        """After a round. Raises: TurnFailed for a model that repeats calls that fail."""
+        """Counts the failures of a round. Raises: TurnFailed when the model repeats calls that fail."""
         calls = self.context.machine.calls.values()
         failures = (ToolCallStatus.FAILED, ToolCallStatus.NOT_FOUND)
         only_failures = bool(calls) and all(call.status in failures for call in calls)

@@ -36,7 +36,7 @@ _NO_TOOLS = ToolPolicy()
 
 
 class TurnFailed(Exception):
-    """The turn cannot go on, and no backend is to blame. `detail` is for the operator's log."""
+    """The turn cannot continue, for a reason that is not a fault of a backend. `detail` is for the operator's log."""
 
     def __init__(self, failure: str, detail: str) -> None:
         super().__init__(failure)

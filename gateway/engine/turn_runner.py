@@ -100,7 +100,7 @@ class TurnRunner:
     # --- a turn that was paused
 
     async def _resume(self) -> None:
-        """The turn goes on, under a lease, at the round in which it stopped."""
+        """Continues the turn, under a lease, at the round in which it stopped."""
         context, run, runtime = self._context, self._run, self._context.runtime
         await context.offer_tools()
         await context.reread_thread()

@@ -64,7 +64,7 @@ def uuid4() -> str:
 
 
 def row_id() -> str:
-    """For rows that callers never see: it begins with the time, so that new rows stand together on disk."""
+    """An id for a row that callers never see. It begins with the time, so that new rows are neighbours on disk."""
     return f"{time.time_ns():016x}{_random()[8:].hex()}"
 
 

@@ -5,7 +5,7 @@ Most servers keep one for 5 s (uvicorn, Node.js) or longer, gunicorn for 2 s; mo
 """
 
 SERVER_KEEP_ALIVE = 75
-"""For connections of callers."""
+"""The seconds that an idle connection of a caller is kept."""
 
 CLIENT_KEEP_ALIVE = 4.0
 """For the gateway's own connections to backends, tools, receivers and other agents."""

@@ -41,7 +41,8 @@ def configure_logging(level: int = logging.INFO) -> None:
 
 
 def _last_resort(stderr: TextIO, common: list[Processor], output: list[Processor]) -> logging.Handler:
-    """For lines of adapters and libraries by `logging`, unless code of the operator has configured it."""
+    """The handler for log lines that adapters and libraries write with `logging`, unless code of the operator has
+    configured `logging`."""
     handler = logging.StreamHandler(stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(

@@ -76,7 +76,7 @@ class BatchingTransport:
             self._transport.write_eof()
 
     def close(self) -> None:
-        """At once, or at the second call where the connection lingers."""
+        """Closes at once, or at the second call if the connection lingers."""
         self._send()
         if self.is_closing() or self._linger is None or not self._linger():
             self._transport.close()

@@ -68,7 +68,7 @@ def reason(error: A2AError) -> str:
 
 
 def _details(error: A2AError) -> list[dict[str, Any]]:
-    """As google.rpc objects."""
+    """The details of an error as google.rpc objects."""
     info: dict[str, Any] = {"@type": f"{_TYPE}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
     if error.metadata:
         info["metadata"] = {key: _cut(value) for key, value in error.metadata.items()}

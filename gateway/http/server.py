@@ -70,7 +70,8 @@ class HttpServer:
         await self._server.serve(sockets=[self._socket])
 
     def retire(self) -> None:
-        """From now on each response is the last of its connection: a client would reuse it for a process that has ended."""
+        """Makes each later response the last response of its connection, so that no client reuses a connection to a
+        process that has ended."""
         self._connection.retiring = True
         for connection in self._server.server_state.connections:
             if isinstance(connection, Connection):
@@ -90,7 +91,8 @@ class Signals:
 
     @contextmanager
     def watched(self, *, reloads: bool = False) -> Iterator[None]:
-        """Without `reloads`, SIGHUP keeps its default and ends the process."""
+        """Handles the signals while the block runs. Without `reloads`, SIGHUP keeps its default and ends the
+        process."""
         loop = asyncio.get_running_loop()
         watched = (*_SIGNALS, signal.SIGHUP) if reloads else _SIGNALS
         for number in _SIGNALS:

@@ -101,7 +101,7 @@ class TurnReads(Protocol):
     async def latest_call(self, turn: str) -> LatestCall | None: ...
 
     async def preferences(self, turn: str) -> Preferences:
-        """Of the message that opened the turn."""
+        """The preferences of the message that opened the turn."""
 
     async def turn_base(self, turn: str) -> tuple[str | None, ...]:
         """The handle at which a turn began, or that of the chain that it began itself; empty where it made no call."""
@@ -188,7 +188,8 @@ class ContextExports(Protocol):
 
 class ApiKeyReads(Protocol):
     async def api_key(self, digest: bytes) -> ApiKey | None:
-        """In force or not. Every call asks the database: another process may have revoked the key."""
+        """The key with this digest, whether it is in force or not. Every call asks the database, because another
+        process may have revoked the key."""
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
         """All keys that were ever made, the oldest first."""

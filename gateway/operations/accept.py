@@ -193,7 +193,8 @@ class MessageIntake:
             raise Busy(f"{queued} messages wait in this context already; try again later.", retry_after=5)
 
     async def _store(self, incoming: Incoming, made: "Plan", on_stored: OnStored | None) -> TurnRun:
-        """A caller that goes away meanwhile changes nothing: what is stored runs. Raises: Conflict."""
+        """Stores the plan. A caller that disconnects during this time changes nothing: a stored turn runs. Raises:
+        Conflict."""
         accept = made.accept
         with self.runs.take(accept.caller) as slot:
             run = self._turn_run(incoming, made)
@@ -218,7 +219,7 @@ class MessageIntake:
         return run
 
     def _turn_run(self, incoming: Incoming, made: "Plan") -> TurnRun:
-        """With a hold on the channel of its task."""
+        """The run of the turn, with a hold on the channel of its task."""
         call, accept, message = incoming.call, made.accept, made.accept.message
         journal = Journal(self.ledger, self.fanout.hold(accept.task), accept.task, made.number)
         for payload in made.closed.events if made.closed is not None else ():

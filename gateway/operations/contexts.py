@@ -91,7 +91,8 @@ class Contexts:
         return True
 
     async def _purge(self, row: str) -> None:
-        """In pieces, so that no turn waits long for the writer. Retention completes an interrupted purge."""
+        """Purges a context in pieces, so that no turn waits long for the writer. Retention completes an interrupted
+        purge."""
         while await self._ledger.purge_pending(row):
             await self._ledger.commit(PurgeContext(row, self._clock.now()))
         self._purged()

@@ -70,7 +70,7 @@ def idempotency_key(call: OperationCall, message: Message) -> IdempotencyKey | N
 
 
 def digest(message: Message) -> str:
-    """Of everything in the message but its id."""
+    """The digest of the message without its id."""
     return hashlib.sha256(_canonical.encode(replace(message, message_id=""))).hexdigest()
 
 

@@ -158,7 +158,7 @@ class PushConfigs:
 
 
 def _shown(config: PushConfig) -> TaskPushNotificationConfig:
-    """Without token and credentials, which the owner already has."""
+    """The configuration in the form for its owner, without token and credentials, which the owner already has."""
     return TaskPushNotificationConfig(
         id=config.id,
         task_id=config.task,

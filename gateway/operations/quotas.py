@@ -18,7 +18,7 @@ from gateway.operations.call import EventStream
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """Of each principal; 0: no limit."""
+    """The limits of each principal. 0 stands for no limit."""
 
     requests_per_minute: int = 0
     streams: int = 0

@@ -129,7 +129,7 @@ class Operations:
         return TaskStream([task_frame(run.live.snapshot(), number)], number, subscription)
 
     async def _stream_again(self, call: OperationCall, task_id: str) -> EventStream:
-        """For a repeated message: the Task, then what the first stream shows from here on."""
+        """A stream for a repeated message: the Task, then all events that the first stream shows from this point on."""
         run = self._runner.run_of(task_id)
         if run is None:
             await self._wait_remote(call, task_id, for_end=False)

@@ -118,7 +118,8 @@ class TaskReader:
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
     async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        """The outputs of the turns of these tasks. A task that cannot be read gets none, and hides no other task."""
+        """The outputs of the turns of these tasks. A task that cannot be read has no outputs, and does not hide other
+        tasks."""
         try:
             return await self._outputs(records, artifacts)
         except CorruptRecord:

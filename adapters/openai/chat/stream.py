@@ -119,7 +119,7 @@ class CompletionCalls:
 
 
 def _begins_another(call: _Call, function: Function) -> bool:
-    """Without an id, a name after complete arguments begins the next call."""
+    """Whether the fragment begins another call. Without an id, a name after complete arguments begins the next call."""
     if not (function.name and call.name):
         return False
     try:

@@ -48,7 +48,7 @@ class ResponseCalls:
         return (port.ToolCallArguments(call.call_id, delta),)
 
     def end_arguments(self, key: str, arguments: str | None) -> Sequence[port.AdapterEvent]:
-        """From here on, the backend runs the tool."""
+        """Ends the arguments of a call. From this event on, the backend runs the tool."""
         call = self.open.get(key)
         if call is None:
             self._early.setdefault(key, []).append((ResponseCalls.end_arguments, arguments))

@@ -103,7 +103,7 @@ class InConversation:
         return self.handle
 
     def state(self, last_item: str | None) -> Json:
-        """After this item, the conversation may hold items that the gateway does not know."""
+        """The adapter's state. After `last_item`, the conversation may hold items that the gateway does not know."""
         return None if last_item is None else {"last_item": last_item}
 
 

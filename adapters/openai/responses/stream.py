@@ -70,7 +70,8 @@ class ResponseParser:
         return self._start(wire.decode_response(event.response))
 
     def _in_progress(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        """After some output, the backend was interrupted, and sends all of it again. Source: agentserver 2.3.0."""
+        """Handles a repeated event. When it follows output, the backend was interrupted and sends all output again.
+        Source: agentserver 2.3.0."""
         started = self._opened(event)
         if not (self._text or self._items_done or self._calls.open):
             return started

@@ -53,7 +53,7 @@ class AgentAddress:
 
     @property
     def text(self) -> str:
-        """For the middle of a sentence."""
+        """The address in a form for the middle of a sentence."""
         return self.url if self.agent is None else f"{self.url}, agent {self.agent!r}"
 
     def command(self, *words: str, argument: str | None = None) -> str:

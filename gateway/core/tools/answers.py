@@ -160,7 +160,8 @@ def _confirmation(field: str, data: dict[str, Json]) -> Decision:
 
 
 def _is_response(part: Part, data: dict[str, Json]) -> bool:
-    """By its type in the metadata, or by its shape where the metadata names no type."""
+    """Whether the part is a response: the type in the metadata decides, or the shape of the data when the metadata
+    names no type."""
     shaped = data.keys() >= {"id", "response"} and isinstance(data["id"], str)
     marks = [part.metadata[name] for name in _TYPES if name in part.metadata] if part.metadata else []
     if marks:

@@ -106,7 +106,7 @@ def check_all(urls: Sequence[str]) -> None:
 
 
 def check(url: str) -> None:
-    """Raises: ValueError, without the address in its text, for a page that nobody may be sent to."""
+    """Raises: ValueError, without the address in its text, for a page to which no user may be sent."""
     if len(url) > LONGEST:
         raise ValueError(f"the address has {len(url)} characters, more than {LONGEST}")
     if not (url.isascii() and url.isprintable()) or any(sign in url for sign in ' "<>\\^`{|}'):

@@ -71,14 +71,14 @@ class ToolCallTracker:
         self.show_outcome(call, settled.output)
 
     def interrupt(self) -> None:
-        """Ends the calls that nobody is going to answer."""
+        """Ends the calls that will not be answered."""
         for call in self.unanswered:
             if call.arguments is not None:
                 call.enter(ToolCallStatus.INTERRUPTED)
                 self.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
 
     def keep_stray_results(self) -> None:
-        """Results of calls that nobody made are stored, and never sent to the model."""
+        """Results of unknown calls are stored, and never sent to the model."""
         for event in self._early_results.values():
             self.output.out.append(StrayResult(event.call_id))
             item = OutputItem(event.call_id, event.output, event.error)

@@ -211,7 +211,7 @@ class Turn:
     # --- the tool calls of a completed service call
 
     def approve(self, call_id: str) -> None:
-        """The caller allowed the call, or consented to what it needs: it may run."""
+        """Lets the call run, because the caller allowed the call or gave the consent that it needs."""
         self.calls[call_id].enter(ToolCallStatus.APPROVED)
 
     def start_tool(self, call: ToolCall) -> list[Command]:
@@ -359,7 +359,7 @@ class Turn:
             self._tracker.settle(call, settled, unsent=on_chain)
 
     def _continue(self, asked: list[ToolCall]) -> list[Command]:
-        """After a completed service call that asked for tools."""
+        """Continues the turn after a completed service call that made tool calls."""
         policy = self.facts.tools
         self.calls = {call.facts.id: call for call in asked}
         self._output.items = []

@@ -60,7 +60,8 @@ class UnknownOutcome:
 
 
 def from_fetch(unknown: UnknownOutcome, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:
-    """For a rotating handle: the response becomes the turn's, or is deleted as an orphan."""
+    """The commit points after a look-up of a rotating handle: the response becomes the turn's response, or is deleted
+    as an orphan."""
     if found.fate is not Fate.COMPLETED:
         return call_failed(unknown, found.fate, clock)
     if unknown.agent.policies.persistence == "per_turn" or unknown.call.handle_in != unknown.thread.handle:

@@ -22,10 +22,11 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.admin import admin_routes
 from gateway.http.auth import Authenticator
-from gateway.http.bindings import JsonRpc, Resource, Rest, resource
 from gateway.http.cards import CachedDocument, Cards
+from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
+from gateway.http.rest import Resource, Rest, resource
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.wire.v1_0 import METHODS
-from gateway.http.bindings import resource
+from gateway.http.rest import resource
 
 
 @pytest.mark.parametrize(

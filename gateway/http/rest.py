@@ -1,16 +1,12 @@
-"""The two bindings of an agent: each takes one HTTP request and answers it through the pipeline.
+"""The HTTP+JSON binding: every operation at an address and an HTTP method of its own.
 
-JSON-RPC 2.0: one request in a POST, its answer as JSON or as a stream of answers. An error of a call has status 200; only
-errors of the transport have another. HTTP+JSON: every operation at an address and an HTTP method of its own. Law: the path is
-part of the request, and the body must not contradict it. Source: A2A 1.0, sections 5.3, 9 and 11.
+Law: the path is part of the request, and the body must not contradict it. Source: A2A 1.0, sections 5.3 and 11.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo, invalid
@@ -19,77 +15,11 @@ from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
-from gateway.http.reply import A2A_JSON, JSON, Reply, error_headers, rest_body, rest_reply, rpc_error, rpc_status
+from gateway.http.reply import A2A_JSON, JSON, Reply, rest_body, rest_reply
 from gateway.http.sse import Envelope
-
-_NOT_ALLOWED = rest_reply(MethodNotAllowed("JSON-RPC is spoken by POST"), allowed=("POST",))
-_UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 _CONFIGS = {"GET": "ListTaskPushNotificationConfigs", "POST": "CreateTaskPushNotificationConfig"}
 _CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNotificationConfig"}
-
-_encoder = msgspec.json.Encoder()
-
-
-class JsonRpc:
-    """One request at the base address of an agent, and its id, which every answer repeats; null until the id is known."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._id = b"null"
-
-    async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """`agent` is the one that the path names."""
-        if scope["method"] != "POST":
-            await _NOT_ALLOWED(scope, receive, send)
-            return
-        await self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
-
-    def _refuse(self, error: A2AError) -> Reply:
-        return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
-
-    def _error(self, error: A2AError) -> bytes:
-        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
-
-    async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        incoming = await self._pipeline.admit(scope, agent)
-        document = await self._pipeline.read_json(scope, receive)
-        name, params = self._open(document.value)
-
-        def read(dialect: Dialect) -> tuple[Method, Any]:
-            method = dialect.method(name)
-            strict_json.check_text(document.body, params)
-            return method, dialect.decode(method.request, params)
-
-        envelope = Envelope(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id, b"}", self._error, empty=b"null")
-        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body))
-
-    def _open(self, envelope: Json) -> tuple[str, Json]:
-        """Method name and params. Raises: InvalidRequest."""
-        if isinstance(envelope, list):
-            raise InvalidRequest("Invalid request: batches are not supported")
-        if not isinstance(envelope, dict):
-            raise InvalidRequest("Invalid request: a JSON-RPC request is an object")
-        self._id = self._read_id(envelope.get("id"))
-        if envelope.get("jsonrpc") != "2.0":
-            raise InvalidRequest("Invalid request: 'jsonrpc' must be '2.0'")
-        name = envelope.get("method")
-        if not isinstance(name, str) or not name:
-            raise InvalidRequest("Invalid request: 'method' must be the name of a method")
-        params = envelope.get("params")
-        return name, {} if params is None else params
-
-    def _read_id(self, value: Json) -> bytes:
-        longest = self._pipeline.limits.id_length
-        match value:
-            case bool() | list() | dict():
-                raise InvalidRequest("Invalid request: 'id' must be a string, a number or null")
-            case str() if len(value) > longest or _UNFIT.search(value):
-                raise InvalidRequest(
-                    f"Invalid request: 'id' must be up to {longest} characters of Unicode, not {echo(value)}"
-                )
-            case _:
-                return _encoder.encode(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def _run_or_exit(name: str, run: Callable[[], None]) -> None:
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
-    """From a worker: schedules the callback in the event loop; a closed loop has no waiting caller."""
+    """Schedules the callback in the event loop, when a worker calls it. A closed loop has no waiting caller."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *arguments)
 

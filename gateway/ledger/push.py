@@ -106,7 +106,7 @@ class CompletePush(_Delivery, frozen=True):
 
 
 class FailPush(_Delivery, frozen=True):
-    """An attempt failed; the next one is at `until`, None: there is none."""
+    """An attempt failed. The next attempt is at `until`, or does not follow when `until` is None."""
 
     until: int | None
     state: PushState

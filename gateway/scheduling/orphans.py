@@ -113,7 +113,7 @@ class Quarantine:
                 self._count(turn, tries, 0)
 
     def _count(self, turn: str, before: int, tries: int) -> None:
-        """Without waiting: if the count is not stored, the turn has one try less."""
+        """Does not wait for the commit: if the count is not stored, the turn has one try less."""
         self.ledger.submit((CountTries(turn, before, tries),), lambda _: None)
 
 

@@ -46,7 +46,7 @@ class Runner:
         self.in_flight = InFlight()
         """To be entered with every request that may start a turn."""
         self.find_agent: Callable[[str], Agent | None] = lambda _: None
-        """The agent that has this name now: it goes on with the turns that a dead process left."""
+        """The agent that has this name now. It continues the turns that a dead process left."""
         quarantine = Quarantine(ledger, clock, lease.length)
         self._upkeep = LeaseUpkeep(
             runtime,

@@ -60,7 +60,7 @@ class AdapterSuite(ToolTests):
         raise NotImplementedError("give your test class a fixture `adapter`")
 
     async def backend_answers(self, *pieces: str) -> None:
-        """From now on, the backend answers every message with these pieces of text."""
+        """Makes the backend answer every later message with these pieces of text."""
         raise NotImplementedError("give your test class `backend_answers`")
 
     async def backend_echoes(self) -> None:
@@ -68,7 +68,7 @@ class AdapterSuite(ToolTests):
         skip("backend_echoes")
 
     async def backend_trickles(self) -> None:
-        """From now on, it sends its answers one byte at a time."""
+        """Makes the backend send its later answers one byte at a time."""
         skip("backend_trickles")
 
     async def backend_fails(self) -> None:

@@ -71,7 +71,7 @@ class Readers:
         return rows
 
     async def fetch_all(self, *queries: Query) -> list[list[Row]]:
-        """As `fetch`, several queries from one snapshot."""
+        """Does what `fetch` does, for several queries on one snapshot."""
         self._refuse_when_closed()
         return await self._batched.fetch(*queries)
 

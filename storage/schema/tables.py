@@ -117,7 +117,7 @@ class Thread(Row, table=True):
 
 
 class Task(Row, table=True):
-    """Tenant and principal are those of its context, repeated here for the indexes of lists."""
+    """The tenant and the principal are copies of the values of the context, for the indexes of lists."""
 
     __table_args__ = (
         _partial("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", where="visible = 1"),

@@ -18,7 +18,7 @@ from storage.sql.fragments import (
 )
 
 _UNSETTLED = "status IN ('prepared', 'started', 'unknown')"
-"""Of a service call: an unknown outcome may still become known."""
+"""The condition that the outcome of a service call may still become known; an unknown outcome may."""
 
 NEW_CALL = Write(
     "prepare the service call",

@@ -142,7 +142,7 @@ next_position = next_number(history_item.c.position, matches(history_item, threa
 """The position of an item that is appended to its thread."""
 
 is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
-"""Of a turn: ended, and no part of the conversation, because a later message took its place."""
+"""The condition that a turn has ended and is not part of the conversation, because a later message took its place."""
 
 in_generation = there_is(thread, matches(thread, id="thread", generation="generation"))
 """No commit has changed the generation of the thread since it was read."""

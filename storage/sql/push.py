@@ -94,7 +94,7 @@ DELETE_PUSHES = Write(
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 _COLUMNS = some(push_config, *_CONFIG)
-"""In the order of PushConfig."""
+"""The columns in the order of PushConfig."""
 
 PUSH_CONFIGS = (
     select(*_COLUMNS).where(matches(push_config, task="task")).order_by(push_config.c.created_at, push_config.c.id)

@@ -116,7 +116,7 @@ EVENTS = (
 
 
 def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> tuple[Select[Any], Select[Any]]:
-    """Parameters: tenant, principal, agent, limit, and those of the active filters."""
+    """The parameters are tenant, principal, agent, limit, and the parameters of the active filters."""
 
     def matching(columns: Select[Any]) -> Select[Any]:
         query = columns.where(_OF_AGENT, text("visible = 1"))

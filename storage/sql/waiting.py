@@ -94,7 +94,7 @@ WAITING_TASK = select(turn.c.task).where(
 )
 
 _ASKED = (*tool_columns, *some(tool_call, "digest", "approval_decision", "approval_expires_at", "outcome"))
-"""In the order of ToolCallRecord, then of AskedCall."""
+"""The columns in the order of ToolCallRecord, then of AskedCall."""
 
 _CALLS = service_call.join(tool_call, tool_call.c.service_call == service_call.c.id)
 

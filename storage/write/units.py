@@ -182,7 +182,8 @@ _COMPLETE_CALL, _FAIL_CALL = id(compiled.COMPLETE_CALL), id(compiled.FAIL_CALL)
 
 
 def merged(steps: list[Step]) -> list[Step]:
-    """`steps` are those of one unit; their parameters are changed in place."""
+    """Merges steps of one unit that change the same row. `steps` are the steps of the unit; their parameters are
+    changed in place."""
     if len(steps) == 1:  # as the events of a running turn
         return steps
     once: _Once = {}

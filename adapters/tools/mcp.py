@@ -4,26 +4,19 @@ Law: one session for all turns, opened for the first request, and again after it
 import this module.
 """
 
-import os
-import shutil
-from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from adapters.http.settings import SecretHeaders, plain_headers
+from adapters.tools.mcp_errors import SessionExpired, start_error
 from gateway.config.settings import LocalPath, Settings, WebUrl
-from gateway.ports.tools import ProgramNotStarted, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
+from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 if TYPE_CHECKING:
     from adapters.tools.mcp_connection import Connection
-
-
-class SessionExpired(ToolError):
-    """The server does not know the session any more, so it did not carry out the request."""
 
 
 class McpSettings(Settings):
@@ -101,31 +94,6 @@ def _connect(settings: McpSettings) -> "Connection":
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
     return Connection(over_stdio(command, env, settings.cwd), partial(start_error, command, env, settings.cwd))
-
-
-def start_error(command: Sequence[str], env: Mapping[str, str], cwd: Path | None, why: str) -> ProgramNotStarted:
-    """Why a program does not serve, with the remedy. `why` is the MCP library's text, which does not tell that."""
-    return ProgramNotStarted(
-        _obstacle(command[0], env, cwd)
-        or f"the command {command[0]!r} was started, but does not serve: {why}; what it says stands on standard error"
-    )
-
-
-def _obstacle(program: str, env: Mapping[str, str], cwd: Path | None) -> str | None:
-    """The reason why the program cannot start, or None. The text does not contain the arguments, which may hold a
-    secret."""
-    if cwd is not None and not cwd.is_dir():
-        return f"`cwd`, the folder of the command {program!r}, is not there: {str(cwd)!r}"
-    if os.sep not in program:
-        if shutil.which(program, path=env.get("PATH")) is None:
-            return f"there is no command {program!r} on the PATH; install it, or write its whole path in `command`"
-        return None
-    path = (cwd or Path()) / program
-    if not path.is_file():
-        return f"the command {program!r} is not there; write the path of a program that is"
-    if not os.access(path, os.X_OK):
-        return f"the command {program!r} may not be run; chmod +x it, or name the program that runs it"
-    return None
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -29,7 +29,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from adapters.tools.mcp import SessionExpired
+from adapters.tools.mcp_errors import SessionExpired
 from gateway.a2a.model import Json
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun

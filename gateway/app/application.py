@@ -25,8 +25,8 @@ from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Retention
-from gateway.operations.answer import PausedTurns
 from gateway.operations.contexts import Contexts, ContextTransfer
+from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 from gateway.scheduling.leases import LeaseTimes

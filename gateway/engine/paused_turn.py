@@ -15,7 +15,7 @@ from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall
 from gateway.core.turn.commands import Command, EndTool, EndTurn, Publish, Wait
-from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.engine.journal import Journal, appended
 from gateway.engine.turn_run import StoredTask, status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
@@ -51,7 +51,7 @@ class PausedTurn:
     thread: ThreadRecord
     outputs: list[TurnOutput]
     number: int
-    machine: Turn
+    machine: TurnMachine
     events: list[bytes] = field(default_factory=list)
     _points: list[CommitPoint] = field(default_factory=list)
     _verdicts: list[Verdict] = field(default_factory=list)
@@ -185,7 +185,7 @@ async def load(
         return None
     owned = Ownership(thread.owner, thread.handle_kind)
     facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
-    machine = Turn(facts, non_decreasing(clock, task.status_at))
+    machine = TurnMachine(facts, non_decreasing(clock, task.status_at))
     links = tuple(prompts.links_of(task.status_message))
     machine.restore(tuple(_call(asked, links) for asked in turn.calls))
     return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, machine)

@@ -19,7 +19,7 @@ from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
 from gateway.core.tools.tool_call import ToolPolicy, asks
 from gateway.core.tools.toolset import OfferedTool
-from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun, status, status_update
 from gateway.foundation.clock import milliseconds, non_decreasing, timestamp
@@ -62,7 +62,7 @@ class TurnContext:
         self.pending: str | None = None
         self.base = run.base if run.open_calls else held.thread.handle
         self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or timestamp(0)))
-        self.machine = Turn(self.facts(), self.clock)
+        self.machine = TurnMachine(self.facts(), self.clock)
         if run.open_calls:
             # From the start: a turn that is cancelled before it does anything ends its calls, too.
             self.machine.restore(run.open_calls)

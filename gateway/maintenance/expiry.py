@@ -17,7 +17,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord, skip_failures
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import Caller
-from gateway.operations.answer import PausedTurns
+from gateway.operations.paused_turns import PausedTurns
 from gateway.scheduling.runner import Runner
 
 log = structlog.get_logger("gateway.maintenance.expiry")

@@ -24,9 +24,9 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import EventRow, OpenTurn, TaskRecord
 from gateway.ledger.threads import Displace, ThreadRecord
 from gateway.ledger.turns import Accept, Replay
-from gateway.operations.answer import OnStored, PausedTurns
 from gateway.operations.call import OperationCall
 from gateway.operations.incoming import Incoming
+from gateway.operations.paused_turns import OnStored, PausedTurns
 from gateway.operations.quotas import ConcurrencyLimit
 from gateway.operations.target import (
     KnownContext,

@@ -26,7 +26,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, PurgeContext
 from gateway.ledger.threads import Caller
-from gateway.operations.answer import PausedTurns
+from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.target import new_thread
 from gateway.ports.capabilities import CanCheckHandle
 from gateway.ports.conversation import StorageOwner

@@ -22,9 +22,9 @@ from gateway.ledger.tasks import TaskFilter
 from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
-from gateway.operations.answer import OnStored, PausedTurns
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.incoming import read_message
+from gateway.operations.paused_turns import OnStored, PausedTurns
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader, status_of

@@ -32,8 +32,8 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Decide, Resume
 from gateway.maintenance.expiry import QuestionExpiry
-from gateway.operations.answer import PausedTurns
 from gateway.operations.contexts import Contexts
+from gateway.operations.paused_turns import PausedTurns
 from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolDeclaration

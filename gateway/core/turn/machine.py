@@ -45,7 +45,7 @@ class TurnFacts(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Turn:
+class TurnMachine:
     """The state machine of a turn. It takes every event of the adapter. After Continue, the tool calls are started and
     settled, then `next_call` begins the next service call. `fail` or `cancel` may be called at any time, once. The last
     command is an EndTurn.

@@ -15,7 +15,7 @@ from gateway.core.history import View
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
-from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import UnknownCall
 from gateway.ledger.points import CommitPoint
@@ -127,7 +127,7 @@ def _end_of_call(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], cloc
         shadow=unknown.agent.policies.shadow_history,
         tools=ToolPolicy(exhausted=True, why_not=tool_call.NOT_RUN),
     )
-    machine = Turn(facts, clock, round=unknown.call.round)
+    machine = TurnMachine(facts, clock, round=unknown.call.round)
     thread = unknown.thread
     try:
         for event in events:

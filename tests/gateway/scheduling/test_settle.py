@@ -14,7 +14,7 @@ from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Append, Close, Finish
-from gateway.operations.answer import PausedTurns
+from gateway.operations.paused_turns import PausedTurns
 from gateway.ports.adapter import CallCompleted, CallStarted, Ending, TextDelta, ToolCallReady
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes

@@ -33,7 +33,7 @@ from gateway.core.turn.commands import (
     RecordPending,
     Reply,
 )
-from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.core.turn.output import REASONING_URI
 from gateway.foundation.clock import Clock
 from gateway.ledger.calls import NewItem, NewToolCall
@@ -78,7 +78,7 @@ CALL = ToolCallReady("c", "add", '{"a":1}', handled=True)
 ENDED = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED)
 
 
-def turn(ownership: Ownership = G, **facts: Any) -> Turn:
+def turn(ownership: Ownership = G, **facts: Any) -> TurnMachine:
     numbers = count(1)
     clock = Clock(
         now=lambda: 1_795_168_800_000,
@@ -86,10 +86,10 @@ def turn(ownership: Ownership = G, **facts: Any) -> Turn:
         new_id=lambda: f"id-{next(numbers)}",
         correlation_id=lambda: "c0ffee",
     )
-    return Turn(TurnFacts("t", "c", ownership, **facts), clock)
+    return TurnMachine(TurnFacts("t", "c", ownership, **facts), clock)
 
 
-def play(machine: Turn, *events: AdapterEvent) -> list[Command]:
+def play(machine: TurnMachine, *events: AdapterEvent) -> list[Command]:
     return [command for event in events for command in machine.receive(event)]
 
 

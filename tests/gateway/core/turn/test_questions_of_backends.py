@@ -5,7 +5,7 @@ import pytest
 from gateway.a2a.tool_calls import CallFacts
 from gateway.core.tools.tool_call import ALLOWED, Settled, ToolCall, ToolPolicy
 from gateway.core.turn.commands import Command, CompleteCall, Continue, EndTool, EndTurn
-from gateway.core.turn.machine import Turn, TurnFacts
+from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import AdapterEvent, ApprovalAsked, CallCompleted, ToolCallReady, ToolResultReady
@@ -18,12 +18,12 @@ BR = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
 ASKED = ApprovalAsked("q1", "pay", '{"to":"a"}', "bank", "mcpr_1")
 
 
-def turn(ownership: Ownership = BR, *, shadow: str = "items", exhausted: bool = False) -> Turn:
+def turn(ownership: Ownership = BR, *, shadow: str = "items", exhausted: bool = False) -> TurnMachine:
     facts = TurnFacts("task", "context", ownership, shadow=shadow, tools=ToolPolicy(exhausted=exhausted))
-    return Turn(facts, Time().clock)
+    return TurnMachine(facts, Time().clock)
 
 
-def asked(machine: Turn) -> list[Command]:
+def asked(machine: TurnMachine) -> list[Command]:
     handle = "r1" if machine.facts.ownership.owner is StorageOwner.BACKEND else None
     return [*machine.receive(ASKED), *machine.receive(CallCompleted(handle))]
 
@@ -32,7 +32,7 @@ def closed(commands: list[Command]) -> CompleteCall:
     return next(command for command in commands if isinstance(command, CompleteCall))
 
 
-def only(machine: Turn) -> ToolCall:
+def only(machine: TurnMachine) -> ToolCall:
     [call] = machine.calls.values()
     return call
 

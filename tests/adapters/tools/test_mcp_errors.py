@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adapters.tools.mcp import start_error
+from adapters.tools.mcp_errors import start_error
 
 NO_ENV: Mapping[str, str] = {}
 

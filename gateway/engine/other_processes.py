@@ -155,7 +155,7 @@ async def cancel_in_processes(
     ledger: Ledger, context: str, chosen: Callable[[OpenTurn], bool], patience: float
 ) -> None:
     """Requests the end of the chosen turns of a context (its row) in whichever processes they run; returns when they have
-    ended, or after `patience`: the seconds in which a live process reacts, and a dead one is found dead."""
+    ended, or after `patience`, the seconds within which a live process reacts and a dead process is recognised."""
     turns = {turn.turn for turn in await ledger.open_turns(context) if chosen(turn)}
     if not turns:
         return

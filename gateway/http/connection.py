@@ -2,8 +2,8 @@
 are limited, whatever the application does; a request that is refused here never reaches the application; a peer that reads
 nothing of a response loses it.
 
-Source: docs/adr/0015. uvicorn has no time-outs for what it reads, and its parser keeps a head of any size; a closed transport
-waits for ever until its peer has read what was written.
+Source: docs/adr/0015. uvicorn has no time-outs for reading, and its parser keeps a head of any size; a closed transport
+waits without a limit until its peer has read what was written.
 """
 
 import asyncio

@@ -151,7 +151,7 @@ class PausedTurns:
         return run if continues else None
 
     async def _asked(self, given: Answers, paused: PausedTurn) -> tuple[AskedCall, ...]:
-        """The calls of the round, and where the message names others, those of the task that were answered before."""
+        """The calls of the round. Where the message names other calls, also the calls of the task that were answered before."""
         calls = paused.turn.calls
         known = {asked.call.id for asked in calls}
         named = {decision.call for decision in given.decisions if decision.call is not None}

@@ -12,7 +12,7 @@ from joserfc.jwk import ECKey
 from gateway.push.secrets import derive_key
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of P-256."""
+"""The order of the curve P-256."""
 
 _LIFETIME = 300
 

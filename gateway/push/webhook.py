@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.push.signatures import Signer
 
 CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json"}
-"""By version of A2A. The event log is in the JSON of 1.0."""
+"""The content type for each version of A2A. The event log holds the JSON of 1.0."""
 
 
 @dataclass(frozen=True, slots=True)

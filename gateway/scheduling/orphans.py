@@ -1,10 +1,10 @@
-"""Finds the turns that no live process works on, and goes on with them or ends them, many threads at a time; a turn that cannot
-be ended is tried a few times and then put aside.
+"""Finds the turns whose process has died, and continues or ends them, many threads at a time. A turn that cannot be ended is
+tried a few times and then put aside.
 
-Law: the turns of one thread one after another, in their order; a turn that cannot be ended stops no other from being ended, and
-a turn that may have killed its process is tried last and alone. A process that could not speak is not taken for dead: as long
-as another has locked the ledger, no lease can be renewed, and all of them run out. A try of a turn that had begun is counted
-before it is made, so that a turn that kills its process counts; faults of the database do not count.
+Law: the turns of one thread are recovered one after another, in their order. A turn that cannot be ended does not keep other
+turns from their end; a turn that may have killed its process is tried last and alone. A process that could not renew its lease
+because another process had locked the ledger is not regarded as dead. A try of a turn that had begun is counted before it is
+made, so that a turn that kills its process counts; faults of the database do not count.
 """
 
 import asyncio

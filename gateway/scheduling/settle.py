@@ -57,9 +57,9 @@ async def store_end(
     ledger: Ledger,
     fanout: Fanout,
 ) -> bool:
-    """Stores the end of a task that does not run: `events` after the one with this `number`, and the `final` one in one unit.
+    """Stores the end of a task that does not run, in one unit: the `events` after event `number`, then the `final` event.
 
-    `unit` gets the row of the events and the number of the last one. False where another process was faster.
+    `unit` is called with the row of the events and the number of the last event. Returns False where another process was faster.
     """
     journal = Journal(ledger, fanout.hold(task), task, number)
     last = number + len(events) + 1

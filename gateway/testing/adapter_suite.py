@@ -105,7 +105,7 @@ class AdapterSuite(ToolTests):
         skip("backend_runs_tool", name, arguments, output)
 
     async def backend_received(self) -> list[list[tuple[str, str]]]:
-        """For each request so far, its messages, oldest first: `("user", text)` or `("agent", text)`."""
+        """The messages of each request so far, oldest first, as `("user", text)` or `("agent", text)`."""
         skip("backend_received")
 
     # --- what the adapter declares

@@ -46,7 +46,7 @@ class ToolTests:
         skip("backend_calls", *rounds)
 
     async def backend_offered(self) -> list[list[ToolDeclaration]]:
-        """For each request so far, the tools in it."""
+        """The tools of each request that the backend has received so far."""
         skip("backend_offered")
 
     async def backend_outputs(self) -> list[list[tuple[str, str]]]:

@@ -21,7 +21,7 @@ from storage.worker import no_thread
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
 _CONNECTIONS = 3
-"""For reads that may be long. Each is a thread: more would only wait for the interpreter's lock."""
+"""Connections for reads that may be long. Each has a thread; more threads would only wait for the interpreter's lock."""
 
 
 class Readers:

@@ -293,8 +293,8 @@ class ToolCall(Row, table=True):
 class HistoryItem(Row, table=True):
     """An accepted message is stored with its input: its item has `input` and no payload of its own.
 
-    `weight`: how much of it a model reads. Turn, input and service call are no foreign keys: deleting one of their rows would
-    read all items, or each item would write more indexes.
+    `weight` is the share of the item that a model reads, in bytes. The columns for turn, input and service call are not foreign
+    keys: with them, deleting one row would read all items, or each item would write more indexes.
     """
 
     __table_args__ = (

@@ -111,14 +111,14 @@ task_columns = (
     context.c.public_id,
     *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible"),
 )
-"""In the order of TaskRecord."""
+"""The columns of TaskRecord, in its order."""
 
 tool_columns = (
     *some(tool_call, "id", "service_call"),
     *some(service_call, "round", "ended_at"),
     *some(tool_call, "sequence", "external_id", "name", "arguments", "executor", "status", "server", "runs_left"),
 )
-"""In the order of ToolCallRecord."""
+"""The columns of ToolCallRecord, in its order."""
 
 
 def matches(table: FromClause, **parameters: str) -> ColumnElement[bool]:

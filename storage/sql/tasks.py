@@ -17,7 +17,7 @@ _THREAD = (
     thread.c.state_version,
     (thread.c.state == word("unsynced")).label("unsynced"),
 )
-"""In the order of ThreadRecord."""
+"""The columns of ThreadRecord, in its order."""
 
 _LIVING = context.c.state.in_([word("open"), word("closed")])
 """Tombstones are about to be purged."""

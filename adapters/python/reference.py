@@ -1,4 +1,4 @@
-"""From `module:name` to a function. Law: an error names the reference and the remedy."""
+"""Resolves `module:name` to a function. Law: an error names the reference and the remedy."""
 
 import hashlib
 import importlib

@@ -156,7 +156,7 @@ class Client:
         return self._resumed(_subscribe(task, last_id), state)
 
     async def send_and_follow(self, message: Json) -> AsyncGenerator[Json, None]:
-        """As `stream`, also for an agent that does not stream."""
+        """Does what `stream` does, also for an agent that does not stream."""
         if self.endpoint.streaming:
             async with aclosing(self.stream({"message": message})) as events:
                 async for event in events:
@@ -169,7 +169,7 @@ class Client:
             yield {"task": await self.wait(task)}
 
     async def follow_any(self, task: str) -> AsyncGenerator[Json, None]:
-        """As `follow`, also for an agent that does not stream."""
+        """Does what `follow` does, also for an agent that does not stream."""
         if not self.endpoint.streaming:
             yield {"task": await self.wait(task)}
             return

@@ -1,4 +1,4 @@
-"""From the address that a user types to an endpoint. Law: the card decides; its first usable interface is chosen."""
+"""Finds the endpoint behind the address that a user types. Law: the card decides; its first usable interface is chosen."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -44,7 +44,7 @@ class Registry:
         return model
 
     def takes_tools(self, kind: str) -> bool:
-        """As its factory declares; True also for a plug-in that cannot be used, which is a problem of its own."""
+        """What the factory declares; True also for a plug-in that cannot be used, since that is reported separately."""
         try:
             return self.factory(kind).tools
         except ValueError:

@@ -42,8 +42,8 @@ _EXPIRED: dict[ToolCallStatus | None, Settled] = {
 
 @dataclass(slots=True)
 class PausedTurn:
-    """A turn that waits for its caller. `outputs` are the outputs of the task's turns, with this turn's output last; `number` is
-    the number of the task's latest event. `events` and `points` collect the changes."""
+    """A turn that waits for its caller. `outputs` are the outputs of the task's turns, this turn's output last; `number` is the
+    number of the task's latest event. `events` and `points` collect the changes."""
 
     caller: Caller
     task: TaskRecord

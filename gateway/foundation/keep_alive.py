@@ -8,4 +8,4 @@ SERVER_KEEP_ALIVE = 75
 """The seconds that an idle connection of a caller is kept."""
 
 CLIENT_KEEP_ALIVE = 4.0
-"""For the gateway's own connections to backends, tools, receivers and other agents."""
+"""The limit for the gateway's own connections to backends, tools, receivers and other agents."""

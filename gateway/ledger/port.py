@@ -28,7 +28,7 @@ class Commits(Protocol):
         """All points in one transaction; returns when it is durable. Raises: Conflict, LedgerUnavailable."""
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        """As `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
+        """Commits like `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
 
 
 class TaskReads(Protocol):

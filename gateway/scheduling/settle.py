@@ -59,7 +59,8 @@ async def store_end(
 ) -> bool:
     """Stores the end of a task that does not run, in one unit: the `events` after event `number`, then the `final` event.
 
-    `unit` is called with the row of the events and the number of the last event. Returns False where another process was faster.
+    `unit` is called with the row of the events and the number of the last event. Returns False where another process was
+    faster.
     """
     journal = Journal(ledger, fanout.hold(task), task, number)
     last = number + len(events) + 1
@@ -203,7 +204,7 @@ class _Settlement:
             raise
 
     async def _rewinds(self, thread: ThreadRecord | None, now: int) -> tuple[Rewind, ...]:
-        """With `per_turn` a failed turn is undone, for the backend too. Source: docs/state-model.md, scenario 59."""
+        """Undoes a failed turn with `per_turn`, for the backend too. Source: docs/state-model.md, scenario 59."""
         policies, turn = self.policies, self.unfinished.turn
         if policies is None or thread is None or not ownership.rewinds(thread, TurnStatus.FAILED, policies):
             return ()

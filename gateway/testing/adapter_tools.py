@@ -50,7 +50,7 @@ class ToolTests:
         skip("backend_offered")
 
     async def backend_outputs(self) -> list[list[tuple[str, str]]]:
-        """For each request so far, the outputs in it, in their order: `(name of the tool, text)`."""
+        """The outputs of each request so far, in their order: `(name of the tool, text)`."""
         skip("backend_outputs")
 
     async def _first_round(self, adapter: Adapter, *rounds: _Round) -> Sequence[AdapterEvent]:

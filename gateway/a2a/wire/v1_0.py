@@ -71,7 +71,7 @@ def decode(request: type[Wire], params: Json) -> Any:
 
 
 def decode_query(request: type[Wire], pairs: Sequence[tuple[str, str]], path: Mapping[str, str]) -> Any:
-    """As `decode`, from a URL: `pairs` of its query, `path` the fields (by proto name) of its path."""
+    """Decodes like `decode`, from a URL: `pairs` are those of its query, `path` the fields (by proto name) of its path."""
     try:
         return _reader(request).read_query(pairs, path)
     except Misfit as misfit:

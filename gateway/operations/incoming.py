@@ -29,8 +29,10 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class Incoming(msgspec.Struct, frozen=True, dict=True):
-    """A message to an agent, read once. The metadata of `message` holds the checked declarations of the client's tools; `digest` is
-    the digest of the message as the client sent it. `push` is the push configuration that came with the message.
+    """A message to an agent, read once.
+
+    The metadata of `message` holds the checked declarations of the client's tools; `digest` is the digest of the message as the
+    client sent it. `push` is the push configuration that came with the message.
     """
 
     call: OperationCall

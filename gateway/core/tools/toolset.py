@@ -127,4 +127,7 @@ class OfferedTool:
 
 class Toolset(Protocol):
     async def offered(self) -> Mapping[str, OfferedTool]:
-        """The tools by the name that the model sees, in a stable order. Raises: ToolError when a source cannot list its tools."""
+        """The tools by the name that the model sees, in a stable order.
+
+        Raises: ToolError when a source cannot list its tools.
+        """

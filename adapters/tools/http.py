@@ -21,8 +21,9 @@ from gateway.a2a.model import Json
 from gateway.config.settings import Settings
 from gateway.core.tools.arguments import SchemaRefused, checker
 from gateway.foundation.addresses import AddressRefused, checked
+from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
-from gateway.foundation.resolver import CheckedResolver, Resolver
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 

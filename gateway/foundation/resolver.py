@@ -6,8 +6,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 _AT_ONCE = 8
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
@@ -43,30 +41,3 @@ def _system(host: str, port: int) -> list[tuple[object, object, object, str, tup
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except UnicodeError as error:
         raise OSError(f"{host!r} is no host name") from error
-
-
-class CheckedResolver(AbstractResolver):
-    """A resolver with the interface that aiohttp requires. aiohttp does not resolve a host that is an IP address, so
-    the caller has to check such a host."""
-
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Raises: as `Resolver.addresses`."""
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in await self._resolver.addresses(host, port)
-        ]
-
-    async def close(self) -> None:
-        """The owner of the resolver closes it."""

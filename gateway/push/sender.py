@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import aiohttp
 
 from gateway.foundation.addresses import TargetRefused, TargetRules, check_target
+from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.clock import Clock
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
-from gateway.foundation.resolver import CheckedResolver, Resolver
+from gateway.foundation.resolver import Resolver
 from gateway.foundation.retry import parse_retry_after
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.push.webhook import Outcome

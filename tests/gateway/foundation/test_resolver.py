@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.foundation.addresses import AddressRefused, TargetRefused, TargetRules, checked
-from gateway.foundation.resolver import CheckedResolver, Resolver
+from gateway.foundation.aiohttp_resolver import CheckedResolver
+from gateway.foundation.resolver import Resolver
 from tests.support.core import soon
 
 LOOPBACK = TargetRules(networks=(ip_network("127.0.0.0/8"), ip_network("::1/128")))

@@ -77,11 +77,26 @@ install_node_peer() {
     npm install --prefix "$target/$1" --no-package-lock --no-audit --no-fund --loglevel=error
 }
 
+# Reverse proxies for the files of deploy/: packages of the system, which only root can install.
+install_proxies() {
+    if nginx -v >/dev/null 2>&1 && caddy version >/dev/null 2>&1; then
+        echo "nginx and caddy are there"
+    elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy >/dev/null
+        echo "nginx and caddy are installed"
+    else
+        fail "nginx and caddy are needed, and this is not root on Debian"
+    fi
+}
+
 check_node
 uv=$(find_uv)
 python=$(find_python)
 
 installs=()
+install_proxies &
+installs+=($!)
 for peer in ogx agentserver llmock adk; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)

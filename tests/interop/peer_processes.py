@@ -72,7 +72,7 @@ class Llmock(Peer):
 def aimock(directory: Path, latency_ms: int = 0) -> Iterator[Aimock]:
     """Runs aimock with `latency_ms` between the chunks of a stream; a "slow" answer keeps its own latency."""
     node, script = _node(), _installed("aimock", "aimock/node_modules/@copilotkit/aimock/dist/cli.js")
-    port = _free_port()
+    port = free_port()
     peer = Aimock("aimock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "aimock.log")
     fixtures = _SOURCES / "aimock" / "fixtures.json"
     options = ["-h", "127.0.0.1", "-p", port, "-f", fixtures, "-l", latency_ms, "-c", 10]
@@ -84,7 +84,7 @@ def aimock(directory: Path, latency_ms: int = 0) -> Iterator[Aimock]:
 def ogx(directory: Path, aimock_url: str) -> Iterator[Peer]:
     """Runs OGX (Responses, Conversations) over the model at `aimock_url`, which must be up: OGX lists it at start."""
     program = _installed("ogx", "venv/ogx/bin/ogx")
-    port = _free_port()
+    port = free_port()
     peer = Peer("ogx", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "ogx.log")
     # It insists on TLS otherwise; only loopback sees it.
     command = [program, "run", _SOURCES / "ogx" / "run.yaml", "--insecure", "--port", port]
@@ -96,7 +96,7 @@ def ogx(directory: Path, aimock_url: str) -> Iterator[Peer]:
 def mcp_server(directory: Path) -> Iterator[Peer]:
     """Runs an MCP server with the tool `get_weather`, which OGX can call; its `url` is the one of the protocol."""
     program = _installed("ogx", "venv/ogx/bin/python")
-    port = _free_port()
+    port = free_port()
     origin = f"http://127.0.0.1:{port}"
     peer = Peer("mcp", origin, f"{origin}/mcp", directory / "mcp.log")
     script = _SOURCES / "ogx" / "mcp_server.py"
@@ -111,7 +111,7 @@ def agentserver(directory: Path, mode: str = "plain", port: int | None = None) -
     In the same directory and on the same `port` it is the one that was killed there.
     """
     program = _installed("agentserver", "venv/agentserver/bin/hypercorn")
-    port = port or _free_port()
+    port = port or free_port()
     origin = f"http://127.0.0.1:{port}"
     peer = Peer("agentserver", origin, origin, directory / "agentserver.log")
     environment = {
@@ -132,7 +132,7 @@ def agentserver(directory: Path, mode: str = "plain", port: int | None = None) -
 def llmock(directory: Path) -> Iterator[Llmock]:
     """Runs llmock."""
     program = _installed("llmock", "venv/llmock/bin/llmock")
-    port = _free_port()
+    port = free_port()
     peer = Llmock("llmock", f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/v1", directory / "llmock.log")
     with _child(peer, [program, "serve", "--host", "127.0.0.1", "--port", port], directory, ready="/health"):
         yield peer
@@ -145,7 +145,7 @@ def mcp_everything() -> tuple[str, str]:
 
 
 def _node() -> str:
-    return shutil.which("node") or _absent("node, which peers run on, is not on PATH")
+    return shutil.which("node") or absent("node, which peers run on, is not on PATH")
 
 
 async def google_adk(directory: Path, card_url: str, *texts: str, streaming: bool = True) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ async def ag_ui(directory: Path, agent_url: str, text: str) -> list[dict[str, An
     node = shutil.which("node")
     packages = _installed("agui", "agui/node_modules/@ag-ui/a2a").parents[2]
     if node is None:
-        _absent("node, which agui runs on, is not on PATH")
+        absent("node, which agui runs on, is not on PATH")
     bridge = _PROJECT / "examples" / "ag-ui" / "a2a_client.mjs"
     return await _told([node, _SOURCES / "agui" / "client.mjs", packages, bridge, agent_url, text], directory, {})
 
@@ -194,17 +194,17 @@ async def _told(command: list[object], directory: Path, environment: dict[str, s
 def _installed(name: str, path: str) -> Path:
     found = Path(os.environ.get("A2A_GATEWAY_PEERS", _PROJECT / "peers")).absolute() / path
     if not found.exists():
-        _absent(f"peer {name} is not installed: run .ci/peers.sh")
+        absent(f"peer {name} is not installed: run .ci/peers.sh")
     return found
 
 
-def _absent(reason: str) -> NoReturn:
+def absent(reason: str) -> NoReturn:
     if os.environ.get("A2A_GATEWAY_REQUIRE_PEERS") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -5,16 +5,10 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
@@ -22,6 +16,7 @@ from gateway.foundation.resolver import Resolver
 from gateway.push.sender import Sender
 from gateway.push.webhook import Outcome
 from tests.receiver import RESET, STALL, Answer, Receiver, receiving
+from tests.support.certificates import certificate
 from tests.support.core import START, soon
 
 RULES = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
@@ -214,10 +209,10 @@ async def test_proxies_of_the_environment_are_not_used(receiver: Receiver, monke
         assert (await soon(sender.post(receiver.url, HEADERS, b"{}"))).delivered
 
 
-async def test_tls_names_the_given_host_and_trusts_no_self_signed_certificate(tmp_path: Path) -> None:
+async def test_tls_names_the_given_host_and_trusts_no_self_signedcertificate(tmp_path: Path) -> None:
     named: list[str | None] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(_certificate(tmp_path, "hook.example"))
+    context.load_cert_chain(certificate(tmp_path, "hook.example"))
 
     def sni(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
         named.append(name)
@@ -228,19 +223,3 @@ async def test_tls_names_the_given_host_and_trusts_no_self_signed_certificate(tm
         port = server.sockets[0].getsockname()[1]
         outcome = await soon(sender.post(f"https://hook.example:{port}/", HEADERS, b"{}"))
     assert (outcome, named) == (Outcome(None, "TLS failed"), ["hook.example"])
-
-
-def _certificate(folder: Path, name: str) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, SHA256())
-    )
-    file = folder / "server.pem"
-    file.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
-    )
-    return file

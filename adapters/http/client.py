@@ -12,7 +12,7 @@ from functools import partial
 import aiohttp
 import msgspec
 
-from adapters.http.connection import Connection, Connector
+from adapters.http.connection import Connection, Connector, StaleConnection
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.sse import EventReader, StreamTooLarge
@@ -152,9 +152,13 @@ class HttpClient:
             raise self._failed(ErrorClass.UNREACHABLE, error) from error
         except TimeoutError as error:
             raise self._failed(ErrorClass.TIMED_OUT, error) from error
+        except StaleConnection as error:
+            # The other kept connections may have ended too: the next request goes on a new one.
+            connector = self._open_session().connector
+            if isinstance(connector, Connector):
+                connector.close_kept()
+            raise self._failed(ErrorClass.INTERRUPTED, error, stale_connection=True) from error
         except (aiohttp.ClientConnectionError, OSError) as error:
-            # This applies to a kept connection too, which the server may have closed as idle: the request may have
-            # arrived.
             raise self._failed(ErrorClass.INTERRUPTED, error) from error
         except aiohttp.ClientError as error:
             # The request of this error holds the credentials, so the error is not chained.
@@ -184,8 +188,8 @@ class HttpClient:
             )
         return self._session
 
-    def _failed(self, kind: ErrorClass, error: Exception) -> AdapterError:
-        return self._failures.error(kind, f"{type(error).__name__}: {error}")
+    def _failed(self, kind: ErrorClass, error: Exception, *, stale_connection: bool = False) -> AdapterError:
+        return self._failures.error(kind, f"{type(error).__name__}: {error}", stale_connection=stale_connection)
 
 
 async def _drain(content: aiohttp.StreamReader) -> None:

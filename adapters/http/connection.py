@@ -5,6 +5,7 @@ What is used, and why: docs/adr/0016-private-api-of-aiohttp-and-asyncio.md.
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -12,10 +13,33 @@ from aiohttp.client_proto import ResponseHandler
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 
 
+class StaleConnection(aiohttp.ServerDisconnectedError):
+    """A kept connection ended before any byte of the answer to its latest request."""
+
+
 class Connection(ResponseHandler):
     """One connection. `content` is the body of the stream that the connection carries, or carried last."""
 
     content: aiohttp.StreamReader | None = None
+    _kept = False
+    """The connection has answered an earlier request."""
+    _heard = False
+    """A byte of the answer to the latest request has come."""
+
+    def set_response_params(self, **params: Any) -> None:
+        """aiohttp calls this at the beginning of each request."""
+        self._kept, self._heard = self._heard, False
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        super().data_received(data)
+
+    def set_exception(self, exc: BaseException, *exc_cause: BaseException) -> None:
+        lost = isinstance(exc, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+        if lost and self._kept and not self._heard:
+            exc = StaleConnection(f"{type(exc).__name__}: {exc}")
+        super().set_exception(exc, *exc_cause)
 
     def carry(self, content: aiohttp.StreamReader) -> None:
         """Attaches the body of a stream. From this call on, the reader of `content` limits the silence, because aiohttp
@@ -44,3 +68,10 @@ class Connector(aiohttp.TCPConnector):
         super().__init__(limit=0, keepalive_timeout=CLIENT_KEEP_ALIVE)
         connection: type[ResponseHandler] = Connection
         self._factory = partial(connection, loop=asyncio.get_running_loop())
+
+    def close_kept(self) -> None:
+        """Closes the connections that wait for their next request."""
+        for kept in self._conns.values():
+            for protocol, _ in kept:
+                protocol.close()
+        self._conns.clear()

@@ -18,6 +18,8 @@ _DETAIL_LIMIT = 300
 _STATUSES = {
     401: ErrorClass.UNAUTHORISED,
     403: ErrorClass.UNAUTHORISED,
+    # Most often of a proxy or a library that has waited for the model in vain.
+    408: ErrorClass.TIMED_OUT,
     409: ErrorClass.LOCKED,
     413: ErrorClass.OVERFLOW,
     429: ErrorClass.RATE_LIMITED,
@@ -57,13 +59,26 @@ class Failures:
         self._secrets = re.compile("|".join(patterns)) if patterns else None
 
     def error(
-        self, kind: ErrorClass, text: str, *, retry_after: float | None = None, backend_down: bool = False
+        self,
+        kind: ErrorClass,
+        text: str,
+        *,
+        retry_after: float | None = None,
+        backend_down: bool = False,
+        stale_connection: bool = False,
     ) -> AdapterError:
+        """The fields of AdapterError; the detail is one line without secrets."""
         if self._secrets is not None:
             text = self._secrets.sub("***", text)
         text = " ".join(text.split())
         detail = text if len(text) <= _DETAIL_LIMIT else f"{text[: _DETAIL_LIMIT - 3]}..."
-        return AdapterError(kind, detail, retry_after=retry_after, backend_down=backend_down)
+        return AdapterError(
+            kind,
+            detail,
+            retry_after=retry_after,
+            backend_down=backend_down,
+            stale_connection=stale_connection,
+        )
 
     def from_event(self, content: Json, *, handle: str | None = None) -> AdapterError:
         """The error for an error event in a stream whose HTTP status was a success. `handle` has the meaning that it

@@ -35,6 +35,20 @@ _REFUSES_CREDENTIALS = (401, 403, 407)
 _WITHOUT_BODY = ("GET", "DELETE")
 
 
+class ConnectionEnded(aiohttp.ClientConnectionError):
+    """The connection ended before the answer began: the server may have carried out the request."""
+
+
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from a repeat of its own, which it makes of PUT and DELETE too."""
+    try:
+        return await handler(request)
+    except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError):
+        raise
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+        raise ConnectionEnded(f"{type(error).__name__}: {error}") from error
+
+
 class ArgumentRefused(Exception):
     """An argument that cannot stand in its place; the text is for the model."""
 
@@ -195,8 +209,8 @@ class HttpTool:
         self._method = settings.method
         self._url = UrlTemplate.parse(settings.url)
         self._headers = plain_headers(settings.headers)
-        idempotent = settings.method == "GET" if settings.idempotent is None else settings.idempotent
-        self._tools = (SourceTool(settings.tool_name, settings.description, settings.arguments, idempotent),)
+        self._idempotent = settings.method == "GET" if settings.idempotent is None else settings.idempotent
+        self._tools = (SourceTool(settings.tool_name, settings.description, settings.arguments, self._idempotent),)
         self._resolver = Resolver(checked)
         self._session: aiohttp.ClientSession | None = None
 
@@ -215,7 +229,7 @@ class HttpTool:
         elif rest:
             body = msgspec.json.encode(rest)
         try:
-            return await self._request(host, url, body, run.key)
+            return await self._answer(host, url, body, run.key)
         except AddressRefused as error:
             return ToolOutput(str(error), error=True)
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
@@ -223,6 +237,15 @@ class HttpTool:
             failed = ToolError(f"{self._method} at {host}: {type(error).__name__}: {error}")
             drop_tracebacks(error)
         raise failed
+
+    async def _answer(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
+        """The output of the request, which is made once more where its connection ended and a repeat does no harm."""
+        try:
+            return await self._request(host, url, body, key)
+        except ConnectionEnded:
+            if not self._idempotent:
+                raise
+        return await self._request(host, url, body, key)
 
     async def _request(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
         if self._url.has_variable_host and (host.replace(".", "").isdigit() or ":" in host):
@@ -250,6 +273,7 @@ class HttpTool:
                 connector=aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=CLIENT_KEEP_ALIVE),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                middlewares=(_send_once,),
                 headers={"User-Agent": "a2a-gateway"},
                 # The caller limits the whole time.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),

@@ -9,7 +9,7 @@ from enum import StrEnum
 from gateway.foundation.retry import backoff
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import AdapterError, ErrorClass, Processed
-from gateway.ports.conversation import Ownership, StorageOwner
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 TURN_TIMEOUT = "turn-timeout"
 INTERNAL = "internal"
@@ -76,9 +76,9 @@ class CallProgress(StrEnum):
     EMITTED = "emitted"
 
 
-def may_repeat(ownership: Ownership, phase: CallProgress, kind: ErrorClass, *, continues: bool) -> bool:
-    """`continues`: the request continues from a handle."""
-    meaning = kind.meaning
+def may_repeat(ownership: Ownership, phase: CallProgress, error: AdapterError, tries: int, *, continues: bool) -> bool:
+    """`tries` is the number of failed tries, with this one. `continues`: the request continues from a handle."""
+    kind, meaning = error.kind, error.kind.meaning
     if phase is CallProgress.EMITTED:
         return False
     if phase is CallProgress.STARTED:
@@ -86,6 +86,9 @@ def may_repeat(ownership: Ownership, phase: CallProgress, kind: ErrorClass, *, c
     if kind is ErrorClass.HANDLE_NOT_FOUND:
         # A backend may need a moment until it finds what it has just stored.
         return ownership.owner is StorageOwner.BACKEND and continues
+    if error.stale_connection and tries == 1 and ownership.handle is not HandleKind.STATIC:
+        # The backend closes connections that were idle for long, and this request crossed with that.
+        return True
     return meaning.transient and (ownership.may_repeat or meaning.processed is Processed.NO)
 
 

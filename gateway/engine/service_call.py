@@ -100,9 +100,12 @@ class ServiceCallLoop:
                     return None
                 if not isinstance(error, AdapterError) or machine.ended or machine.between_calls:
                     raise
-                again = can_resume(adapter, context.pending, error)
+                resumed, again = again, can_resume(adapter, context.pending, error)
                 if again:
                     await self._wait_to_listen(error)
+                elif resumed:
+                    # Some of its output may have been shown before it was listened to again.
+                    raise
                 else:
                     request = await self._repeat(request, error)
                 drop_tracebacks(error)
@@ -183,7 +186,7 @@ class ServiceCallLoop:
         declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
         wait = None
-        if may_repeat(owned, self._phase, error.kind, continues=request.handle is not None):
+        if may_repeat(owned, self._phase, error, self._tries + 1, continues=request.handle is not None):
             remaining, jitter = request.deadline - runtime.clock.monotonic(), runtime.pace.jitter()
             wait = retry_wait(error, self._tries + 1, remaining, jitter)
         if wait is not None:

@@ -286,17 +286,28 @@ class AdapterError(Exception):
     """A service call failed. `detail` is for the operator's log and never reaches a caller.
 
     `retry_after` is in seconds; it is set when the backend named a time. `backend_down` says that a proxy in front of
-    the backend reported it as down (502, 503, 504).
+    the backend reported it as down (502, 503, 504). `stale_connection` says that the request went on a kept connection
+    that ended before any byte of an answer: the backend may have closed it before the request came. `usage` is the
+    report of tokens that a failed call brought, as in CallCompleted.
     """
 
     def __init__(
-        self, kind: ErrorClass, detail: str, *, retry_after: float | None = None, backend_down: bool = False
+        self,
+        kind: ErrorClass,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        backend_down: bool = False,
+        stale_connection: bool = False,
+        usage: Json = None,
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.retry_after = retry_after
         self.backend_down = backend_down
+        self.stale_connection = stale_connection
+        self.usage = usage
 
 
 class Adapter(Protocol):

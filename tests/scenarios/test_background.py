@@ -1,6 +1,7 @@
 """Calls that continue at the backend without a listener: a turn outlives its stream and its process."""
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
 from tests.support.resuming_adapter import ResumingAdapter
-from tests.support.scripted import Pause, Script, says
+from tests.support.scripted import BR, Pause, Script, says
 
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
@@ -172,6 +173,18 @@ async def test_109d_what_the_backend_has_lost_fails_the_turn(tmp_path: Path, err
     assert adapter.sent == [(None, ["U 1", "U 2"])]
     assert query(path, "SELECT handle FROM delete_job") == [("r1",)]
     assert violations(path) == []
+
+
+@pytest.mark.parametrize("begun", [BEGUN, BEGUN[:1]], ids=["with output", "without output"])
+async def test_109_a_response_that_was_listened_to_again_and_failed_is_not_asked_for_again(
+    core: Core, begun: Script
+) -> None:
+    gone: Script = [AdapterError(ErrorClass.BACKEND_FAILED, "gone")]
+    adapter = ResumingAdapter([*begun, CUT], again=[gone], ownership=replace(BR, repeatable=True))
+    core.agent(adapter)
+    task = await core.send("1", context="x")
+    assert (task.status.state.name, len(adapter.requests)) == ("FAILED", 1)
+    assert answer_of(task) == ("one two " if begun is BEGUN else "")
 
 
 async def test_109d_a_call_that_never_got_a_name_is_not_taken_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from gateway.ledger.calls import Fail, Prepare
 from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
 from tests.support.core import CORRELATION_ID, Core, answer, events, frames, query, reason, running_core, soon, until
-from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 REPEATABLE = Ownership(BR.owner, BR.handle, repeatable=True)
@@ -37,6 +37,8 @@ def why(kind: str) -> str:
         (BR, ErrorClass.UNREACHABLE),
         (BR, ErrorClass.RATE_LIMITED),
         (REPEATABLE, ErrorClass.TIMED_OUT),
+        (REPEATABLE, ErrorClass.INTERRUPTED),
+        (REPEATABLE, ErrorClass.BACKEND_FAILED),
     ],
 )
 async def test_108_a_call_that_failed_before_output_is_one_service_call_with_its_attempts(
@@ -193,3 +195,69 @@ async def test_108_a_repeat_that_cannot_be_recorded_is_not_sent(tmp_path: Path) 
         await soon(lost.wait())
         await until(lambda: core.runner.run_of("id-0001") is None)
         assert len(adapter.requests) == 1
+
+
+# --- a rotating handle on which no tool of the backend runs -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ErrorClass.INTERRUPTED, ErrorClass.TIMED_OUT, ErrorClass.BACKEND_FAILED])
+async def test_108_a_response_that_began_and_said_nothing_is_asked_for_again_and_deleted(
+    core: Core, kind: ErrorClass
+) -> None:
+    begun: Script = [CallStarted("r2"), AdapterError(kind, "cut")]
+    adapter = ScriptedAdapter(REPEATABLE, says("A1", "r1"), begun, says("A2", "r3"), says("A3", "r4"))
+    core.agent(adapter)
+    answers = [answer(await core.send(text, context="c")) for text in ("1", "2", "3")]
+    assert answers == ["A1", "A2", "A3"]
+    assert adapter.sent == [(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2"]), ("r3", ["U 3"])]
+    assert query(core.path, "SELECT handle FROM delete_job") == [("r2",)]
+
+
+async def test_109_an_answer_of_which_a_part_was_shown_is_not_asked_for_again(core: Core) -> None:
+    adapter = ScriptedAdapter(REPEATABLE, [CallStarted("r1"), TextDelta("par"), *fails(ErrorClass.INTERRUPTED)])
+    core.agent(adapter)
+    task = await core.send("1")
+    assert (reason(task), answer(task), len(adapter.requests)) == (why(ErrorClass.INTERRUPTED), "par", 1)
+
+
+async def test_109c_a_call_of_unknown_outcome_is_not_made_again_after_a_cancel_in_its_wait(core: Core) -> None:
+    adapter = ScriptedAdapter(REPEATABLE, fails(ErrorClass.TIMED_OUT), says("A2", "r2"))
+    core.agent(adapter)
+    core.waits.held = Pause()
+    task = await core.send("1", context="c", at_once=True)
+    await soon(core.waits.held.reached.wait())
+    assert (await core.cancel(task.id)).status.state is TaskState.CANCELED
+    core.waits.held = None
+    assert answer(await core.send("2", context="c")) == "A2"
+    assert adapter.sent == [(None, ["U 1"]), (None, ["U 1", "U 2"])]
+
+
+# --- a kept connection that the backend closed as the request went out ---------------------------------------------------
+
+STALE: Script = [AdapterError(ErrorClass.INTERRUPTED, "closed", stale_connection=True)]
+
+
+@pytest.mark.parametrize("ownership", [G, BR, SIDE_EFFECTS, REPEATABLE], ids=["G", "BR", "G once", "BR repeatable"])
+async def test_108_a_request_that_crossed_with_the_end_of_its_connection_is_made_again(
+    core: Core, ownership: Ownership
+) -> None:
+    adapter = ScriptedAdapter(ownership, STALE, says("A1", "r1"))
+    core.agent(adapter)
+    assert answer(await core.send("1", context="c")) == "A1"
+    assert adapter.requests[0] == adapter.requests[1]
+
+
+@pytest.mark.parametrize("ownership", [BR, SIDE_EFFECTS], ids=["BR", "G once"])
+async def test_109_a_request_is_made_again_once_for_the_end_of_its_connection(core: Core, ownership: Ownership) -> None:
+    adapter = ScriptedAdapter(ownership, STALE, STALE)
+    core.agent(adapter)
+    assert reason(await core.send("1")) == why(ErrorClass.INTERRUPTED)
+    assert len(adapter.requests) == 2
+
+
+async def test_109_a_static_conversation_is_not_sent_to_twice_for_the_end_of_a_connection(core: Core) -> None:
+    adapter = ScriptedAdapter(BS, says("A1", "c1"), STALE, says("A3", "c1"))
+    core.agent(adapter)
+    await core.send("1", context="c")
+    assert reason(await core.send("2", context="c")) == why(ErrorClass.INTERRUPTED)
+    assert len(adapter.requests) == 2

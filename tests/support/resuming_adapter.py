@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
+from gateway.ports.conversation import Ownership
 from tests.support.scripted import BR, Script, ScriptedAdapter
 
 
@@ -12,8 +13,14 @@ class ResumingAdapter(ScriptedAdapter):
     `confirms`: its answer to a cancellation; `cancelled` are the handles.
     """
 
-    def __init__(self, *calls: Script, again: Sequence[Script] = (), confirms: bool | BaseException = True) -> None:
-        super().__init__(BR, *calls)
+    def __init__(
+        self,
+        *calls: Script,
+        again: Sequence[Script] = (),
+        confirms: bool | BaseException = True,
+        ownership: Ownership = BR,
+    ) -> None:
+        super().__init__(ownership, *calls)
         self._retold = ScriptedAdapter(BR, *again)
         self._confirms = confirms
         self.resumed: list[str] = []

@@ -15,9 +15,12 @@ from adapters.openai.encoding import tool_names
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig
-from gateway.ports.adapter import AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
+from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+# The server does not run these tools; their calls come back in the answer.
+_CLIENT_TOOLS = ("function", "custom")
 
 
 class ChatSettings(OpenAISettings):
@@ -51,13 +54,19 @@ class ChatSettings(OpenAISettings):
                 raise ValueError(f"two of extra_body.tools are called {name!r}")
         return self
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether a request of unknown outcome may be sent again: a tool that the server ran for it would run twice."""
+        tools = self.extra_body.get("tools")
+        given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+        return all(tool.get("type", "function") in _CLIENT_TOOLS for tool in given)
+
 
 class ChatAdapter(OpenAIService):
     """Sends the requests of one agent to a Chat Completions server."""
 
-    ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
-
     def __init__(self, settings: ChatSettings) -> None:
+        self.ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=settings.repeatable)
         self._instructions: list[Json] = (
             [{"role": settings.instructions_role, "content": settings.instructions}] if settings.instructions else []
         )
@@ -71,18 +80,22 @@ class ChatAdapter(OpenAIService):
         messages = [*self._instructions, *encode_messages(request.items)]
         body = self._offer.fields(request.tools) | {"messages": messages}
         parser = CompletionParser(self._failures)
-        async with self._http.stream(self._url, msgspec.json.encode(body)) as stream:
-            yield CallStarted()
-            async for batch in stream:
-                for data in batch:
-                    for event in parser.receive(data):
-                        yield event
-                if parser.ended:
-                    break
-            last = parser.finish()
-            stream.answered = True
-            for event in last:
-                yield event
+        try:
+            async with self._http.stream(self._url, msgspec.json.encode(body)) as stream:
+                yield CallStarted()
+                async for batch in stream:
+                    for data in batch:
+                        for event in parser.receive(data):
+                            yield event
+                    if parser.ended:
+                        break
+                last = parser.finish()
+                stream.answered = True
+                for event in last:
+                    yield event
+        except AdapterError as error:
+            error.usage = parser.usage
+            raise
 
     async def probe(self) -> ProbeReport:
         listed = await self._lists_model()

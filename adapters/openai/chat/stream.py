@@ -157,13 +157,14 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class CompletionParser:
-    """One completion. `receive` takes the data of every event until the parser has `ended`; then `finish` is called."""
+    """One completion. `receive` takes the data of every event until the parser has `ended`; then `finish` is called.
+    `usage` is the latest report of tokens, also of a completion that failed."""
 
     def __init__(self, failures: Failures) -> None:
         self.ended = False
+        self.usage: Json = None
         self._failures = failures
         self._finish_reason: str | None = None
-        self._usage: Json = None
         self._reasoning: list[str] = []
         self._calls = CompletionCalls()
 
@@ -181,7 +182,7 @@ class CompletionParser:
         if chunk.object == _FAILED:
             raise self._failures.from_event({"message": chunk.message, "code": chunk.code})
         if chunk.usage is not None:
-            self._usage = chunk.usage
+            self.usage = chunk.usage
         for choice in chunk.choices or ():
             if choice.index == 0:
                 return tuple(self._choice(choice))
@@ -196,7 +197,7 @@ class CompletionParser:
         return (
             *self._reasoning_item(),
             *self._calls.finish(cut=finish is not None),
-            port.CallCompleted(usage=self._usage, finish=finish),
+            port.CallCompleted(usage=self.usage, finish=finish),
         )
 
     def _choice(self, choice: _Choice) -> Iterator[port.AdapterEvent]:

@@ -33,10 +33,10 @@ class ResponsesAdapter(ResponsesService):
         super().__init__(settings)
         self._keeps = settings.owner is StorageOwner.BACKEND
         self._verifies = settings.verify_chain
-        self.ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True)
-        if self._keeps:
-            repeatable = settings.repeat_unknown or None
-            self.ownership = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=repeatable, either=True)
+        handle = HandleKind.ROTATING if self._keeps else HandleKind.NONE
+        self.ownership = Ownership(
+            settings.owner, handle, opaque_replay=not self._keeps, repeatable=settings.repeatable, either=True
+        )
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         keeps = self._keeps if request.owner is None else request.owner is StorageOwner.BACKEND

@@ -27,6 +27,8 @@ PAGE_SIZE = 100
 _CLIENT_TOOLS = frozenset(
     {"function", "custom", "namespace", "local_shell", "apply_patch", "computer", "computer_use_preview"}
 )
+# Fields that name an object of the service, which may have tools of its own.
+_BRINGS_TOOLS = frozenset({"prompt", "agent", "agent_reference"})
 # Ids of Microsoft Foundry begin with `ca`.
 _PREFIXES = {"resp_": RESPONSES, "caresp_": RESPONSES, "conv_": CONVERSATIONS}
 
@@ -73,9 +75,10 @@ class ResponsesSettings(OpenAISettings):
     verify_chain: bool = Field(
         True, description="Fail when the service says that it did not go on from the response it was told to."
     )
-    repeat_unknown: bool = Field(
-        False,
-        description="Send a request again when nobody knows what became of it: costs tokens, and nothing else without tools.",
+    repeat_unknown: bool | None = Field(
+        None,
+        description="Send a request again when nobody knows what became of it (5xx, a cut, no answer): costs tokens, "
+        "and nothing else where the service runs no tools. When not given: unless it is given tools.",
     )
     background: bool = Field(
         False,
@@ -90,15 +93,14 @@ class ResponsesSettings(OpenAISettings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        gateway, background, repeats = self.owner is StorageOwner.GATEWAY, self.background, self.repeat_unknown
-        conversation, chain, previous = self.conversation, "verify_chain", "previous_response_id"
+        gateway, background, conversation = self.owner is StorageOwner.GATEWAY, self.background, self.conversation
+        chain, previous, repeats = "verify_chain", "previous_response_id", "repeat_unknown: true"
         in_background, in_conversation, history = "background: true", "conversation: true", "history.owner: gateway"
         excluded = (
             (background and gateway, in_background, history, ": it has to be kept there"),
             (background and conversation, in_background, in_conversation, ""),
-            (background and repeats, in_background, "repeat_unknown", ": what goes on is listened to, not asked again"),
-            (repeats and self.tools, "repeat_unknown: true", "service_tools", ": what a tool did would be done twice"),
             (conversation and gateway, in_conversation, history, ": who keeps it?"),
+            (conversation and self.repeat_unknown, in_conversation, repeats, ": it is read before all else"),
             (conversation and chain in self.model_fields_set, in_conversation, chain, ": there is no chain to verify"),
             (conversation and previous in self.extra_body, in_conversation, f"extra_body.{previous}", ""),
         )
@@ -111,6 +113,13 @@ class ResponsesSettings(OpenAISettings):
     @property
     def owner(self) -> StorageOwner:
         return _owner(self.history)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a request of unknown outcome may be sent again: a tool that the service ran for it would run twice."""
+        if self.repeat_unknown is not None:
+            return self.repeat_unknown
+        return not (self.tools or _BRINGS_TOOLS & self.extra_body.keys())
 
     @property
     def fields(self) -> dict[str, Json]:
@@ -149,16 +158,20 @@ class ResponsesService(OpenAIService):
     async def _events(
         self, opening: AbstractAsyncContextManager[EventStream], parser: ResponseParser
     ) -> AsyncGenerator[AdapterEvent, None]:
-        async with opening as stream:
-            async for batch in stream:
-                for data in batch:
-                    events = parser.receive(data)
-                    stream.answered = parser.ended
-                    for event in events:
-                        yield event
-                    if parser.ended:
-                        return
-        raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+        try:
+            async with opening as stream:
+                async for batch in stream:
+                    for data in batch:
+                        events = parser.receive(data)
+                        stream.answered = parser.ended
+                        for event in events:
+                            yield event
+                        if parser.ended:
+                            return
+            raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+        except AdapterError as error:
+            error.usage = parser.usage
+            raise
 
     def _events_of(self, response: Json, continuation: Continuation) -> tuple[AdapterEvent, ...]:
         """The events of a call whose stream ends with this response."""

@@ -15,6 +15,7 @@ from adapters.http.sse import DONE
 from adapters.openai.responses import wire
 from adapters.openai.responses.calls import ResponseCalls
 from adapters.openai.responses.continuation import Continuation
+from gateway.a2a.model import Json
 from gateway.ports import adapter as port
 from gateway.ports.conversation import OpaqueItem, ReasoningItem
 
@@ -23,10 +24,11 @@ _log = logging.getLogger(__name__)
 
 class ResponseParser:
     """One response to a request with this `continuation`. `receive` takes the data of every event until the parser has
-    `ended`."""
+    `ended`. `usage` is the report of tokens, also of a response that failed."""
 
     def __init__(self, failures: Failures, continuation: Continuation) -> None:
         self.ended = False
+        self.usage: Json = None
         self._failures = failures
         self._continuation = continuation
         self._handle = continuation.handle
@@ -88,6 +90,7 @@ class ResponseParser:
 
     def _closed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         response = wire.decode_response(event.response)
+        self.usage = response.usage
         finish = self._finish(event, response)
         events = [*self._start(response), *self._unstreamed_items(response), *self._calls.unmatched_outputs()]
         self.ended = True

@@ -176,23 +176,70 @@ class TestConnections:
 
         for answer in (closed, reset):
             server = await raw(answer)
-            assert (await fault(connect(), server.url)).kind is ErrorClass.INTERRUPTED
+            error = await fault(connect(), server.url)
+            assert (error.kind, error.stale_connection) == (ErrorClass.INTERRUPTED, False)
             assert len(server.requests) == 1, "repeated by the client"
 
-    async def test_a_kept_connection_that_ends_without_an_answer_may_have_brought_the_request(
-        self, raw: StartRaw, connect: Connect
+    @pytest.mark.parametrize(
+        ("end", "stale"),
+        [(b"", True), (b"HTTP/1.1 200 OK\r\nContent-Ty", False), (b"HTTP/1.1 100 Continue\r\n\r\n", False)],
+        ids=["no byte", "half a head", "go on"],
+    )
+    @pytest.mark.parametrize("how", ["closed", "reset"])
+    async def test_a_kept_connection_that_ends_without_an_answer_is_stale_if_it_brought_no_byte(
+        self, raw: StartRaw, connect: Connect, how: str, end: bytes, stale: bool
     ) -> None:
         async def once(exchange: Exchange) -> None:
             if len(server.requests) == 1:
                 await exchange.stream(b"data: 1\n\n")
-            else:
+                return
+            await exchange.send(end)
+            if how == "reset" and not end:
                 exchange.reset()
+            exchange.writer.close()
 
         server = await raw(once)
         client = connect()
         assert await events(client, server.url) == [b"1"]
-        assert (await fault(client, server.url)).kind is ErrorClass.INTERRUPTED
+        error = await fault(client, server.url)
+        assert (error.kind, error.stale_connection) == (ErrorClass.INTERRUPTED, stale)
         assert (len(server.requests), server.connections) == (2, 1)
+
+    async def test_behind_a_stale_connection_no_other_kept_one_is_used(self, raw: StartRaw, connect: Connect) -> None:
+        """Two connections are kept, and the server ends each at its second request."""
+        everyone = asyncio.Barrier(2)
+        used: list[asyncio.StreamWriter] = []
+
+        async def answer(exchange: Exchange) -> None:
+            if exchange.writer in used:
+                exchange.reset()
+                return
+            used.append(exchange.writer)
+            if len(used) <= 2:
+                await everyone.wait()
+            await exchange.stream(b"data: 1\n\n")
+
+        server = await raw(answer)
+        client = connect()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(events(client, server.url))
+        assert (await fault(client, server.url)).stale_connection
+        assert await events(client, server.url) == [b"1"]
+        assert server.connections == 3
+
+    async def test_a_stale_connection_is_told_from_one_that_is_silent(self, raw: StartRaw, connect: Connect) -> None:
+        async def answer(exchange: Exchange) -> None:
+            if len(server.requests) == 1:
+                await exchange.stream(b"data: 1\n\n")
+            else:
+                await exchange.gone()
+
+        server = await raw(answer)
+        client = connect(first_byte=0.05)
+        assert await events(client, server.url) == [b"1"]
+        error = await fault(client, server.url)
+        assert (error.kind, error.stale_connection) == (ErrorClass.TIMED_OUT, False)
 
     async def test_no_first_byte(self, raw: StartRaw, connect: Connect) -> None:
         server = await raw(Exchange.gone)

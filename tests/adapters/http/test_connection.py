@@ -15,10 +15,14 @@ from tests.adapters.raw_server import EVENT_STREAM, LAST_CHUNK, Exchange, StartR
     ("owner", "name"),
     [
         (aiohttp.TCPConnector, "_factory"),
+        (aiohttp.TCPConnector, "_conns"),
         (ResponseHandler, "_reading_paused"),
         (ResponseHandler, "resume_reading"),
         (ResponseHandler, "read_timeout"),
         (ResponseHandler, "start_timeout"),
+        (ResponseHandler, "set_response_params"),
+        (ResponseHandler, "data_received"),
+        (ResponseHandler, "set_exception"),
         (aiohttp.StreamReader, "set_exception"),
     ],
 )

@@ -16,7 +16,7 @@ from adapters.tools.http import HttpTool, HttpToolSettings
 from gateway.a2a.model import Json
 from gateway.ports.tools import SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.testing.serving import serve
-from tests.adapters.raw_server import free_port
+from tests.adapters.raw_server import Exchange, StartRaw, free_port, plain
 
 SCHEMA = {
     "type": "object",
@@ -195,6 +195,38 @@ async def test_the_error_of_an_absent_server_holds_no_headers() -> None:
     with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: ClientConnectorError") as error:
         await call({}, url=f"http://127.0.0.1:{free_port()}/", headers={"X-Key": "sk-secret"})
     assert "sk-secret" not in f"{error.value.detail}{error.value.__cause__}{error.value.__context__}"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_lost_connection_repeats_only_what_is_idempotent_and_that_once(
+    raw: StartRaw, method: str, idempotent: bool
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        if len(server.requests) > 1:
+            await exchange.send(plain("200 OK", b'"done"', Content_Type="application/json"))
+        exchange.writer.close()
+
+    server = await raw(answer)
+    given = {"url": server.url, "method": method, "idempotent": idempotent}
+    if idempotent:
+        assert await call({}, **given) == ToolOutput("done")
+        first, second = server.requests
+        assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
+    else:
+        with pytest.raises(ToolError, match="ServerDisconnectedError"):
+            await call({}, **given)
+        assert len(server.requests) == 1
+
+
+async def test_a_second_lost_connection_is_an_error(raw: StartRaw) -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.reset()
+
+    server = await raw(answer)
+    with pytest.raises(ToolError):
+        await call({}, url=server.url)
+    assert len(server.requests) == 2
 
 
 async def test_cancelling_closes_the_connection(orders: Orders, base: str) -> None:

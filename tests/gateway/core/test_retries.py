@@ -55,12 +55,30 @@ def test_the_table_has_every_cell() -> None:
 @pytest.mark.parametrize(("owner", "phase"), REPEATED)
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_a_call_is_made_again_only_where_the_table_says_so(owner: str, phase: CallProgress, kind: ErrorClass) -> None:
-    assert may_repeat(OWNERS[owner], phase, kind, continues=True) is (kind in REPEATED[owner, phase])
+    for tries in (1, 2):
+        assert may_repeat(OWNERS[owner], phase, AdapterError(kind, ""), tries, continues=True) is (
+            kind in REPEATED[owner, phase]
+        )
 
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_call_that_named_no_handle_is_not_repeated_because_one_was_not_found(owner: str) -> None:
-    assert not may_repeat(OWNERS[owner], CallProgress.SENT, ErrorClass.HANDLE_NOT_FOUND, continues=False)
+    lost = AdapterError(ErrorClass.HANDLE_NOT_FOUND, "")
+    assert not may_repeat(OWNERS[owner], CallProgress.SENT, lost, 1, continues=False)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_request_on_a_stale_connection_is_repeated_once_unless_the_conversation_is_static(owner: str) -> None:
+    stale = AdapterError(ErrorClass.INTERRUPTED, "", stale_connection=True)
+    first, second = (may_repeat(OWNERS[owner], CallProgress.SENT, stale, tries, continues=True) for tries in (1, 2))
+    assert first is (owner != "BS")
+    assert second is OWNERS[owner].may_repeat
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_what_was_shown_in_part_is_not_repeated_because_its_connection_was_stale(owner: str) -> None:
+    stale = AdapterError(ErrorClass.INTERRUPTED, "", stale_connection=True)
+    assert not may_repeat(OWNERS[owner], CallProgress.EMITTED, stale, 1, continues=True)
 
 
 # --- waits ---

@@ -292,7 +292,24 @@ def test_settings_that_cannot_work_are_refused(values: dict[str, Any], problem: 
 def test_the_gateway_keeps_the_conversation() -> None:
     for history in ({}, {"owner": "gateway"}):
         adapter = factory.build(factory.settings.model_validate({"model": "m", "history": history}))
-        assert adapter.ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+        assert adapter.ownership == Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=True)
+
+
+@pytest.mark.parametrize(
+    ("tools", "repeats"),
+    [
+        ([{"type": "function", "function": {"name": "f"}}], True),
+        ([{"type": "custom", "custom": {"name": "f"}}, {"function": {"name": "g"}}], True),
+        ([{"type": "function", "function": {"name": "f"}}, {"type": "mcp", "server_label": "s"}], False),
+        ([{"type": ["web_search"]}], False),
+    ],
+    ids=str,
+)
+def test_a_request_of_unknown_outcome_is_repeated_unless_the_server_runs_a_tool(
+    tools: list[Json], repeats: bool
+) -> None:
+    values = {"model": "m", "extra_body": {"tools": tools}}
+    assert factory.build(factory.settings.model_validate(values)).ownership.may_repeat is repeats
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -388,6 +405,13 @@ async def test_a_failure_has_its_class_and_nothing_is_completed(
     assert (await failure(plain)).kind is kind
     server.script = plays(Say("Hello"))
     assert text(await collect(plain, request("Hi"))) == "Hello"
+
+
+async def test_a_failure_brings_the_tokens_that_were_reported_before_it(server: ChatServer, plain: Adapter) -> None:
+    reported = chunk(content="Hel") | {"usage": {"total_tokens": 7}}
+    server.script = plays(Raw(f"data: {json.dumps(reported)}\n\n".encode()), Cut())
+    error = await failure(plain)
+    assert (error.kind, error.usage) == (ErrorClass.INTERRUPTED, {"total_tokens": 7})
 
 
 # --- chunk by chunk ---------------------------------------------------------------------------------------------------

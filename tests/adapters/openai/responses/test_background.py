@@ -183,9 +183,7 @@ async def test_only_the_background_adapter_has_the_abilities(
     assert not isinstance(plain, CanCancel)
 
 
-@pytest.mark.parametrize(
-    "more", [{"history": {"owner": "gateway"}}, {"conversation": True}, {"repeat_unknown": True}], ids=str
-)
+@pytest.mark.parametrize("more", [{"history": {"owner": "gateway"}}, {"conversation": True}], ids=str)
 def test_what_cannot_go_together_with_it_is_refused(more: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="exclude each other"):
         factory.settings.model_validate(settings("http://127.0.0.1:1/v1", background=True, **more))

@@ -278,16 +278,39 @@ def test_the_owner_of_the_conversation_is_declared() -> None:
     def ownership(**history: str) -> Ownership:
         return factory.build(factory.settings.model_validate({"model": "m", "history": history})).ownership
 
-    assert (
-        ownership() == ownership(owner="backend") == Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, either=True)
-    )
+    kept = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=True, either=True)
+    assert ownership() == ownership(owner="backend") == kept
     assert ownership(owner="gateway") == Ownership(
-        StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, either=True
+        StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, repeatable=True, either=True
     )
 
 
-def test_a_request_may_be_repeated_on_its_handle_where_that_was_asked_for_and_no_tool_runs() -> None:
-    asked = {"model": "m", "repeat_unknown": True}
-    assert factory.build(factory.settings.model_validate(asked)).ownership.may_repeat
-    with pytest.raises(ValidationError, match="'repeat_unknown: true' and 'service_tools' exclude each other"):
-        factory.settings.model_validate(asked | {"tools": [{"type": "web_search"}]})
+@pytest.mark.parametrize(
+    ("more", "repeats"),
+    [
+        ({}, True),
+        ({"history": {"owner": "gateway"}}, True),
+        ({"background": True}, True),
+        ({"extra_body": {"seed": 1}}, True),
+        ({"service_tools": [{"type": "web_search"}]}, False),
+        ({"service_tools": [{"type": "mcp", "server_label": "s"}]}, False),
+        ({"history": {"owner": "gateway"}, "service_tools": [{"type": "web_search"}]}, False),
+        ({"extra_body": {"prompt": {"id": "pmpt_1"}}}, False),
+        ({"extra_body": {"agent_reference": {"name": "a"}}}, False),
+        ({"repeat_unknown": False}, False),
+        ({"repeat_unknown": True, "service_tools": [{"type": "web_search"}]}, True),
+    ],
+    ids=str,
+)
+def test_a_request_of_unknown_outcome_is_repeated_unless_the_service_may_run_a_tool(
+    more: dict[str, Any], repeats: bool
+) -> None:
+    values = {"model": "m", **more}
+    assert factory.build(factory.settings.model_validate(values)).ownership.may_repeat is repeats
+
+
+def test_a_conversation_is_never_sent_to_again_unread() -> None:
+    values = {"model": "m", "conversation": True}
+    assert not factory.build(factory.settings.model_validate(values)).ownership.may_repeat
+    with pytest.raises(ValidationError, match="'conversation: true' and 'repeat_unknown: true' exclude each other"):
+        factory.settings.model_validate(values | {"repeat_unknown": True})

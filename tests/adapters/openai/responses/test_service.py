@@ -71,6 +71,16 @@ async def forget(adapter: Adapter, handle: str) -> None:
     await adapter.forget(handle)
 
 
+async def test_a_response_that_failed_brings_its_tokens(server: ResponsesServer, chained: Adapter) -> None:
+    error, tokens = {"code": "server_error", "message": "no"}, {"total_tokens": 7}
+    response = {"id": "resp_1", "status": "failed", "error": error, "usage": tokens}
+    event = {"type": "response.failed", "response": response}
+    server.script = plays(Raw(f"data: {json.dumps(event)}\n\n".encode()))
+    with pytest.raises(AdapterError) as caught:
+        await collect(chained, request("Hi"))
+    assert (caught.value.kind, caught.value.usage) == (ErrorClass.BACKEND_FAILED, tokens)
+
+
 # --- in a conversation ------------------------------------------------------------------------------------------------
 
 

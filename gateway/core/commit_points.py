@@ -1,8 +1,10 @@
 """The commit points that several parts of the gateway make, as values. Law: pure; each of them is built here alone."""
 
+from gateway.a2a.model import Json
 from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.task_record import TurnOutput
 from gateway.core.turn.commands import CompleteCall, EndTool, EndTurn
+from gateway.core.usage import storable
 from gateway.ledger.calls import Complete, Fail, NewItem
 from gateway.ledger.states import ServiceCallStatus
 from gateway.ledger.tasks import EventRow, Finish
@@ -22,7 +24,7 @@ def complete(
 ) -> Complete:
     """C3. `sent` and `weight` as in Complete; without a handle the thread keeps its own."""
     at = (thread.id, thread.generation, turn, service_call)
-    made = (command.state, command.usage, command.items, command.tool_calls)
+    made = (command.state, storable(command.usage), command.items, command.tool_calls)
     handle_out = thread.handle if command.handle is None else command.handle
     return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version)
 
@@ -37,10 +39,11 @@ def fail(
     before: ServiceCallStatus = ServiceCallStatus.PREPARED,
     following: ServiceCallStatus = ServiceCallStatus.FAILED,
     items: tuple[NewItem, ...] = (),
+    usage: Json = None,
 ) -> Fail:
     """C3 of a service call that does not count. `before` is the status of the call before this point."""
     status = advance(SERVICE_CALL, before, following)
-    return Fail(thread.id, thread.generation, turn, service_call, status, error_class, items, now)
+    return Fail(thread.id, thread.generation, turn, service_call, status, error_class, items, now, storable(usage))
 
 
 def tool_ends(thread: str, generation: int, turn: str, service_call: str, command: EndTool) -> ToolEnds:

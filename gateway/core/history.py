@@ -11,7 +11,7 @@ from itertools import groupby
 
 import msgspec
 
-from gateway.a2a.model import Json
+from gateway.core import usage
 from gateway.core.citations import NO_SOURCE
 from gateway.ledger.calls import MeasuredCall
 from gateway.ports import conversation
@@ -23,8 +23,6 @@ languages have fewer: the estimate sends too little rather than too much."""
 
 _LEAST, _MOST = 1.0, 8.0
 """Bounds, since instructions, tools and pictures distort the figure while the conversation is short."""
-
-_INPUT_TOKENS = ("input_tokens", "prompt_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,10 @@ def _over(value: int, limit: int | None) -> bool:
 def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
     """The weight of `tokens` on this thread. `measured` are the completed calls of the thread, the last one first."""
     for call in measured:
-        used = _input_tokens(call.usage)
+        used = usage.read(call.usage).input_tokens
         if call.weight and used:
             return int(tokens * min(max(call.weight / used, _LEAST), _MOST))
     return int(tokens * _BYTES_PER_TOKEN)
-
-
-def _input_tokens(usage: Json) -> int | None:
-    """The number of input tokens in a report, under the names of the OpenAI wires, which most other wires copy."""
-    values = [usage.get(name) for name in _INPUT_TOKENS] if isinstance(usage, dict) else []
-    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 class View(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from gateway.a2a import model
 from gateway.a2a.model import Artifact, Message, Task
 from gateway.a2a.tool_calls import URI
+from gateway.core import usage
 from gateway.ledger.events import Update, logged
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
 
@@ -44,19 +45,22 @@ class ArtifactBuilder:
 
 
 class TurnOutput:
-    """The public output of one turn: the message that opened it, the later messages of both sides, the artifacts."""
+    """The public output of one turn: the message that opened it, the later messages of both sides, the artifacts, and
+    the tokens of its service calls that have ended."""
 
-    __slots__ = ("artifacts", "message", "messages")
+    __slots__ = ("artifacts", "message", "messages", "usage")
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.messages: list[Message] = []
         self.artifacts: dict[str, ArtifactBuilder] = {}
+        self.usage = usage.NONE
 
     @classmethod
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
+        output.usage = usage.total(map(usage.read, record.reports))
         for entry in record.artifacts or ():
             builder = ArtifactBuilder(entry.artifact, entry.append)
             builder.extend(entry.artifact.parts)
@@ -129,6 +133,11 @@ def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
     return tuple(builder.whole() for builder in merged.values())
 
 
+def usage_metadata(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
+    """The metadata that shows the tokens of the last turn, and of its task so far."""
+    return usage.in_metadata(outputs[-1].usage, usage.total(output.usage for output in outputs)) if outputs else {}
+
+
 def assemble(
     task_id: str,
     context_id: str,
@@ -156,6 +165,7 @@ def assemble(
         status=status,
         artifacts=(_merged(outputs) or None) if artifacts else None,
         history=tuple(history) or None,
+        metadata=usage_metadata(outputs) or None,
     )
 
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 import structlog
 
 from gateway.a2a.model import TaskArtifactUpdateEvent
-from gateway.core import commit_points, ownership
+from gateway.core import commit_points, ownership, usage
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.replay import Replay
-from gateway.core.task_record import whole_artifacts
+from gateway.core.task_record import usage_metadata, whole_artifacts
 from gateway.core.turn import commands
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
@@ -52,7 +52,9 @@ def aborted(
     agent, kind = run.agent, command.error_class
     unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
     end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
-    failed = commit_points.fail(thread, run.turn, run.service_call, kind, now, following=end, items=command.items)
+    failed = commit_points.fail(
+        thread, run.turn, run.service_call, kind, now, following=end, items=command.items, usage=command.usage
+    )
     if unknown:
         return [failed, MarkUnsynced(thread.id, run.turn)]
     points: list[CommitPoint] = [failed]
@@ -170,6 +172,7 @@ class CommandExecutor:
 
         def stored() -> None:
             self._context.held.apply(points)
+            self._run.live.count(points)
             if any(isinstance(point, Complete) for point in points):
                 self._run.end_call(completed=True)
 
@@ -179,7 +182,7 @@ class CommandExecutor:
         live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
         now = self._context.clock.now()
         asking = status(advance(TASK, live.status.state, wait.state), timestamp(now), wait.message)
-        update = status_update(live, asking)
+        update = status_update(live, asking, usage_metadata(live.outputs))
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
             thread = held.thread.id
@@ -197,7 +200,9 @@ class CommandExecutor:
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
         live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()
         final = status(advance(TASK, live.status.state, end.state), timestamp(now), end.message)
-        update = status_update(live, final, end.metadata)
+        spent = output.usage + usage.reported(points)
+        whole = usage.total((*(earlier.usage for earlier in live.outputs[:-1]), spent))
+        update = status_update(live, final, (end.metadata or {}) | usage.in_metadata(spent, whole))
         if run.repeats_answer and end.status is TurnStatus.COMPLETED:
             for again in whole_artifacts(output, live.id, live.context_id):
                 self.publish(again)
@@ -216,6 +221,7 @@ class CommandExecutor:
 
         def stored() -> None:
             live.apply(update)
+            output.usage = spent
             held.apply(points)
             if releases:
                 held.leased = False

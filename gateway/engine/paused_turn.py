@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import CallFacts, Rendering
 from gateway.core import commit_points, ownership
-from gateway.core.task_record import TurnOutput
+from gateway.core.task_record import TurnOutput, usage_metadata
 from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall
@@ -146,7 +146,8 @@ class PausedTurn:
         for command in () if goes_on else self.machine.wait():
             if isinstance(command, Wait):
                 following = status(command.state, timestamp(now), command.message)
-        update = status_update(self.task, following)
+        shown = None if goes_on else usage_metadata(self.outputs)
+        update = status_update(self.task, following, shown)
         decide = self._decide(answer, following, now, goes_on=goes_on)
 
         def points(row: EventRow | None) -> tuple[CommitPoint, ...]:

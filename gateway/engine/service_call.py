@@ -213,6 +213,7 @@ class ServiceCallLoop:
         def stored() -> None:
             run.end_call(completed=False)
             context.held.apply(failed)
+            run.live.count(failed)
             context.begin_try()
 
         await run.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
@@ -237,6 +238,7 @@ class ServiceCallLoop:
 
         def stored() -> None:
             context.held.apply((begin,))
+            run.live.count(failed)
             run.begin_call(prepare.service_call)
 
         for command in context.machine.announce_rebuild(error.kind):
@@ -248,6 +250,6 @@ class ServiceCallLoop:
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try that another try follows."""
-        context, command = self.context, AbortCall(error.kind, ())
+        context, command = self.context, AbortCall(error.kind, (), error.usage)
         now = context.runtime.clock.now()
         return aborted(context.run, context.thread, command, context.pending, now, ends_turn=False)

@@ -5,14 +5,14 @@ Law: all of it can be rebuilt from the ledger.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from msgspec.structs import replace
 
 from gateway.a2a.model import Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.a2a.tool_calls import Rendering, rendering
-from gateway.core import ownership
+from gateway.core import ownership, usage
 from gateway.core.agents import Agent
 from gateway.core.replay import ShownOutput
 from gateway.core.task_record import TurnOutput, assemble, repeats_answers, replay_events
@@ -50,6 +50,10 @@ class LiveTask:
         self.outputs[-1].apply(update)
         self.status = update.status
 
+    def count(self, points: Iterable[CommitPoint]) -> None:
+        """The service calls that end in these points are stored."""
+        self.outputs[-1].usage += usage.reported(points)
+
     def snapshot(self, *, history_length: int | None = None, artifacts: bool = True) -> Task:
         return assemble(
             self.id, self.context_id, self.status, self.outputs, history_length=history_length, artifacts=artifacts
@@ -59,7 +63,9 @@ class LiveTask:
 def status_update(
     task: LiveTask | TaskRecord, following: TaskStatus, metadata: dict[str, Json] | None = None
 ) -> TaskStatusUpdateEvent:
-    return TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=following, metadata=metadata)
+    return TaskStatusUpdateEvent(
+        task_id=task.id, context_id=task.context_id, status=following, metadata=metadata or None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sys
 import structlog
 from msgspec.structs import replace
 
-from gateway.a2a.model import INTERRUPTED, TERMINAL
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json
 from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.core.turn.commands import EndTurn
@@ -54,7 +54,7 @@ class TurnRunner:
                 await self._rounds_and_calls()
         except AdapterError as error:
             rest = self._context.runtime.breakers.rest(run.agent, error)
-            await self._fail(error.kind, error.detail, retry_after=rest)
+            await self._fail(error.kind, error.detail, retry_after=rest, usage=error.usage)
         except TurnFailed as error:
             if not self._paused:
                 await self._fail(error.failure, error.detail)
@@ -147,7 +147,15 @@ class TurnRunner:
         pending = None if self._context.machine.between_calls else self._context.pending
         return await cancel_at_backend(self._run.agent, self._run.live.id, pending)
 
-    async def _fail(self, failure: str, detail: str, *, exc_info: bool = False, retry_after: int | None = None) -> None:
+    async def _fail(
+        self,
+        failure: str,
+        detail: str,
+        *,
+        exc_info: bool = False,
+        retry_after: int | None = None,
+        usage: Json = None,
+    ) -> None:
         context, run, executor = self._context, self._run, self._executor
         machine = context.machine
         if run.live.status.state in TERMINAL | INTERRUPTED:
@@ -161,7 +169,7 @@ class TurnRunner:
         if run.prepared:
             machine.abandon_unrecorded_calls()
         try:
-            await executor.perform(machine.fail(failure, correlation_id, retry_after))
+            await executor.perform(machine.fail(failure, correlation_id, retry_after, usage))
         except (Conflict, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - the output cannot be stored, or the reason is none: without them

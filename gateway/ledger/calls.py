@@ -99,7 +99,7 @@ class Complete(msgspec.Struct, frozen=True):
 
 class Fail(msgspec.Struct, frozen=True):
     """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far,
-    which is not replayable."""
+    which is not replayable. `usage` is the backend's report of tokens, if the failure brought one."""
 
     thread: str
     generation: int
@@ -109,6 +109,7 @@ class Fail(msgspec.Struct, frozen=True):
     error_class: str
     items: tuple[NewItem, ...]
     now: int
+    usage: Json = None
 
 
 class UnknownCall(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.a2a.model import Artifact, Message, TaskState
+from gateway.a2a.model import Artifact, Json, Message, TaskState
 from gateway.ledger.states import TurnStatus
 
 
@@ -82,7 +82,8 @@ class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message and its output, None while it has not ended.
 
     `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too.
-    `quarantined`: given up, because no attempt could end it.
+    `quarantined`: given up, because no attempt could end it. `reports` are the tokens of its service calls, as the backend
+    reported them.
     """
 
     message: Message
@@ -92,6 +93,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     ended: bool
     answers: tuple[tuple[int, Message], ...] = ()
     quarantined: bool = False
+    reports: tuple[Json, ...] = ()
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import HIDDEN, Rendering
 from gateway.core.agents import Agent
+from gateway.core.task_record import usage_metadata
 from gateway.core.tools.answers import Answers, is_repetition, refuse_standing, resolve
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
@@ -105,8 +106,9 @@ class PausedTurns:
         """
         clock = non_decreasing(self.clock, task.status_at)
         now = clock.now()
-        event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now))))
         paused = await paused_turn.load(self.ledger, clock, caller, task, shown)
+        tokens = None if paused is None else usage_metadata(paused.outputs)
+        event = entry(status_update(task, status(TaskState.CANCELED, timestamp(now)), tokens))
         number, events = (task.last_event, []) if paused is None else (paused.number, paused.events)
         if paused is not None:
             paused.close()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
+from gateway.core import usage
 from gateway.core.task_record import TurnOutput, assemble, only_works, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
@@ -92,7 +93,7 @@ class TaskReader:
         if turns[-1].quarantined:
             # The log of such a turn may be unreadable.
             task = assemble(record.id, record.context_id, current, outputs, history_length=history_length)
-            return replace(task, metadata=_QUARANTINED), number
+            return replace(task, metadata=(task.metadata or {}) | _QUARANTINED), number
         if not turns[-1].ended:
             # The log of a turn that has not ended holds more than the record.
             events = await self.ledger.events(record.id, record.last_event)
@@ -203,6 +204,8 @@ def _fold(
         while further and further[0][0] <= number:
             outputs[-1].messages.append(further.pop(0)[1])
         outputs[-1].apply(update)
+        if isinstance(update, TaskStatusUpdateEvent) and (shown := usage.shown_in(update.metadata)) is not None:
+            outputs[-1].usage = shown
         current = _status_after(update, current)
     return current, outputs
 

@@ -15,7 +15,7 @@ from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
-from gateway.core.task_record import TurnOutput, replay_events
+from gateway.core.task_record import TurnOutput, replay_events, usage_metadata
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool, EndTurn
 from gateway.engine import paused_turn
@@ -106,7 +106,7 @@ async def settle(
     if any(call.status is ToolCallStatus.RUNNING for call in calls):
         failure = TOOL_OUTCOME_UNKNOWN
     settlement = _Settlement(unfinished, ledger, clock, policies, calls, fence, bare)
-    return await settlement.end(turns[-1] if turns else None, failure, fanout)
+    return await settlement.end(turns, failure, fanout)
 
 
 def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None) -> bool:
@@ -138,7 +138,8 @@ class _Settlement:
     fence: tuple[Fence, ...]
     bare: bool
 
-    async def end(self, record: TurnRecord | None, failure: str, fanout: Fanout) -> bool:
+    async def end(self, turns: Sequence[TurnRecord], failure: str, fanout: Fanout) -> bool:
+        """`turns` are the turns of the task, this one last; none where they are not to be read."""
         unfinished, task, now = self.unfinished, self.unfinished.task, self.clock.now()
         correlation_id = self.clock.correlation_id()
         message = self._message(failure, correlation_id)
@@ -147,8 +148,9 @@ class _Settlement:
             end = EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)
         else:
             end = EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
-        final = status_update(task, status(end.state, timestamp(now), end.message))
-        output, number = await self._shown(record, message)
+        tokens = usage_metadata([TurnOutput.stored(turn) for turn in turns])
+        final = status_update(task, status(end.state, timestamp(now), end.message), tokens)
+        output, number = await self._shown(turns[-1] if turns else None, message)
         thread = await self._thread()
         before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
         events: list[bytes] = []

@@ -70,7 +70,7 @@ def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ..
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, quarantined, messages, artifacts = row
+    payload, event, ended_at, quarantined, reports, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=decoded(message_decoder.decode, payload, owner),
@@ -79,6 +79,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
         quarantined=ended_at is None and bool(quarantined),
+        reports=() if reports is None else tuple(decoded(_value_decoder.decode, f"[{reports}]", owner)),
     )
 
 

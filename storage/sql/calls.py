@@ -69,7 +69,11 @@ FAIL_CALL = Write(
     "fail the service call, in the thread's generation",
     update(service_call)
     .where(_THE_CALL, in_generation)
-    .values(**given("status", "error_class", ended_at="now"), **_PENDING),
+    .values(
+        **given("status", "error_class", ended_at="now"),
+        usage=func.coalesce(bindparam("usage"), service_call.c.usage),
+        **_PENDING,
+    ),
 )
 
 NEW_TOOL_CALL = Write(

@@ -64,15 +64,27 @@ class json_each(GenericFunction[Any]):  # noqa: N801
     inherit_cache = True
 
 
+class joined(GenericFunction[str]):  # noqa: N801
+    """The texts of a group, with commas between them."""
+
+    inherit_cache = True
+
+
 class random_bytes(GenericFunction[bytes]):  # noqa: N801
     inherit_cache = True
 
 
 _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
-    "sqlite": {lesser: "min({})", json_each: "json_each({})", random_bytes: "randomblob({})"},
+    "sqlite": {
+        lesser: "min({})",
+        json_each: "json_each({})",
+        joined: "group_concat({})",
+        random_bytes: "randomblob({})",
+    },
     "postgresql": {
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
+        joined: "string_agg({}, ',')",
         random_bytes: "gen_random_bytes({})",
     },
 }
@@ -80,6 +92,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 
 @compiles(lesser)
 @compiles(json_each)
+@compiles(joined)
 @compiles(random_bytes)
 def _in_dialect(element: GenericFunction[Any], compiler: SQLCompiler, **options: Any) -> str:
     arguments = compiler.process(element.clauses, **options)

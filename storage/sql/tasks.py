@@ -7,8 +7,8 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
-from storage.schema.tables import context, event, input_, task, thread, turn
-from storage.sql.fragments import ZERO, limited, matches, some, task_columns, word
+from storage.schema.tables import context, event, input_, service_call, task, thread, turn
+from storage.sql.fragments import ZERO, joined, limited, matches, some, task_columns, word
 
 _THREAD = (
     *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),
@@ -73,7 +73,13 @@ REPLAY = (
     .where(matches(input_, tenant="tenant", principal="principal", agent="agent", key_kind="key_kind", key="key"))
 )
 
-_TURN = (input_.c.ordinal, input_.c.payload, input_.c.event, turn.c.ended_at, _QUARANTINED, turn.c.messages)
+_REPORTS = select(joined(service_call.c.usage)).where(service_call.c.turn == turn.c.id).scalar_subquery()
+"""What the backend reported of the tokens of a turn: the report of each service call, with commas between them."""
+
+_TURN = (
+    *some(input_, "ordinal", "payload", "event"),
+    *(turn.c.ended_at, _QUARANTINED, _REPORTS, turn.c.messages),
+)
 
 _IN_ORDER = input_.c.event
 """The order of the turns of one task: each turn is accepted after the end of the turn before it, and that end was an

@@ -92,7 +92,7 @@ def complete(point: Complete) -> list[Step]:
 
 
 def fail(point: Fail) -> list[Step]:
-    steps: list[Step] = [(compiled.FAIL_CALL, parameters(point, pending_handle=None))]
+    steps: list[Step] = [(compiled.FAIL_CALL, parameters(point, usage=json_or_null(point.usage), pending_handle=None))]
     return steps + [_item(new, point, point.service_call) for new in point.items]
 
 

@@ -90,6 +90,9 @@ Format = Annotated[
 Timeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", min=0.001, help="Stop waiting after so long; the task goes on.")
 ]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Tell how many tokens the answer took, too, if the agent says it.")
+]
 Approval = Annotated[
     Approve | None,
     typer.Option(
@@ -167,6 +170,7 @@ class SendOptions:
     idempotency_key: Key = None
     output: Format = Output.text
     timeout: Timeout = None
+    verbose: Verbose = False
 
     def address(self) -> AgentAddress:
         """Raises: Stop (2)."""

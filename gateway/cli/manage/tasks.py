@@ -10,9 +10,9 @@ from gateway.cli.console.output import Columns, ExitCode, Output, local_time, pr
 from gateway.cli.console.parameters import Approve, StateName
 from gateway.cli.talk.answers import answer_questions, read_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
-from gateway.cli.talk.render import first_text, state_of, status_time, transcript
+from gateway.cli.talk.render import first_text, state_of, status_time, token_words, transcript
 from gateway.client.client import WAITING, Client
-from gateway.client.transport import ClientError, Json, Refused, text_at
+from gateway.client.transport import ClientError, Json, Refused, json_at, text_at
 
 _COLUMNS: Columns = {
     "TASK": lambda task: text_at(task, "id") or "",
@@ -53,6 +53,8 @@ def print_task(address: AgentAddress, task: str, output: Output) -> None:
         return
     head = f"{state_of(found)}  {local_time(sys.stdout, status_time(found))}".rstrip()
     lines = [f"task     {text_at(found, 'id')}", f"context  {text_at(found, 'contextId')}", f"state    {head}"]
+    if tokens := token_words(json_at(found, "metadata", "usage", "task")):
+        lines.append(f"tokens   {tokens}")
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
     said = list(transcript(found))
     sys.stdout.writelines(f"{line}\n" for line in (["", *said] if said else []))

@@ -17,12 +17,13 @@ from gateway.client.transport import ClientError, Json, Refused, json_at, text_a
 @dataclass(slots=True)
 class ConversationState:
     """The context, the task and the state of the task, for the exit code and for the next command. `replied` says that
-    the agent answered with a message without a task."""
+    the agent answered with a message without a task. `usage` are the tokens that the agent has shown, if any."""
 
     context: str | None = None
     task: str | None = None
     state: str | None = None
     replied: bool = False
+    usage: Json = None
 
     def note(self, event: Json) -> None:
         """`event` is a StreamResponse or a SendMessageResponse."""
@@ -31,6 +32,7 @@ class ConversationState:
         self.context = text_at(body, "contextId") or self.context
         self.task = text_at(body, "taskId") or text_at(event, "task", "id") or self.task
         self.state = text_at(body, "status", "state") or self.state
+        self.usage = json_at(body, "metadata", "usage") or self.usage
         self.replied = self.replied or json_at(event, "message") is not None
 
     @property

@@ -236,6 +236,22 @@ def status_time(task: Json) -> str:
     return text_at(task, "status", "timestamp") or ""
 
 
+def token_words(usage: Json) -> str:
+    """Numbers of tokens in words, as `1,932 in (1,800 cached), 211 out (64 reasoning)`; empty where there are none."""
+    words = []
+    for name, word, part, kind in (
+        ("inputTokens", "in", "cachedTokens", "cached"),
+        ("outputTokens", "out", "reasoningTokens", "reasoning"),
+    ):
+        count, among = json_at(usage, name), json_at(usage, part)
+        if isinstance(count, int):
+            words.append(
+                f"{count:,} {word} ({among:,} {kind})" if among and isinstance(among, int) else f"{count:,} {word}"
+            )
+    total = json_at(usage, "totalTokens")
+    return ", ".join(words) or (f"{total:,}" if isinstance(total, int) else "")
+
+
 def first_text(task: Json) -> str:
     """The user's first text, where the agent gives the history."""
     messages = (message for message in objects(task, "history") if message.get("role") == "ROLE_USER")

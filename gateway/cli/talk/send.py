@@ -16,8 +16,9 @@ from gateway.cli.console.parameters import Approve, SendOptions
 from gateway.cli.talk.answers import answer_questions, decisions_on, read_tools, with_tools
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.message import build_message
+from gateway.cli.talk.render import token_words
 from gateway.client.client import ENDED, WAITING, Client
-from gateway.client.transport import ClientError, Json, text_at
+from gateway.client.transport import ClientError, Json, json_at, text_at
 
 
 def run_send(
@@ -116,6 +117,9 @@ class _Exchange(TaskDisplay):
         ids = [f"{name} {value}" for name, value in named if value]
         if ids:
             yield "  ".join((*ids, *([conversation.words] if conversation.words else [])))
+        tokens = token_words(json_at(conversation.usage, "turn")) if self._options.verbose else ""
+        if tokens:
+            yield f"tokens: {tokens}"
         if question and question.approvals and conversation.task:
             yield f"ask again: {self.answer_command(conversation.task)}"
         if ids:

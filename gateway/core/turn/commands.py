@@ -31,10 +31,12 @@ class CompleteCall(msgspec.Struct, frozen=True):
 
 
 class AbortCall(msgspec.Struct, frozen=True):
-    """The service call does not count; its output is stored but never sent to the model again."""
+    """The service call does not count; its output is stored but never sent to the model again. `usage` is the
+    backend's report of tokens, if there is one."""
 
     error_class: str
     items: tuple[NewItem, ...]
+    usage: Json = None
 
 
 class OwnershipConflict(msgspec.Struct, frozen=True):

@@ -128,16 +128,18 @@ class TurnMachine:
         """The thread or the offered tools have changed since the last service call."""
         self.facts = facts
 
-    def fail(self, failure: str, correlation_id: str, retry_after: int | None = None) -> list[Command]:
+    def fail(
+        self, failure: str, correlation_id: str, retry_after: int | None = None, usage: Json = None
+    ) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
-        `retry_after`: seconds for which another message would fail as well.
+        `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
-        abort = commands.AbortCall(failure, self._output.unreplayable())
+        abort = commands.AbortCall(failure, self._output.unreplayable(), usage)
         return [*out, abort, self._failed(failure, correlation_id, retry_after)]
 
     def cancel(self) -> list[Command]:
@@ -293,12 +295,12 @@ class TurnMachine:
         output.flush()
         missing = backend and event.handle is None
         if missing and not facts.tolerate_missing_handle:
-            out.extend(self.fail(HANDLE_MISSING, self.clock.correlation_id()))
+            out.extend(self.fail(HANDLE_MISSING, self.clock.correlation_id(), usage=event.usage))
             return
         conflict = self._conflict(event)
         adopts = conflict is not None and conflict.adopts
         if conflict is not None and facts.on_owner_conflict != "warn" and not adopts:
-            out.extend([conflict, *self.fail(OWNER_CONFLICT, self.clock.correlation_id())])
+            out.extend([conflict, *self.fail(OWNER_CONFLICT, self.clock.correlation_id(), usage=event.usage)])
             return
         unanswered = tracker.unanswered
         on_chain = event.handle is not None and (backend or adopts)

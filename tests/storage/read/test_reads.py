@@ -196,7 +196,7 @@ async def test_turns_are_in_order_with_their_output(ledger: SqliteLedger) -> Non
         )
     )
     await ledger.commit(replace(FOLLOW_UP, event=None, last_event=7))
-    first = TurnRecord(says("hi"), 1, (said,), None, ended=True)
+    first = TurnRecord(says("hi"), 1, (said,), None, ended=True, reports=({"tokens": 7},))
     second = TurnRecord(says("more"), 7, None, None, ended=False)
     assert await ledger.turns(("task-1",), artifacts=False) == {"task-1": (first, second)}
     assert await ledger.turns(("task-2", "task-1"), artifacts=True) == {

@@ -133,6 +133,14 @@ async def test_a_task_is_shown_with_its_messages(gateway: Local, mine: A2A, comm
     assert json.loads(as_json.out) == asked
 
 
+async def test_the_tokens_of_a_task_are_shown_where_its_agent_tells_them(command_line: CommandLine) -> None:
+    numbers = {"inputTokens": 1932, "cachedTokens": 1800, "outputTokens": 211, "totalTokens": 2143}
+    found = task(COMPLETED) | {"metadata": {"usage": {"turn": {}, "task": numbers}}}
+    async with ScriptedAgent(Result(found)).running() as agent:
+        ended = await command_line("tasks", "get", "t-1", "-u", agent.url)
+    assert ended.out.splitlines()[-1] == "tokens   1,932 in (1,800 cached), 211 out"
+
+
 async def test_a_task_that_waits_is_canceled(gateway: Local, mine: A2A, command_line: CommandLine) -> None:
     asked = await mine.send("ask")
     ended = await command_line("tasks", "cancel", asked["id"], "-u", gateway.url, "--binding", "rest")

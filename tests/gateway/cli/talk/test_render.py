@@ -8,7 +8,7 @@ import pytest
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.output import Screen
 from gateway.cli.talk.display import ConversationState
-from gateway.cli.talk.render import TextView
+from gateway.cli.talk.render import TextView, token_words
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
     FAILED,
@@ -196,3 +196,29 @@ def test_the_conversation_knows_the_ids_the_state_and_the_exit_code() -> None:
     reply = ConversationState()
     reply.note({"message": {"messageId": "m", "contextId": "c-2"}})
     assert (reply.context, reply.task, reply.words, reply.exit_code) == ("c-2", None, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("usage", "words"),
+    [
+        (
+            {
+                "inputTokens": 1932,
+                "cachedTokens": 1800,
+                "outputTokens": 211,
+                "reasoningTokens": 64,
+                "totalTokens": 2143,
+            },
+            "1,932 in (1,800 cached), 211 out (64 reasoning)",
+        ),
+        ({"inputTokens": 12, "cachedTokens": 0, "outputTokens": 3, "totalTokens": 15}, "12 in, 3 out"),
+        ({"totalTokens": 15}, "15"),
+        ({"inputTokens": "12", "outputTokens": None, "totalTokens": [15]}, ""),
+        ({"inputTokens": 12, "cachedTokens": "all"}, "12 in"),
+        (None, ""),
+        ("many", ""),
+    ],
+    ids=str,
+)
+def test_numbers_of_tokens_are_words(usage: Json, words: str) -> None:
+    assert token_words(usage) == words

@@ -66,6 +66,21 @@ async def test_the_message_carries_what_was_typed(command_line: CommandLine) -> 
     assert (asked.headers["x-key"], asked.headers["idempotency-key"]) == ("k", "i")
 
 
+@pytest.mark.parametrize("command", ["send", "stream"])
+@pytest.mark.parametrize("verbose", [True, False])
+async def test_the_tokens_of_an_answer_are_shown_where_that_is_asked_for(
+    command_line: CommandLine, command: str, verbose: bool
+) -> None:
+    usage = {"usage": {"turn": {"inputTokens": 12, "outputTokens": 3, "totalTokens": 15}, "task": {}}}
+    last = status(COMPLETED)
+    last["statusUpdate"]["metadata"] = usage
+    whole = Result({"task": task(COMPLETED, "Hello") | {"metadata": usage}})
+    async with ScriptedAgent(whole if command == "send" else Events([*STORY[:-1], (4, last)])).running() as agent:
+        ended = await command_line(command, "Hello", "-u", agent.url, *(["-v"] if verbose else []))
+    assert ended.code == 0
+    assert ("tokens: 12 in, 3 out" in ended.err.splitlines()) is verbose
+
+
 async def test_a_cut_stream_is_shown_whole(command_line: CommandLine) -> None:
     cut = Events([*STORY[:3]], cut=True)
     rest = Events([(None, {"task": task(WORKING, "Hel")}), *STORY[2:]])

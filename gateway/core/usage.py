@@ -1,0 +1,172 @@
+"""The tokens of service calls, turns and tasks, in one form for all backends. Law: pure; a number that no backend reported is
+absent, and a report in an unknown form counts as none.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import msgspec
+
+from gateway.a2a.model import Json
+from gateway.ledger.calls import Complete, Fail
+from gateway.ledger.points import CommitPoint
+
+USAGE = "usage"
+"""The key in the metadata of a task, and of the status update that ends or pauses a turn."""
+
+_LARGEST = 2**53 - 1
+"""The largest whole number that every reader of JSON takes."""
+
+_LEVELS = 8
+"""Reports have two or three levels; whoever reads a task has to read them all."""
+
+
+class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Numbers of tokens; None for a number that was not reported. The cached ones are among the input tokens, those of
+    reasoning among the output tokens."""
+
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    total_tokens: int | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        if self is NONE or other is NONE:
+            return other if self is NONE else self
+        return Usage(*map(_sum, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+
+
+NONE = Usage()
+
+_SHOWN = tuple(field.encode_name for field in msgspec.structs.fields(Usage))
+
+
+class _Spelling(NamedTuple):
+    """The names of one wire. `sign` is a name that tells the wire from those further down. The numbers under
+    `beside_input` and `beside_output` are not among the input and output tokens of the wire, but are of the same kind."""
+
+    sign: str
+    input: str
+    cached: tuple[str, ...]
+    output: str
+    reasoning: tuple[str, ...]
+    total: str
+    beside_input: tuple[str, ...] = ()
+    beside_output: tuple[str, ...] = ()
+
+
+_CHAT = _Spelling(
+    "prompt_tokens",
+    "prompt_tokens",
+    ("prompt_tokens_details", "cached_tokens"),
+    "completion_tokens",
+    ("completion_tokens_details", "reasoning_tokens"),
+    "total_tokens",
+)
+_RESPONSES = _Spelling(
+    "input_tokens_details",
+    "input_tokens",
+    ("input_tokens_details", "cached_tokens"),
+    "output_tokens",
+    ("output_tokens_details", "reasoning_tokens"),
+    "total_tokens",
+)
+_LANGCHAIN = _RESPONSES._replace(
+    sign="input_token_details",
+    cached=("input_token_details", "cache_read"),
+    reasoning=("output_token_details", "reasoning"),
+)
+_ANTHROPIC = _RESPONSES._replace(
+    sign="cache_read_input_tokens",
+    cached=("cache_read_input_tokens",),
+    beside_input=("cache_read_input_tokens", "cache_creation_input_tokens"),
+)
+_BEDROCK = _Spelling(
+    "inputTokens",
+    "inputTokens",
+    ("cacheReadInputTokens",),
+    "outputTokens",
+    (),
+    "totalTokens",
+    beside_input=("cacheReadInputTokens", "cacheWriteInputTokens"),
+)
+_GEMINI = _Spelling(
+    "promptTokenCount",
+    "promptTokenCount",
+    ("cachedContentTokenCount",),
+    "candidatesTokenCount",
+    ("thoughtsTokenCount",),
+    "totalTokenCount",
+    beside_output=("thoughtsTokenCount",),
+)
+_SPELLINGS = (_CHAT, _RESPONSES, _LANGCHAIN, _ANTHROPIC, _RESPONSES._replace(sign="input_tokens"), _BEDROCK, _GEMINI)
+
+
+def storable(report: Json) -> Json:
+    """The report as it is kept with its service call; None for a value that is nested too deeply to be a report."""
+    return report if _is_flat(report, _LEVELS) else None
+
+
+def read(report: Json) -> Usage:
+    """The numbers in a backend's own report."""
+    if not isinstance(report, Mapping):
+        return NONE
+    names = next((spelling for spelling in _SPELLINGS if spelling.sign in report), _CHAT)
+    tokens, output = _number(report.get(names.input)), _number(report.get(names.output))
+    for name in names.beside_input:
+        tokens = _sum(tokens, _number(report.get(name)))
+    for name in names.beside_output:
+        output = _sum(output, _number(report.get(name)))
+    total = _number(report.get(names.total))
+    if total is None and tokens is not None and output is not None:
+        total = tokens + output
+    found = Usage(tokens, _at(report, names.cached), output, _at(report, names.reasoning), total)
+    return NONE if found == NONE else found
+
+
+def reported(points: Iterable[CommitPoint]) -> Usage:
+    """The tokens of the service calls that end in these commit points, whether they count or not."""
+    return total(read(point.usage) for point in points if isinstance(point, Complete | Fail))
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    return reduce(add, usages, NONE)
+
+
+def in_metadata(turn: Usage, task: Usage) -> dict[str, Json]:
+    """The metadata that shows the tokens of a turn, and of its task so far; empty where nothing was reported."""
+    shown = {name: msgspec.to_builtins(value) for name, value in (("turn", turn), ("task", task)) if value != NONE}
+    return {USAGE: shown} if shown else {}
+
+
+def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
+    """The tokens of the turn that these metadata of a status update show."""
+    match metadata:
+        case {"usage": {"turn": {**turn}}}:
+            return Usage(*(_number(turn.get(name)) for name in _SHOWN))
+    return None
+
+
+def _is_flat(value: Json, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    return levels > 0 and all(
+        _is_flat(each, levels - 1) for each in (value.values() if isinstance(value, dict) else value)
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _at(report: Json, path: tuple[str, ...]) -> int | None:
+    for name in path:
+        report = report.get(name) if isinstance(report, Mapping) else None
+    return _number(report)
+
+
+def _number(value: Json) -> int | None:
+    return value if type(value) is int and 0 <= value <= _LARGEST else None

@@ -19,6 +19,7 @@ USAGE = "usage"
 _LARGEST = 2**53 - 1
 """The largest whole number that every reader of JSON takes."""
 
+_NESTED = (dict, list)
 _LEVELS = 8
 """Reports have two or three levels; whoever reads a task has to read them all."""
 
@@ -112,9 +113,13 @@ def storable(report: Json) -> Json:
 
 def read(report: Json) -> Usage:
     """The numbers in a backend's own report."""
-    if not isinstance(report, Mapping):
+    if not isinstance(report, dict):
         return NONE
-    names = next((spelling for spelling in _SPELLINGS if spelling.sign in report), _CHAT)
+    for names in _SPELLINGS:
+        if names.sign in report:
+            break
+    else:
+        names = _CHAT
     tokens, output = _number(report.get(names.input)), _number(report.get(names.output))
     for name in names.beside_input:
         tokens = _sum(tokens, _number(report.get(name)))
@@ -138,7 +143,7 @@ def total(usages: Iterable[Usage]) -> Usage:
 
 def in_metadata(turn: Usage, task: Usage) -> dict[str, Json]:
     """The metadata that shows the tokens of a turn, and of its task so far; empty where nothing was reported."""
-    shown = {name: msgspec.to_builtins(value) for name, value in (("turn", turn), ("task", task)) if value != NONE}
+    shown = {name: msgspec.to_builtins(value) for name, value in (("turn", turn), ("task", task)) if value is not NONE}
     return {USAGE: shown} if shown else {}
 
 
@@ -151,11 +156,10 @@ def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
 
 
 def _is_flat(value: Json, levels: int) -> bool:
-    if not isinstance(value, dict | list):
+    if not isinstance(value, _NESTED):
         return True
-    return levels > 0 and all(
-        _is_flat(each, levels - 1) for each in (value.values() if isinstance(value, dict) else value)
-    )
+    nested = [each for each in (value.values() if isinstance(value, dict) else value) if isinstance(each, _NESTED)]
+    return levels > 0 and (not nested or all(_is_flat(each, levels - 1) for each in nested))
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
@@ -164,7 +168,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def _at(report: Json, path: tuple[str, ...]) -> int | None:
     for name in path:
-        report = report.get(name) if isinstance(report, Mapping) else None
+        report = report.get(name) if isinstance(report, dict) else None
     return _number(report)
 
 

@@ -14,7 +14,7 @@ from gateway.engine.runtime import Pace
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, why
-from tests.adapters.raw_server import Exchange, plain
+from tests.adapters.raw_server import EVENT_STREAM, Exchange, plain
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Say, Step
 from tests.faults.broken_backends import KEY, WIRES
@@ -91,6 +91,42 @@ async def test_a_kept_connection_that_the_backend_has_closed_is_not_seen(start_l
 
     assert [why(task) for task in tasks] == [COMPLETED] * 3
     assert (len(server.requests), server.connections) == (3, 3)
+
+
+_FAILED = (
+    b'data: {"type":"response.failed","response":{"id":"resp_9","status":"failed","error":{"code":"server_error"}}}\n\n'
+)
+
+
+@pytest.mark.fault("B6")
+@BOTH
+@pytest.mark.parametrize("status", ["408", "500", "502", "503", "504", "520", "failed", "empty", "cut"])
+async def test_a_failure_before_any_output_is_not_seen_where_the_backend_runs_no_tools(
+    start_local: StartLocal, wire: str, status: str
+) -> None:
+    stream = await recorded(wire)
+
+    async def answer(exchange: Exchange) -> None:
+        if len(server.requests) > 2:
+            await exchange.stream(stream)
+        elif status == "failed":
+            await exchange.stream(_FAILED if wire == "openai-responses" else b'data: {"error":{"message":"no"}}\n\n')
+        elif status == "empty":
+            await exchange.stream()
+        elif status == "cut":
+            await exchange.send(EVENT_STREAM)
+            exchange.writer.close()
+        else:
+            await exchange.send(plain(f"{status} No", b"<html>no</html>", Content_Type="text/html"))
+
+    async with raw_backend(answer) as server:
+        gateway = await start_local(agent(wire, server), pace=AT_ONCE)
+        async with a2a_http(gateway.url) as http:
+            task = await A2A(http, "raw").send("hello")
+
+    assert (why(task), text_of(task)) == (COMPLETED, ANSWER)
+    first, *again = server.requests
+    assert [request.body for request in again] == [first.body] * 2
 
 
 # --- B5: waits that were asked for ------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ RICH: Script = [
     ToolResultReady("c1", {"sum": 3}),
     PartReady(Part(data={"ü": [1, None]})),
     TextDelta("three"),
-    CallCompleted("r1", usage={"tokens": 7}, state={"n": 1}),
+    CallCompleted("r1", usage={"input_tokens": 7}, state={"n": 1}),
 ]
 ASKS: Script = [CallCompleted("r2", Ending.INPUT_REQUIRED, (Part(text="which?"),))]
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")

@@ -17,6 +17,7 @@ from storage import compiled
 from storage.connection import OLDEST_USER
 from storage.read.pool import Readers
 from storage.read.reads import Reads
+from storage.schema import backup
 from storage.schema.open import prepare, usable
 from storage.statement import Step
 from storage.worker import resolve
@@ -103,4 +104,14 @@ def database_path(url: str) -> Path:
     return Path(name)
 
 
-factory = LedgerFactory(open=open_ledger)
+def back_up(url: str, target: Path) -> None:
+    """Raises: as `LedgerFactory.back_up`."""
+    backup.back_up(database_path(url), target)
+
+
+def restore(source: Path, url: str, replace: bool) -> Path | None:
+    """Raises: as `LedgerFactory.restore`."""
+    return backup.restore(source, database_path(url), replace=replace)
+
+
+factory = LedgerFactory(open=open_ledger, back_up=back_up, restore=restore)

@@ -258,6 +258,38 @@ def health(
     print_health(url, live=live)
 
 
+@commands.command("backup", "a2a-gateway backup backup/gateway-monday.db", "a2a-gateway backup -c gateway.yaml FILE")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; must not be there yet.")],
+    file: parameters.ConfigFile = parameters.DEFAULT_FILE,
+) -> None:
+    """Copy the database to a file, also while the gateway runs.
+
+    The copy is one moment of the database, checked, and readable by its owner only: it holds conversations. The folder is
+    made if it is missing.
+    """
+    from gateway.cli.manage.backup import back_up
+
+    back_up(file, target)
+
+
+@commands.command("restore", "a2a-gateway restore backup/gateway-monday.db", "a2a-gateway restore FILE --replace")
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `backup` has written.")],
+    file: parameters.ConfigFile = parameters.DEFAULT_FILE,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a database that is there; it is kept under another name.")
+    ] = False,
+) -> None:
+    """Put a backup in the place of the database. Stop the gateway first.
+
+    The backup is checked before anything changes.
+    """
+    from gateway.cli.manage.backup import restore as put_back
+
+    put_back(file, source, replace=replace)
+
+
 @commands.command("version", "a2a-gateway version")
 def version() -> None:
     """Print the version."""

@@ -4,6 +4,7 @@ and `a2a`, nothing else; a user names the smallest part that it needs."""
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gateway.a2a.model import Message
@@ -211,6 +212,14 @@ class Ledger(
 
 @dataclass(frozen=True, slots=True)
 class LedgerFactory:
-    """What an entry point of the group `a2a_gateway.ledgers` names; the entry's name is the URL's scheme."""
+    """What an entry point of the group `a2a_gateway.ledgers` names; the entry's name is the URL's scheme.
+
+    `back_up(url, target)` copies the ledger to a new file while it is used. `restore(source, url, replace)` puts such a
+    file in its place and returns where the ledger that it replaced is kept, if there was one. Both raise ValueError for a
+    wrong URL, FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble `locked` for a ledger that is
+    in use), and OSError. None where the store has tools of its own.
+    """
 
     open: Callable[[str, bool], AbstractAsyncContextManager[Ledger]]
+    back_up: Callable[[str, Path], None] | None = None
+    restore: Callable[[Path, str, bool], Path | None] | None = None

@@ -1,4 +1,4 @@
-"""Tables, migrations, and the opening of a database.
+"""Tables, migrations, the opening of a database, and its backups.
 
 Law: a database of any released version opens and continues.
 """

@@ -97,6 +97,11 @@ def program() -> str:
     return PROGRAM if on_path or called.name != PROGRAM else shlex.quote(path)
 
 
+def config_option(file: Path) -> str:
+    """The option that names this configuration file to a command, with a space before it; empty for the default one."""
+    return "" if str(file) == "gateway.yaml" else f" -c {shlex.quote(str(file))}"
+
+
 def _from_here(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 

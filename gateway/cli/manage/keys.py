@@ -16,6 +16,7 @@ from gateway.cli.console.output import (
     ExitCode,
     Output,
     Stop,
+    config_option,
     local_time,
     print_json,
     print_listing,
@@ -71,7 +72,7 @@ def create(options: NewKeyOptions) -> None:
     try:
         _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
     except Conflict as error:
-        revoke = f"{program()} keys revoke {shlex.quote(options.name)}{_config_option(options.file)}"
+        revoke = f"{program()} keys revoke {shlex.quote(options.name)}{config_option(options.file)}"
         remedy = f"revoke it first, or choose another name: {revoke}"
         raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {remedy}") from error
     if options.output is Output.text:
@@ -107,7 +108,7 @@ def revoke(file: Path, name: str) -> None:
     try:
         _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
     except Conflict as error:
-        listing = f"{program()} keys list{_config_option(file)}"
+        listing = f"{program()} keys list{config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
 
@@ -145,7 +146,3 @@ def _document(key: ApiKey, now: int) -> Json:
         "revokedAt": None if key.revoked_at is None else timestamp(key.revoked_at),
         "state": key.fault(now) or "in force",
     }
-
-
-def _config_option(file: Path) -> str:
-    return "" if str(file) == "gateway.yaml" else f" -c {shlex.quote(str(file))}"

@@ -9,8 +9,8 @@ from gateway.cli.commands import app
 from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
-    "serve", "demo", "init", "check", "schema", "card", "send", "stream", "chat", "health", "version", "tasks", "contexts",
-    "push", "keys",
+    "serve", "demo", "init", "check", "schema", "card", "send", "stream", "chat", "health", "backup",
+    "restore", "version", "tasks", "contexts", "push", "keys",
 )  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""`backup` and `restore`: the database of a configuration as one file. Law: the ledger's plug-in does the work; an error names
+the file and what to do."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from gateway.cli.console.output import ExitCode, Stop, config_option, program, visible
+from gateway.cli.serve.sources import load_file
+from gateway.config.plugins import Registry
+from gateway.ledger.errors import LedgerUnavailable
+
+
+def back_up(file: Path, target: Path) -> None:
+    """Raises: Stop."""
+    url = load_file(file).storage.url
+    copy = Registry().ledger(url).back_up
+    if copy is None:
+        raise _no_files(url)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy(url, target)
+        size = target.stat().st_size
+    except FileExistsError as error:
+        raise Stop(ExitCode.USAGE, f"{target} is there already: choose another name") from error
+    except (LedgerUnavailable, OSError) as error:
+        raise Stop(ExitCode.UNREACHABLE, f"no backup was made: {error}") from error
+    sys.stdout.write(visible(f"{target}: {size / 1e6:.1f} MB, checked\n"))
+
+
+def restore(file: Path, source: Path, *, replace: bool) -> None:
+    """Raises: Stop."""
+    url = load_file(file).storage.url
+    put_back = Registry().ledger(url).restore
+    if put_back is None:
+        raise _no_files(url)
+    try:
+        kept = put_back(source, url, replace)
+    except FileExistsError as error:
+        command = f"{program()} restore {shlex.quote(str(source))} --replace{config_option(file)}"
+        raise Stop(ExitCode.USAGE, f"{error}\nTo keep it under another name and go on: {command}") from error
+    except (LedgerUnavailable, OSError) as error:
+        in_use = isinstance(error, LedgerUnavailable) and error.trouble == "locked"
+        remedy = "\nStop the gateway first." if in_use else ""
+        raise Stop(ExitCode.UNREACHABLE, f"nothing was restored: {error}{remedy}") from error
+    sys.stdout.write(visible(f"{source} is the database of {file} now\n"))
+    if kept is not None:
+        sys.stdout.write(visible(f"the database that was there is kept as {kept}\n"))
+
+
+def _no_files(url: str) -> Stop:
+    return Stop(ExitCode.USAGE, f"the storage {url.partition(':')[0]} is backed up with its own tools")

@@ -1,0 +1,138 @@
+"""Backups of a database file, and their return. Law: a backup is whole and checked before it has its name; a restore
+keeps the database that it replaces, and refuses a database that a process has open."""
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Self
+
+from gateway.ledger.errors import LedgerUnavailable
+from storage.compiled import VERSION
+from storage.connection import OLDEST_USER
+from storage.errors import trouble, unavailable
+from storage.schema.open import usable
+
+_PRIVATE = 0o600
+_LOG_FILES = ("-wal", "-shm")
+_TIMEOUT = 5.0
+
+
+def back_up(path: Path, target: Path) -> None:
+    """Copies the database to a new file, also while processes use it. One read transaction sees all of it, so that
+    writers go on meanwhile.
+
+    Raises: LedgerUnavailable; OSError when the file cannot be written or is there already.
+    """
+    if not path.is_file():
+        raise LedgerUnavailable(f"there is no database {str(path)!r}")
+    if target.exists():
+        raise FileExistsError(f"{str(target)!r} is there already")
+    with _Draft(target) as draft:
+        try:
+            with closing(_open(path)) as source, closing(_open(draft.path)) as copy:
+                source.backup(copy)
+                # Without a write-ahead log the backup is one file.
+                copy.execute("PRAGMA journal_mode = DELETE")
+            _check(draft.path)
+        except sqlite3.Error as error:
+            raise unavailable(f"{str(path)!r} could not be copied", error) from error
+        draft.keep()
+
+
+def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
+    """Puts a copy of the backup where the database belongs. A database that is there is kept beside it, under the name
+    that is returned.
+
+    Raises: LedgerUnavailable when the backup is not usable, and with the trouble `locked` when a process has the database
+    open; FileExistsError when a database is there and `replace` is false; other OSErrors.
+    """
+    try:
+        _check(source)
+    except sqlite3.Error as error:
+        raise unavailable(f"{str(source)!r} is no backup", error) from error
+    there = path.exists()
+    if there and not replace:
+        raise FileExistsError(f"there is a database {str(path)!r} already")
+    if there:
+        _close_log(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.replaced-{time.strftime('%Y%m%dT%H%M%S')}")
+    with _Draft(path) as draft:
+        shutil.copyfile(source, draft.path)
+        if there:
+            os.link(path, aside)
+        for suffix in _LOG_FILES:
+            # The log of another database would be replayed into this one.
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+        draft.keep()
+    return aside if there else None
+
+
+class _Draft:
+    """A file that gets its name when it is whole and on the disk; it is deleted otherwise."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self.path = target.with_name(f"{target.name}.part")
+
+    def __enter__(self) -> Self:
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for suffix in ("", "-journal"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + suffix).unlink()
+
+    def keep(self) -> None:
+        _flush(self.path)
+        self.path.replace(self._target)
+        _flush(self._target.parent)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_TIMEOUT)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check(path: Path) -> None:
+    """Raises: LedgerUnavailable when the file is damaged, or no ledger that this version can open; sqlite3.Error."""
+    if not path.is_file():
+        raise LedgerUnavailable(f"there is no file {str(path)!r}")
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+        found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
+        if found != ["ok"]:
+            raise LedgerUnavailable(f"{str(path)!r} is damaged: {found[0]}")
+        try:
+            [[version]] = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+        except (sqlite3.OperationalError, ValueError) as error:
+            raise LedgerUnavailable(f"{str(path)!r} is not a database of this gateway") from error
+        oldest = connection.execute(OLDEST_USER).fetchone()[0]
+    if version > VERSION and not usable(version, oldest):
+        raise LedgerUnavailable(f"the schema of {str(path)!r} has version {version}, newer than ours, {VERSION}")
+
+
+def _close_log(path: Path) -> None:
+    """Raises: LedgerUnavailable when a process has the database open: only the last one can close the log."""
+    try:
+        with closing(_open(path)) as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        # What is damaged can be replaced.
+        if trouble(error) == "locked":
+            raise unavailable(f"a process has {str(path)!r} open", error) from error

@@ -1,0 +1,177 @@
+"""`backup` and `restore`: the database of a configuration as one file, while its gateway runs and after it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.foundation.clock import Clock
+from storage.connection import connect
+from tests.a2a_client import A2A, a2a_http, text_of
+from tests.gateway.cli.conftest import Call, CommandLine
+from tests.running import local_gateway
+
+AGENTS = 'mine: {type: python, ref: "gateway.cli.demo.agent:reply"}'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"version: 1\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n  {AGENTS}\n")
+    return str(file)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return tmp_path / "backups" / "monday.db"
+
+
+def with_database(call: Call, file: str) -> None:
+    assert call("keys", "create", "first", "-c", file).code == 0
+
+
+def names(call: Call, file: str) -> list[str]:
+    return [line.split("\t")[0] for line in call("keys", "list", "-c", file).out.splitlines()]
+
+
+async def test_a_backup_of_a_running_gateway_holds_what_was_said(
+    command_line: CommandLine, tmp_path: Path, file: str, copy: Path
+) -> None:
+    async with local_gateway(AGENTS, tmp_path) as gateway, a2a_http(gateway.url) as http:
+        agent = A2A(http, "mine")
+        task = await agent.send("remember")
+        made = await command_line("backup", str(copy), "-c", file)
+        assert (made.code, made.err) == (0, "")
+        later = await agent.send("after the backup")
+    lose_database(tmp_path)
+    assert (await command_line("restore", str(copy), "-c", file)).code == 0
+    async with local_gateway(AGENTS, tmp_path) as gateway, a2a_http(gateway.url) as http:
+        agent = A2A(http, "mine")
+        assert text_of(await agent.get(task["id"])) == text_of(task)
+        assert (await http.get(f"/a2a/mine/tasks/{later['id']}")).status_code == 404
+        assert (await agent.send("and on", task["contextId"]))["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_backup_is_one_file_that_only_its_owner_can_read(call: Call, file: str, copy: Path) -> None:
+    with_database(call, file)
+    made = call("backup", str(copy), "-c", file)
+    assert made.out.startswith(f"{copy}: ")
+    assert [path.name for path in copy.parent.iterdir()] == ["monday.db"]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_backup_never_overwrites_a_file(call: Call, file: str, copy: Path) -> None:
+    with_database(call, file)
+    copy.parent.mkdir()
+    copy.write_text("mine")
+    again = call("backup", str(copy), "-c", file)
+    assert (again.code, again.out, copy.read_text()) == (2, "", "mine")
+    assert f"{copy} is there already: choose another name" in again.err
+
+
+def test_where_there_is_no_database_no_backup_is_made(call: Call, file: str, copy: Path) -> None:
+    made = call("backup", str(copy), "-c", file)
+    assert made.code == 69
+    assert "there is no database" in made.err
+    assert list(copy.parent.iterdir()) == []
+
+
+def test_a_damaged_database_gives_no_backup(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    damage(tmp_path / "gateway.db")
+    made = call("backup", str(copy), "-c", file)
+    assert made.code == 69
+    assert list(copy.parent.iterdir()) == []
+
+
+def damage(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(database.read_bytes())
+    content[:40960] = b"\xff" * 40960
+    database.write_bytes(content)
+
+
+def test_a_database_that_is_there_is_replaced_only_when_asked_and_kept(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    call("keys", "create", "second", "-c", file)
+    refused = call("restore", str(copy), "-c", file)
+    assert refused.code == 2
+    assert f"restore {copy} --replace -c {file}" in refused.err
+    assert names(call, file) == ["first", "second"]
+    restored = call("restore", str(copy), "--replace", "-c", file)
+    assert restored.code == 0
+    assert names(call, file) == ["first"]
+    [aside] = kept(tmp_path)
+    assert f"the database that was there is kept as {aside}\n" in restored.out
+    with closing(sqlite3.connect(aside)) as connection:
+        assert connection.execute("SELECT count(*) FROM api_key").fetchone() == (2,)
+
+
+async def test_a_database_that_a_gateway_uses_is_not_replaced(
+    command_line: CommandLine, tmp_path: Path, file: str, copy: Path
+) -> None:
+    async with local_gateway(AGENTS, tmp_path, clock=Clock()) as gateway, a2a_http(gateway.url) as http:
+        assert (await command_line("backup", str(copy), "-c", file)).code == 0
+        refused = await command_line("restore", str(copy), "--replace", "-c", file)
+        assert refused.code == 69
+        assert refused.err.endswith("Stop the gateway first.\n")
+        assert (await A2A(http, "mine").send("still there"))["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert kept(tmp_path) == []
+
+
+def lose_database(folder: Path) -> None:
+    for file in folder.glob("gateway.db*"):
+        file.unlink()
+
+
+def kept(folder: Path) -> list[Path]:
+    return list(folder.glob("gateway.db.replaced-*"))
+
+
+def test_a_damaged_database_can_be_replaced_and_its_log_is_not_replayed(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    with closing(connect(str(tmp_path / "gateway.db"), 1000)) as connection:
+        connection.execute("UPDATE api_key SET name = 'another'")
+        log = (tmp_path / "gateway.db-wal").read_bytes()
+    damage(tmp_path / "gateway.db")
+    (tmp_path / "gateway.db-wal").write_bytes(log)
+    assert call("restore", str(copy), "--replace", "-c", file).code == 0
+    assert names(call, file) == ["first"]
+    assert len(kept(tmp_path)) >= 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no database at all", None], ids=["empty", "text", "missing"])
+def test_a_file_that_is_no_backup_changes_nothing(
+    call: Call, tmp_path: Path, file: str, copy: Path, content: bytes | None
+) -> None:
+    with_database(call, file)
+    copy.parent.mkdir()
+    if content is not None:
+        copy.write_bytes(content)
+    refused = call("restore", str(copy), "--replace", "-c", file)
+    assert refused.code == 69
+    assert refused.err.startswith("nothing was restored: ")
+    assert str(copy) in refused.err
+    assert names(call, file) == ["first"]
+
+
+def test_a_backup_of_a_newer_version_is_refused(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("PRAGMA user_version = 9999")
+    refused = call("restore", str(copy), "--replace", "-c", file)
+    assert refused.code == 69
+    assert "newer than ours" in refused.err
+    assert names(call, file) == ["first"]

@@ -1,9 +1,9 @@
 """One HTTP connection: uvicorn's, with time and size limits. Law: the time for a request to arrive and the size of its head
-are limited, whatever the application does; a request that is refused here never reaches the application; a peer that reads
-nothing of a response loses it.
+are limited, whatever the application does; a request that is refused here never reaches the application; no byte of a body is
+read as a request; a peer that reads nothing of a response loses it.
 
-Source: docs/adr/0015. uvicorn has no time-outs for reading, and its parser keeps a head of any size; a closed transport
-waits without a limit until its peer has read what was written.
+Source: docs/adr/0015. uvicorn has no time-outs for reading, and its parser keeps a head of any size, and reads no body behind
+a head with `Upgrade`; a closed transport waits without a limit until its peer has read what was written.
 """
 
 import asyncio
@@ -15,8 +15,10 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from starlette.types import ASGIApp
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
@@ -33,6 +35,8 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
 """The ASGI extensions of a request that has arrived completely."""
+
+_NO_REQUEST = "Invalid HTTP request received."
 
 _HEAD_BYTES = 64 * 1024
 """Limit for an incomplete head, without the piece of data in which it begins. The application checks the size of a complete
@@ -141,6 +145,7 @@ class Connection(HttpToolsProtocol):
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
         self._refused = False
+        self._served: RequestResponseCycle | None = None
         self._unread = 0
         self._blocked: TimerHandle | None = None
 
@@ -154,6 +159,11 @@ class Connection(HttpToolsProtocol):
         self._stop_watching()
         self._refused = True
         super().connection_lost(exc)
+        # uvicorn tells only the last request of the connection, which may be waiting behind the one that is being served.
+        if self._served is not None:
+            self._served.disconnected = True
+            self._served.message_event.set()
+            self._served = None
         # uvicorn does not cancel its timer where a peer resets the connection.
         self._unset_keepalive_if_required()
         self._outgoing.release()
@@ -161,7 +171,11 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except HttpParserError:
+            self._end_unreadable()
         if self._refused:
             return
         if self._part is not self._timed:
@@ -175,15 +189,60 @@ class Connection(HttpToolsProtocol):
             if self._head_bytes > _HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", "the head of the request is too large")
 
+    def _parse(self, data: bytes) -> None:
+        """Reads a request with `Upgrade` as if it had none (RFC 9110, section 7.8). Raises: HttpParserError.
+
+        httptools ends such a request behind its head and takes the body for the next one. The request is therefore begun
+        again, with the same head but for that header, in front of the data that follows.
+        """
+        unread: bytes | memoryview = data
+        while True:
+            try:
+                self.parser.feed_data(unread)
+            except HttpParserUpgrade as upgrade:
+                unread = memoryview(unread)[upgrade.args[0] :]
+            else:
+                return
+            head = self._head_without_upgrade()
+            self.parser = HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                self.parser.feed_data(head)
+            except HttpParserUpgrade:
+                # A client of a tunnel may send data of any protocol before the answer: none of it is read.
+                self._refuse(501, "UNIMPLEMENTED", "this server opens no tunnel: CONNECT is not served")
+                return
+
+    def _end_unreadable(self) -> None:
+        """Answers with 400, but not in the middle of a response or in the place of an earlier one."""
+        self.logger.warning(_NO_REQUEST)
+        own = self._part is _Part.BODY and not self.pipeline and not self.cycle.response_started
+        if self._answering and not own:
+            self._close()
+        else:
+            self.send_400_response(_NO_REQUEST)
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head that was read last."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join((*lines, b"\r\n"))
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._part, self._timed, self._head_bytes = _Part.HEAD, None, 0
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # `_parse` begins it again
         super().on_headers_complete()
         self._part = _Part.BODY
+        # Fields behind a body are no headers (RFC 9110, section 6.5.1); uvicorn would append them to those of the request.
+        self.headers = []
 
     def on_message_complete(self) -> None:
+        if self._part is _Part.HEAD:
+            return  # as in `on_headers_complete`
         self._part = _Part.NOTHING
         # The application reads such a body without a time-out.
         self.scope["extensions"] = ARRIVED
@@ -197,6 +256,10 @@ class Connection(HttpToolsProtocol):
         # There is no cycle before the first request, despite its declared type.
         if cycle is not None and not (cycle.response_started or cycle.more_body):  # type: ignore[redundant-expr]
             cycle.default_headers = [*cycle.default_headers, _CLOSE]
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
 
     # --- a peer that reads nothing
 

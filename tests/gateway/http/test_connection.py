@@ -1,82 +1,25 @@
 """Slow, incomplete and malformed requests: raw bytes to a real server, which keeps working."""
 
 import asyncio
-import socket
-import struct
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
 
-import msgspec
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
-from gateway.http.connection import Connection
 from gateway.http.host_guard import HostGuard
 from gateway.http.reply import Reply
 from gateway.http.server import HttpServer, listen
 from tests.garbage import left_behind
+from tests.gateway.http.peers import GET, Peer, all_is_read, echo, served, told
 from tests.running import child_gateways
 from tests.support.core import BOUND, soon
 
 SHORT = 0.05
 _UVICORNS = 5
 """Seconds for which uvicorn keeps an idle connection by itself."""
-_ESTABLISHED = 1
-Connect: TypeAlias = Callable[[], Awaitable["Peer"]]
-
-
-class Peer:
-    """The other end of a connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def say(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def rest(self) -> bytes:
-        """All data until the server ends the connection, as it has to."""
-        try:
-            return await soon(self._reader.read())
-        except ConnectionError:
-            return b""
-
-    async def answer(self) -> tuple[int, Any]:
-        """Status and JSON of the next answer."""
-        head = await soon(self._reader.readuntil(b"\r\n\r\n"))
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        return int(head.split()[1]), msgspec.json.decode(await soon(self._reader.readexactly(length)))
-
-    async def line(self) -> bytes:
-        return await soon(self._reader.readuntil(b"\r\n\r\n"))
-
-    def leave(self) -> None:
-        self._writer.close()
-
-    def reset(self) -> None:
-        connection = self._writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._writer.transport.abort()
-
-    def stop_reading(self) -> None:
-        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
-
-    async def dropped(self) -> None:
-        """Returns when the server has dropped the connection, with or without unsent data."""
-        connection = self._writer.get_extra_info("socket")
-        async with asyncio.timeout(BOUND):
-            while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-
-    async def take(self, most: int) -> bytes:
-        return await soon(self._reader.read(most))
 
 
 async def refused(peer: Peer) -> None:
@@ -86,63 +29,6 @@ async def refused(peer: Peer) -> None:
             while True:
                 await peer.say(b"x")
                 await asyncio.sleep(0)
-
-
-def told(data: bytes) -> tuple[int, str]:
-    head, _, body = data.partition(b"\r\n\r\n")
-    return int(head.split()[1]), msgspec.json.decode(body)["error"]["message"]
-
-
-@asynccontextmanager
-async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
-    kind = type("ShortLimits", (Connection,), seconds)
-    config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
-    config.load()
-    state = ServerState()
-    loop = asyncio.get_running_loop()
-    failures: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, failure: failures.append(failure))
-    listener = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    peers: list[Peer] = []
-
-    async def connect() -> Peer:
-        peers.append(Peer(*await asyncio.open_connection("127.0.0.1", port)))
-        return peers[-1]
-
-    try:
-        yield connect
-    finally:
-        for peer in peers:
-            peer.leave()
-        listener.close()
-        for connection in tuple(state.connections):
-            connection.transport.abort()
-        async with asyncio.timeout(BOUND):
-            while state.connections or state.tasks:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-    assert failures == []
-
-
-async def all_is_read(connect: Connect) -> None:
-    """Returns when the server has read all data sent so far."""
-    other = await connect()
-    await other.say(GET)
-    await other.line()
-
-
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the size of the complete body."""
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
-    await Reply(b"%d" % size)(scope, receive, send)
-
-
-GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def test_a_head_that_does_not_arrive_is_refused() -> None:
@@ -413,6 +299,62 @@ async def test_a_bad_request_after_a_good_one_is_answered_after_it() -> None:
         await peer.say(GET)
         assert await peer.answer() == (200, 0)
         await peer.say(b"hello\r\n\r\n")
+        assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
+
+
+async def _begins_to_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+    await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@pytest.mark.parametrize("behind", [b"hello\r\n\r\n", CHUNKED + NO_CHUNK])
+async def test_a_bad_request_writes_nothing_into_the_answer_of_an_earlier_one(behind: bytes) -> None:
+    async with served(_begins_to_answer) as connect:
+        peer = await connect()
+        await peer.say(GET)
+        await peer.line()
+        await peer.say(behind)
+        assert await peer.rest() == b"begun"
+
+
+async def test_a_bad_request_is_not_answered_in_the_place_of_an_earlier_one() -> None:
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with served(waits) as connect:
+        peer = await connect()
+        await peer.say(GET + b"hello\r\n\r\n")
+        assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize("leave", [Peer.leave, Peer.reset])
+async def test_an_application_sees_the_disconnect_although_another_request_waits_behind_its_own(
+    leave: Callable[[Peer], None],
+) -> None:
+    begun, gone = asyncio.Event(), asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
+    async with served(waits) as connect:
+        peer = await connect()
+        await peer.say(GET + GET)
+        await soon(begun.wait())
+        leave(peer)
+        await soon(gone.wait())
+
+
+async def test_a_body_that_cannot_be_read_is_a_bad_request() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED + NO_CHUNK)
         assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
 
 

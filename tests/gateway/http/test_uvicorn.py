@@ -32,10 +32,22 @@ OVERRIDDEN = {
     "pause_writing": ["self"],
     "resume_writing": ["self"],
     "timeout_keep_alive_handler": ["self"],
+    "_start_asgi_task": ["self", "cycle", "app"],
 }
-CALLED = ["_unset_keepalive_if_required", "shutdown"]
-ATTRIBUTES = ["cycle", "flow", "loop", "pipeline", "scope", "timeout_keep_alive", "transport"]
-OF_A_CYCLE = ["default_headers", "more_body", "response_complete", "response_started"]
+CALLED = {"_unset_keepalive_if_required": ["self"], "send_400_response": ["self", "msg"], "shutdown": ["self"]}
+ATTRIBUTES = [
+    "cycle",
+    "flow",
+    "headers",
+    "logger",
+    "loop",
+    "parser",
+    "pipeline",
+    "scope",
+    "timeout_keep_alive",
+    "transport",
+]
+OF_A_CYCLE = ["default_headers", "disconnected", "message_event", "more_body", "response_complete", "response_started"]
 
 
 def changed(what: str) -> str:
@@ -63,7 +75,7 @@ def test_nothing_else_of_the_protocol_is_overridden() -> None:
 
 @pytest.mark.parametrize("name", CALLED)
 def test_a_method_that_is_called_is_there(name: str) -> None:
-    assert parameters(getattr(HttpToolsProtocol, name, lambda: None)) == ["self"], changed(name)
+    assert parameters(getattr(HttpToolsProtocol, name, lambda: None)) == CALLED[name], changed(name)
 
 
 async def test_a_connection_is_made_as_before_and_has_the_attributes_that_are_used() -> None:
@@ -74,6 +86,9 @@ async def test_a_connection_is_made_as_before_and_has_the_attributes_that_are_us
     for name in ATTRIBUTES:
         assert hasattr(protocol, name), changed(f"HttpToolsProtocol.{name}")
     assert protocol.cycle is None, changed("HttpToolsProtocol.cycle before the first request")
+    assert "self.url += url" in inspect.getsource(HttpToolsProtocol.on_url), changed("HttpToolsProtocol.url")
+    made = inspect.getsource(HttpToolsProtocol.__init__)
+    assert "set_dangerous_leniencies(lenient_data_after_close=True)" in made, changed("the parser of a connection")
 
 
 @pytest.mark.parametrize("name", OF_A_CYCLE)

@@ -22,7 +22,8 @@ ENV PATH=/opt/a2a-gateway/bin:$PATH \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/a2a-gateway /opt/a2a-gateway
 RUN mkdir /data && chown 10001:10001 /data
-WORKDIR /
+# `health` finds the configuration here, and asks the port that it names.
+WORKDIR /etc/a2a-gateway
 VOLUME /data
 USER 10001:10001
 # The configuration file has to say `server: {host: 0.0.0.0}`, or only the container itself reaches the gateway; as long as it

@@ -17,6 +17,10 @@ from gateway.config.settings import Settings
 
 AgentFunction = Callable[[Any], Any]
 
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = ("adapters", "gateway", "storage")
+"""The packages of the gateway, in the folder `_ROOT`: Python finds them before modules of the same names beside an agent."""
+
 
 class RefSettings(Settings):
     """The reference to a function, and the folder that it is relative to: that of the configuration file, or the working
@@ -39,13 +43,15 @@ class RefSettings(Settings):
 
     def load(self) -> Callable[..., Any]:
         """Raises: ValueError when there is no such function."""
-        ref, folder = self.ref, self._base_dir
+        ref, folder = self.ref, self._base_dir.resolve()
         source, _, name = ref.rpartition(":")
         module = _load_file(ref, folder / source) if source.endswith(".py") else _import(ref, source, folder)
+        _check_imports(ref, module, (folder / source).parent if source.endswith(".py") else folder)
         try:
             function = attrgetter(name)(module)
         except AttributeError as error:
-            raise ValueError(f"{ref!r}: {source!r} has no {name!r}; check the name behind the colon") from error
+            remedy = _hidden(source, folder) or "check the name behind the colon"
+            raise ValueError(f"{ref!r}: {source!r} has no {name!r}; {remedy}") from error
         if not callable(function):
             kind = type(function).__name__
             raise ValueError(f"{ref!r}: {name!r} is no function but of type {kind}; name one")
@@ -71,16 +77,18 @@ def takes_text(function: AgentFunction) -> bool:
 
 
 def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
-    _add_to_path(base_dir.resolve())
+    _add_to_path(base_dir)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _import_error(ref, error) from error
-        remedy = "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
+            raise _import_error(ref, error, base_dir) from error
+        remedy = _hidden(error.name, base_dir) or (
+            "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
+        )
         raise ValueError(f"{ref!r}: there is no module {error.name!r}; {remedy}") from error
     except (Exception, SystemExit) as error:
-        raise _import_error(ref, error) from error
+        raise _import_error(ref, error, base_dir) from error
 
 
 def _load_file(ref: str, path: Path) -> ModuleType:
@@ -99,14 +107,40 @@ def _load_file(ref: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _import_error(ref, error) from error
+        raise _import_error(ref, error, path.parent) from error
     return module
 
 
-def _import_error(ref: str, error: BaseException) -> ValueError:
+def _import_error(ref: str, error: BaseException, folder: Path) -> ValueError:
     source = ref.rpartition(":")[0]
-    remedy = "mend it, or install what it needs beside the gateway"
+    match error:
+        case ImportError(name=str() as name):
+            hidden = _hidden(name, folder)
+        case AttributeError(obj=ModuleType(__name__=name)):
+            hidden = _hidden(name, folder)
+        case _:
+            hidden = None
+    remedy = hidden or "mend it, or install what it needs beside the gateway"
     return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
+
+
+def _check_imports(ref: str, module: ModuleType, folder: Path) -> None:
+    """Raises: ValueError for a module that has imported a package of the gateway instead of what is beside it."""
+    for value in vars(module).values():
+        # The API of agents is in the package `gateway`, which a module may therefore mean.
+        if isinstance(value, ModuleType) and not value.__name__.startswith("gateway"):
+            hidden = _hidden(value.__name__, folder)
+            if hidden is not None:
+                raise ValueError(f"{ref!r}: it imports {value.__name__!r}; {hidden}")
+
+
+def _hidden(name: str, folder: Path) -> str | None:
+    """What to do about a module of this dotted name in the folder that a package of the gateway hides, None if none does."""
+    top = name.partition(".")[0]
+    if top not in _PACKAGES or folder == _ROOT:
+        return None
+    beside = [path for path in (folder / f"{top}.py", folder / top) if path.is_file() or any(path.glob("*.py"))]
+    return f"the package {top!r} of the gateway hides {str(beside[0])!r} from Python: rename it" if beside else None
 
 
 def _add_to_path(folder: Path) -> None:

@@ -29,7 +29,8 @@ _FIXED = ("server", "storage", "push")
 async def serve(
     config: GatewayConfig, on_ready: Callable[[str], None], reload: Callable[[], GatewayConfig] | None = None
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the base URL.
+    """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the URL under which this machine reaches
+    the gateway.
 
     `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid.
 
@@ -47,7 +48,7 @@ async def serve(
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())
-                    on_ready(served.server.public_url)
+                    on_ready(served.server.local_url)
                     waits: list[_Wait] = [signals.first.wait(), serving]
                     if reload is not None:
                         waits.append(_reload_on_signal(gateway, config, served, signals.reload, reload))

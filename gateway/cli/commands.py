@@ -237,7 +237,12 @@ def chat(
     return run_chat(read_address(agent, url, binding, headers, key), context, output, tools)
 
 
-@commands.command("health", "a2a-gateway health", "a2a-gateway health --live -u http://127.0.0.1:9000")
+@commands.command(
+    "health",
+    "a2a-gateway health",
+    "a2a-gateway health -c /etc/a2a-gateway/gateway.yaml",
+    "a2a-gateway health --live -u http://127.0.0.1:9000",
+)
 def health(
     url: Annotated[
         str | None,
@@ -246,16 +251,29 @@ def health(
             "--url",
             metavar="URL",
             envvar="A2A_GATEWAY_URL",
-            show_default="this machine, port $A2A_GATEWAY__SERVER__PORT or 8080",
+            show_default="where its configuration says; http://127.0.0.1:8080 without one",
             help="Address of the gateway.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            show_default="gateway.yaml, if there is one",
+            help="The configuration file that says where it listens.",
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live/--ready", help="Does the process answer, or can it take work?")] = False,
 ) -> None:
-    """Ask a gateway how it is: exit 0 if it is well, 69 if not."""
+    """Ask a gateway how it is: exit 0 if it is well, 69 if not.
+
+    Exit code 78: its configuration file does not say where it listens.
+    """
     from gateway.cli.manage.health import print_health
 
-    print_health(url, live=live)
+    print_health(url, file, live=live)
 
 
 @commands.command("backup", "a2a-gateway backup backup/gateway-monday.db", "a2a-gateway backup -c gateway.yaml FILE")

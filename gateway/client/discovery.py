@@ -1,17 +1,22 @@
-"""Finds the endpoint behind the address that a user types. Law: the card decides; its first usable interface is chosen."""
+"""Finds the endpoint behind the address that a user types. Law: the card decides, and its first usable interface is chosen; but
+an endpoint that the typed address leads to is called there, whatever address the card gives it."""
 
-from dataclasses import dataclass
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
 
 from gateway.client import transport
-from gateway.client.transport import Json, NotA2A, Unreachable, json_at, objects, text_at
+from gateway.client.transport import ClientError, Json, NotA2A, json_at, objects, text_at
 from gateway.foundation.text import did_you_mean
 
 CARD = ".well-known/agent-card.json"
 _INTERFACES = "supportedInterfaces"
+_OF_A_GATEWAY = re.compile(r"/a2a/[^/]+$")
+"""The end of the path of an agent of a gateway."""
 
 
 class Binding(StrEnum):
@@ -67,7 +72,30 @@ async def discover(
         card = {**card, _INTERFACES: named}
     if card is None:
         raise NotA2A(f"there is no agent card at {address}{await _agents_hint(http, url, agent)}")
-    return _choose(card, address, binding)
+    return await _reached_as_typed(http, _choose(card, address, binding), card, address)
+
+
+async def _reached_as_typed(http: httpx2.AsyncClient, endpoint: Endpoint, card: Json, address: str) -> Endpoint:
+    """The endpoint under the address that its card came from, where it is there, too; the endpoint itself otherwise.
+
+    A card carries the address for everybody (`server.public_url`), which may lead past the machine that the user means.
+    """
+    folder = address.removesuffix(f"/{CARD}")
+    agent = _OF_A_GATEWAY.search(urlsplit(endpoint.url).path.rstrip("/"))
+    if agent is None or folder == address or _origin(endpoint.url) == _origin(address):
+        return endpoint
+    if folder.endswith(agent[0]):
+        return replace(endpoint, url=folder)
+    here = f"{folder.removesuffix('/a2a')}{agent[0]}"
+    with suppress(ClientError):
+        if await _card_at(http, f"{here}/{CARD}") == card:
+            return replace(endpoint, url=here)
+    return endpoint
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 async def _card_at(http: httpx2.AsyncClient, address: str) -> Json:
@@ -80,16 +108,25 @@ async def _card_at(http: httpx2.AsyncClient, address: str) -> Json:
     return card if response.status_code == 200 and isinstance(card, dict) and "name" in card else None
 
 
+async def list_agents(http: httpx2.AsyncClient, url: str) -> list[dict[str, Json]]:
+    """The cards of the agents of a gateway, each with the agent's name as `agent`. Raises: Unreachable, NotA2A, Refused."""
+    listing = f"{url.rstrip('/').removesuffix('/a2a')}/a2a"
+    with transport.http_errors(listing):
+        response = await http.get(listing, timeout=transport.CONNECT)
+    body = transport.read_json(response)
+    agents = [item for item in objects(body, "agents") if text_at(item, "agent")]
+    if not agents and response.status_code >= 400 and response.status_code != 404:
+        raise transport.refused_from(response, body)
+    if not agents:
+        raise NotA2A(f"there is no list of agents at {listing}: that is no gateway of this kind")
+    return agents
+
+
 async def _agents_hint(http: httpx2.AsyncClient, url: str, wanted: str | None) -> str:
     """The agents that a gateway lists there, for the end of a sentence."""
-    listing = f"{url.rstrip('/')}/a2a"
     try:
-        with transport.http_errors(listing):
-            response = await http.get(listing, timeout=transport.CONNECT)
-    except Unreachable:
-        return ""
-    names = [str(item["agent"]) for item in objects(transport.read_json(response), "agents") if "agent" in item]
-    if not names:
+        names = [str(item["agent"]) for item in await list_agents(http, url)]
+    except ClientError:
         return ""
     if wanted is None:
         return f"; this gateway has several agents: name one of {', '.join(names)}"

@@ -23,7 +23,7 @@ from gateway.config.settings import (
     size,
 )
 from gateway.config.tools import ToolConfig
-from gateway.foundation.addresses import is_loopback
+from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.ledger.leases import LONGEST_LEASE
 
 _SQLITE = "sqlite:///"
@@ -33,7 +33,7 @@ def _public_address(data: dict[str, Any]) -> str:
     host = data["host"]
     if host in {"0.0.0.0", "::", ""}:  # noqa: S104  # no address that a client can call
         host = "localhost"
-    return f"http://{f'[{host}]' if ':' in host else host}:{data['port']}"
+    return http_url(host, data["port"])
 
 
 def _base_url(value: str) -> str:
@@ -63,6 +63,11 @@ class ServerConfig(Settings):
     shutdown_grace: Duration = Field(
         duration("30s"), description="How long running turns may take to end after SIGTERM."
     )
+
+    @property
+    def local_url(self) -> str:
+        """Address under which this machine reaches the gateway, whatever the cards say."""
+        return local_url(self.host, self.port)
 
     def bound_to(self, port: int) -> "ServerConfig":
         """The same settings with the port that the system chose; a given `public_url` stays."""

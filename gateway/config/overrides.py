@@ -10,6 +10,7 @@ from gateway.config.yaml import Document, is_well_formed, read, scalar
 ENVIRONMENT = "environment"
 
 _PREFIX = "A2A_GATEWAY__"
+_SHORT_PREFIX = _PREFIX.removesuffix("_")
 
 
 def override_from_environment(
@@ -23,13 +24,42 @@ def override_from_environment(
         if not all(segments):
             _add_problem(document, ENVIRONMENT, variable, f"names no setting; write it like {_PREFIX}SERVER__PORT")
             continue
-        path = _named_path(segments, data, Shape(plugins, data))
+        shape = Shape(plugins, data)
+        path = _named_path(segments, data, shape)
+        unusable = _why_unusable(segments, path, env[variable], data, shape)
+        if unusable is not None:
+            _add_problem(document, ENVIRONMENT, variable, unusable)
+            continue
         if path in taken:
             _add_problem(document, ENVIRONMENT, variable, f"sets the same as {taken[path]}; remove one of them")
             continue
         taken[path] = variable
         place = Place(ENVIRONMENT, name=variable, text=env[variable])
         _put(document, data, path, _environment_value(env[variable]), place)
+
+
+def _why_unusable(segments: list[str], path: KeyPath, value: str, data: object, shape: Shape) -> str | None:
+    """The problem of a variable that is written for no setting, or has no value."""
+    meant = None if _is_setting(path, shape) else _meant_path("_".join(segments), data, shape)
+    if meant is not None:
+        return f"names no setting; did you mean {_variable(meant)}?"
+    return None if value.strip() else "is empty; give it a value (null for none), or remove it"
+
+
+def misspelled_variables(env: Mapping[str, str], data: Mapping[str, object], plugins: PluginTypes) -> dict[str, str]:
+    """Variables that set nothing, because one `_` stands where two belong, by the names that would. `data` is the file.
+
+    They are no error: a cluster gives variables such as A2A_GATEWAY_SERVER_PORT to every process beside a service.
+    """
+    found = {}
+    for variable in sorted(env):
+        name = variable.upper()
+        if name.startswith(_SHORT_PREFIX) and not name.startswith(_PREFIX):
+            path = _meant_path(variable[len(_SHORT_PREFIX) :], data, Shape(plugins, data))
+            # The one setting of the file's first level is its version, and A2A_GATEWAY_VERSION may be the program's.
+            if path is not None and len(path) > 1:
+                found[variable] = _variable(path)
+    return found
 
 
 def _add_problem(document: Document, file: str, name: str, message: str) -> None:
@@ -59,6 +89,31 @@ def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
         data = data.get(key) if isinstance(data, dict) else None
         path = (*path, key)
     return path
+
+
+def _is_setting(path: KeyPath, shape: Shape) -> bool:
+    """Whether each key may stand where it does. Where the models name no keys, any may."""
+    return all(not (keys := shape.keys(path[:depth])) or key in keys for depth, key in enumerate(path))
+
+
+def _meant_path(name: str, data: object, shape: Shape, above: KeyPath = ()) -> KeyPath | None:
+    """The setting whose keys make this name when they are joined by `_`, None where there is none."""
+    form = _form(name).lstrip("_")
+    present = list(data) if isinstance(data, dict) else []
+    for key in dict.fromkeys((*present, *shape.keys(above))):
+        path = (*above, key)
+        if form == _form(key):
+            return path
+        if form.startswith(f"{_form(key)}_"):
+            below = data.get(key) if isinstance(data, dict) else None
+            found = _meant_path(form[len(key) :], below, shape, path)
+            if found is not None:
+                return found
+    return None
+
+
+def _variable(path: KeyPath) -> str:
+    return _PREFIX + "__".join(_form(str(key)).upper() for key in path)
 
 
 def _form(name: str) -> str:

@@ -24,6 +24,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from gateway.config.files import read_text
+
 EXPECTED = "expected_form"
 """The type of an error whose text is followed by ", not <the value>"."""
 
@@ -105,17 +107,6 @@ def base_dir(info: ValidationInfo) -> Path:
 
 def _resolve(path: Path, info: ValidationInfo) -> Path:
     return base_dir(info) / path
-
-
-def read_text(path: Path) -> str:
-    """Raises: ValueError with the reason in plain words."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the file {path} is not UTF-8 text") from error
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "not a usable path"
-        raise ValueError(f"the file {path} cannot be read: {reason.lower()}") from error
 
 
 def _read_text_or_file(value: object, info: ValidationInfo) -> object:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from gateway.config.files import read_text
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
-from gateway.config.settings import read_text
 
 _DEPTH = 100
 _TOO_DEEP = f"values are nested deeper than {_DEPTH} levels"
@@ -118,7 +118,11 @@ class References:
         if "${" in body:
             raise ValueError("`${` inside `${...}` is not possible; a default is plain text")
         if body.startswith("file:"):
-            return read_text(self.base_dir / body.removeprefix("file:")).rstrip("\r\n")
+            path = self.base_dir / body.removeprefix("file:")
+            content = read_text(path).rstrip("\r\n")
+            if not content.strip():
+                raise ValueError(f"the file {path} is empty; write the value into it")
+            return content
         match = _VARIABLE.fullmatch(body)
         if match is None:
             raise ValueError("`${...}` must be ${NAME}, ${NAME:-default} or ${file:path}; write $${ for a literal ${")
@@ -128,6 +132,9 @@ class References:
             return value or default
         if value is None:
             raise ValueError(f"the environment variable {name} is not set; set it, or give a default: ${{{name}:-...}}")
+        if not value.strip():
+            remedy = f"set it, or write ${{{name}:-}} if there need be none"
+            raise ValueError(f"the environment variable {name} is empty; {remedy}")
         return value
 
 

@@ -113,6 +113,21 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def local_url(host: str, port: int) -> str:
+    """The URL under which this machine reaches a server that listens on `host`, which may stand for all addresses."""
+    try:
+        address = ip_address(host)
+        name = ("127.0.0.1" if address.version == 4 else "::1") if address.is_unspecified else host
+    except ValueError:
+        name = host
+    return http_url(name, port)
+
+
+def http_url(host: str, port: int) -> str:
+    """The URL of a server without TLS."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 class TargetRefused(Exception):
     """A URL to which nothing is sent; the text says why."""
 

@@ -34,8 +34,18 @@ _HEADERS_TOO_LARGE = _refusal(
     431, "INVALID_ARGUMENT", f"there are more than {_HEADER_FIELDS} headers, or more than {_HEADER_BYTES} bytes of them"
 )
 _NOT_ONE_HOST = _refusal(400, "INVALID_ARGUMENT", "a request names exactly one Host")
-_FOREIGN_HOST = _refusal(421, "FAILED_PRECONDITION", "this gateway does not answer under the name in Host")
-_FOREIGN_ORIGIN = _refusal(403, "PERMISSION_DENIED", "this gateway does not answer pages from this Origin")
+_FOREIGN_HOST = _refusal(
+    421,
+    "FAILED_PRECONDITION",
+    "this gateway listens for its own machine alone, and does not answer under the name in Host; a proxy in front of it needs "
+    "server.public_url to be set to the address that clients use",
+)
+_FOREIGN_ORIGIN = _refusal(
+    403,
+    "PERMISSION_DENIED",
+    "this gateway listens for its own machine alone, and does not answer pages from this Origin, unless server.public_url is "
+    "set to it",
+)
 
 
 class HostGuard:

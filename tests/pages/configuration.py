@@ -41,12 +41,13 @@ agents:
 
 - Unknown keys are errors.
 - `${VAR}`, `${VAR:-default}` and `${file:path}` may stand in any value; `$${` is a literal `${`. Secrets belong there.
+  An empty variable or file is an error, so that no key is forgotten in silence; `${VAR:-}` says that there need be none.
 - A **duration** is written `500ms`, `30s`, `15m`, `1h` or `7d`; a **size** `512B`, `64KiB`, `8MiB` or `10MB`. Paths are
   relative to the file.
 - Booleans are `true` and `false`, as in YAML 1.2: `yes`, `no`, `on` and `off` are text.
 - Every key is an environment variable, too: `A2A_GATEWAY__SERVER__PORT=9000`, `A2A_GATEWAY__AGENTS__SUPPORT__MODEL=...`, in
-  any case, with `_` for `-`, and lists and mappings in brackets. A flag beats a variable, a variable the file, the file the
-  default.
+  any case, with `_` for `-`, and lists and mappings in brackets; two `_` stand between two keys. A flag beats a
+  variable, a variable the file, the file the default.
 - SIGHUP reads the file again ([operations](operations.md#reload)); `server`, `storage` and `push` need a restart.
 """
 

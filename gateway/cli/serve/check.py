@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.cli.console.output import ExitCode, Stop, json_text, visible
-from gateway.cli.serve.sources import invalid, load_file
+from gateway.cli.serve.sources import invalid, load_file, warn
 from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump
 from gateway.config.gateway import GatewayConfig
@@ -73,6 +73,7 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
         raise invalid(with_positions(file, problems))
+    warn(config)
     if show:
         sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from gateway.app.process import serve
 from gateway.cli.console.output import ExitCode, Stop, program, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.serve.check import build_problems, with_positions
-from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file
+from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid
+from gateway.foundation.addresses import http_url
 from gateway.foundation.logs import configure_logging
 from gateway.ledger.errors import LedgerUnavailable
 
@@ -42,6 +44,7 @@ def serve_agents(options: ServeOptions) -> None:
         raise invalid(error.problems) from error
     if options.save is not None:
         _save(source, config, options.save, force=options.force)
+    warn(config)
     _run(source, config, options)
 
 
@@ -63,7 +66,8 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
     configure_logging()
     try:
         reload = partial(read_config, source.read, config, insecure=options.insecure)
-        run_loop(serve(config, partial(_announce, config), reload))
+        file = options.save if options.targets else options.file or DEFAULT_FILE
+        run_loop(serve(config, partial(_announce, config, file), reload))
     except OSError as error:
         raise cannot_listen(error, config.server.host, config.server.port) from error
     except LedgerUnavailable as error:
@@ -132,10 +136,17 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {reason}; choose another --host or --port")
 
 
-def _announce(config: GatewayConfig, url: str) -> None:
-    names = list(config.agents)
-    lines = [f"a2a-gateway serves {len(names)} {'agent' if len(names) == 1 else 'agents'} on {url}"]
+def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
+    """`file` holds the configuration, None where the command line does; `url` is where this machine reaches the gateway."""
+    server, names = config.server, list(config.agents)
+    bound = http_url(server.host, urlsplit(url).port or 0)
+    cards = f"; the cards name {server.public_url}" if "public_url" in server.model_fields_set else ""
+    key = "" if config.auth.mode == "none" else " --key KEY"
+    lines = [f"a2a-gateway serves {len(names)} {'agent' if len(names) == 1 else 'agents'} on {bound}{cards}"]
     lines += [f"  {url}/a2a/{name}/.well-known/agent-card.json" for name in names]
-    lines += [f"Try: {program()} stream -u {url} -a {names[0]} 'Hello'"]
+    lines += [f"Try: {program()} stream -u {url} -a {names[0]}{key} 'Hello'"]
+    if key and file is not None:
+        option = "" if file == DEFAULT_FILE else f" -c {shlex.quote(str(file))}"
+        lines += [f"A key: {program()} keys create NAME{option}"]
     sys.stderr.write(visible("\n".join(lines)) + "\n")
     sys.stderr.flush()

@@ -6,18 +6,20 @@ Law: both go through the same loader, which reports the same mistake in the same
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.cli.console.output import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop, visible
 from gateway.config.dump import escape_references, inline
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem, display
 from gateway.config.settings import NAME
+from gateway.config.warnings import warnings
 from gateway.foundation.text import did_you_mean
 
 COMMAND_LINE = "command line"
@@ -110,6 +112,12 @@ def _load(text: str, source: str, folder: Path, overrides: Mapping[str, object])
 
 def invalid(problems: Iterable[Problem]) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
+
+
+def warn(config: GatewayConfig) -> None:
+    """Writes to standard error what is hardly meant as it is written."""
+    for problem in warnings(config, os.environ, Registry()):
+        sys.stderr.write(visible(f"warning: {problem}\n"))
 
 
 def read_targets(words: Sequence[str], env: Mapping[str, str], base_dir: Path) -> dict[str, Settings]:

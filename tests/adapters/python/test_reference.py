@@ -130,3 +130,52 @@ def test_the_error_of_a_module_that_fails_names_the_exception(tmp_path: Path) ->
     (tmp_path / "fails_at_import.py").write_text("1 / 0\n")
     with pytest.raises(ValueError, match="importing 'fails_at_import' failed with ZeroDivisionError"):
         build("fails_at_import:reply", tmp_path)
+
+
+HIDDEN = {
+    "a missing name": ("storage.py", "from storage import save\n", "with ImportError: cannot import name 'save'"),
+    "a missing module": ("adapters/mine.py", "import adapters.mine\n", "No module named 'adapters.mine'"),
+    "a missing attribute": (
+        "storage.py",
+        "import storage\nstorage.save\n",
+        "with AttributeError: module 'storage' has no",
+    ),
+    "a module of the gateway's": ("gateway.py", "from gateway import ask\n", "cannot import name 'ask'"),
+    "another module": (
+        "storage.py",
+        "import storage\ndef reply(text): return storage.save(text)\n",
+        "it imports 'storage'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("beside", "source", "problem"), HIDDEN.values(), ids=HIDDEN)
+def test_a_module_that_a_package_of_the_gateway_hides_is_named_with_what_to_do(
+    tmp_path: Path, beside: str, source: str, problem: str
+) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("def save(text): return text\n")
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(ValueError, match="mine") as caught:
+        build("./mine.py:reply", tmp_path)
+    top = Path(beside).parts[0]
+    assert problem in str(caught.value)
+    assert str(caught.value).endswith(
+        f"; the package {top.removesuffix('.py')!r} of the gateway hides {str(tmp_path / top)!r} from Python: rename it"
+    )
+
+
+@pytest.mark.parametrize("ref", ["storage:reply", "adapters.mine:reply", "gateway:reply"])
+def test_a_module_is_not_found_under_the_name_of_a_package_of_the_gateway(tmp_path: Path, ref: str) -> None:
+    for name in ("storage.py", "gateway.py", "adapters/mine.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("def reply(text): return text\n")
+    with pytest.raises(ValueError, match=r"the package '\w+' of the gateway hides '.*' from Python: rename it"):
+        build(ref, tmp_path)
+
+
+async def test_a_file_may_have_the_name_of_a_package_of_the_gateway(tmp_path: Path) -> None:
+    (tmp_path / "storage.py").write_text("import gateway.agent\ndef reply(text): return text\n")
+    (tmp_path / "gateway").mkdir()
+    (tmp_path / "gateway" / "agent.py").write_text("")
+    assert text(await collect(build("./storage.py:reply", tmp_path), request("Hi"))) == "Hi"

@@ -1,11 +1,18 @@
 """From the typed address to the endpoint: cards, interfaces, endpoints without a card."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from gateway.client.discovery import Binding, Endpoint, card_address, discover, fetch_card
+from gateway.client.discovery import CARD, Binding, Endpoint, card_address, discover, fetch_card
 from gateway.client.transport import NotA2A, Refused, open_http
+from gateway.testing.serving import serve
 from tests.gateway.cli.scripted_agent import ScriptedAgent
 
 Json = Any
@@ -115,3 +122,50 @@ async def refuse(_: object) -> Json:
     from starlette.responses import JSONResponse
 
     return JSONResponse({"error": {"code": 401, "message": "who are you?"}}, 401)
+
+
+@asynccontextmanager
+async def gateway(public_url: str, card_below: int = 200) -> AsyncIterator[str]:
+    """The cards of a gateway with the agents a, its default, and b; `card_below` is the status of the cards below /a2a/."""
+
+    async def card(request: Request) -> Response:
+        name = request.path_params.get("name", "a")
+        item = {"url": f"{public_url}/a2a/{name}", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        status = card_below if "name" in request.path_params else 200
+        return JSONResponse({"name": name, "supportedInterfaces": [item]} if status == 200 else {}, status)
+
+    paths = (f"/{CARD}", f"/a2a/{CARD}", f"/a2a/{{name}}/{CARD}")
+    async with serve(Starlette(routes=[Route(path, card) for path in paths])) as url:
+        yield url
+
+
+@pytest.mark.parametrize("public_url", ["https://agents.example", "https://agents.example/base", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    ("typed", "agent", "path"),
+    [
+        ("", None, "/a2a/a"),
+        ("/", None, "/a2a/a"),
+        ("/a2a", None, "/a2a/a"),
+        (f"/{CARD}", None, "/a2a/a"),
+        ("", "b", "/a2a/b"),
+        ("/a2a/b", None, "/a2a/b"),
+        ("/a2a/b/", None, "/a2a/b"),
+        (f"/a2a/b/{CARD}", None, "/a2a/b"),
+    ],
+)
+async def test_the_typed_address_of_a_gateway_wins_over_the_address_that_its_cards_give(
+    public_url: str, typed: str, agent: str | None, path: str
+) -> None:
+    async with gateway(public_url) as url, open_http(url) as http:
+        assert (await discover(http, f"{url}{typed}", agent)).url == f"{url}{path}"
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+async def test_an_agent_that_is_not_at_the_typed_address_is_called_where_its_card_says(status: int) -> None:
+    async with gateway("https://agents.example", status) as url, open_http(url) as http:
+        assert (await discover(http, url)).url == "https://agents.example/a2a/a"
+
+
+async def test_a_card_among_others_leads_to_the_agent_that_it_describes() -> None:
+    async with ScriptedAgent(card=offers(("JSONRPC", "1.0"))).running() as agent:
+        assert (await found(agent)).url == "http://agent.example/JSONRPC"

@@ -363,6 +363,21 @@ def test_a_secret_is_masked_wherever_the_configuration_is_printed() -> None:
 
 
 ENVIRONMENT = {
+    "no value": (
+        {"A2A_GATEWAY__AGENTS__SUPPORT__API_KEY": " "},
+        "A2A_GATEWAY__AGENTS__SUPPORT__API_KEY: is empty; give it a value (null for none), or remove it",
+    ),
+    "one underscore": (
+        {"A2A_GATEWAY__SERVER_PORT": "1"},
+        "A2A_GATEWAY__SERVER_PORT: names no setting; did you mean A2A_GATEWAY__SERVER__PORT?",
+    ),
+    "one underscore further down": (
+        {"A2A_GATEWAY__AGENTS__SUPPORT__CARD_INPUT_MODES": "1"},
+        (
+            "A2A_GATEWAY__AGENTS__SUPPORT__CARD_INPUT_MODES: names no setting; "
+            "did you mean A2A_GATEWAY__AGENTS__SUPPORT__CARD__INPUT_MODES?"
+        ),
+    ),
     "no setting": ({"A2A_GATEWAY__": "x"}, "A2A_GATEWAY__: names no setting; write it like A2A_GATEWAY__SERVER__PORT"),
     "the same twice": (
         {"A2A_GATEWAY__SERVER__PORT": "1", "a2a_gateway__server__port": "2"},
@@ -419,8 +434,21 @@ def test_a_key_made_of_digits_stays_a_key() -> None:
     assert key == SecretStr("12345")
 
 
-def test_an_empty_variable_is_no_key() -> None:
-    assert settings(loaded(f"{FILE}    api_key: ${{KEY}}", {"KEY": ""})).api_key is None
+@pytest.mark.parametrize("value", ["", " ", "\n"])
+def test_an_empty_variable_is_no_key_unless_there_need_be_none(value: str) -> None:
+    problem = "the environment variable KEY is empty; set it, or write ${KEY:-} if there need be none"
+    assert (
+        refusal(f"{FILE}    api_key: ${{KEY}}", {"KEY": value})
+        == f"gateway.yaml:6:14: agents.support.api_key: {problem}"
+    )
+    assert refusal(f"{FILE}    headers: {{X: 'Bearer ${{KEY}}'}}", {"KEY": value}).endswith(f"headers.X: {problem}")
+    assert settings(loaded(f"{FILE}    api_key: ${{KEY:-}}", {"KEY": ""})).api_key is None
+
+
+def test_an_empty_file_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("\n", encoding="utf-8")
+    problem = f"agents.support.api_key: the file {tmp_path}/key is empty; write the value into it"
+    assert refusal(f"{FILE}    api_key: ${{file:key}}", base_dir=tmp_path) == f"gateway.yaml:6:14: {problem}"
 
 
 def test_files_are_read_relative_to_the_folder_of_the_configuration(tmp_path: Path) -> None:

@@ -60,6 +60,14 @@ async def test_a_foreign_host_is_misdirected(guard: HostGuard, host: str) -> Non
     assert await ask(guard, ("host", host)) == 421
 
 
+async def test_a_refusal_says_which_setting_admits_the_name(guard: HostGuard) -> None:
+    for headers in ([("host", "evil.example")], [("host", "localhost"), ("origin", "https://evil.example")]):
+        answer = await asgi.request(guard, "GET", "/a2a", headers)
+        message = msgspec.json.decode(answer.body)["error"]["message"]
+        assert "server.public_url" in message
+        assert "evil" not in message
+
+
 async def test_exactly_one_host_is_expected(guard: HostGuard) -> None:
     assert await ask(guard) == 421
     assert await ask(guard, ("host", "localhost"), ("host", "localhost")) == 421

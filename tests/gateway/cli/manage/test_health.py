@@ -1,6 +1,10 @@
 """`health`: what a container's HEALTHCHECK calls."""
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +16,7 @@ from starlette.routing import Route
 from gateway.cli.console.output import Stop
 from gateway.cli.manage.health import print_health
 from gateway.testing.serving import DROP, serve
-from tests.gateway.cli.conftest import CommandLine
+from tests.gateway.cli.conftest import Call, CommandLine
 
 
 async def alive(_: Request) -> Response:
@@ -44,6 +48,86 @@ async def test_the_port_is_that_of_the_environment(command_line: CommandLine, mo
     async with serve(app) as url:
         monkeypatch.setenv("A2A_GATEWAY__SERVER__PORT", str(urlsplit(url).port))
         assert (await command_line("health", "--live")).code == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def configuration(server: str) -> str:
+    """A file that says where it listens; what else it holds, and what it refers to, is not looked at."""
+    return f"version: 1\nserver: {server}\nagents: {{a: {{type: openai-chat, api_key: '${{NOT_SET}}', odd: 1}}}}\n"
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["{{port: {}}}", "{{port: {}, host: 0.0.0.0, public_url: 'https://agents.example'}}", "\n  port: ${{NOT_SET:-{}}}"],
+)
+async def test_the_address_is_that_of_the_configuration(command_line: CommandLine, folder: Path, server: str) -> None:
+    async with serve(app) as url:
+        text = configuration(server.format(urlsplit(url).port))
+        (folder / "gateway.yaml").write_text(text)
+        assert (await command_line("health", "--live")).code == 0
+        (folder / "gateway.yaml").write_text(configuration("{port: 1}"))
+        assert (await command_line("health", "--live")).code == 69
+        (folder / "other.yaml").write_text(text)
+        assert (await command_line("health", "--live", "-c", "other.yaml")).code == 0
+        assert (await command_line("health", "--live", "-u", url)).code == 0
+
+
+async def test_a_variable_wins_over_the_configuration(
+    command_line: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "gateway.yaml").write_text("server: {port: '${NOT_SET}', host: 192.0.2.1}")
+    async with serve(app) as url:
+        port = urlsplit(url).port
+        monkeypatch.setenv("A2A_GATEWAY__SERVER__PORT", str(port))
+        monkeypatch.setenv("a2a_gateway__server__host", "::")
+        ended = await command_line("health", "--live")
+        assert ended.err.startswith(f"http://[::1]:{port}/livez cannot be reached")
+        monkeypatch.setenv("a2a_gateway__server__host", "127.0.0.1")
+        assert (await command_line("health", "--live")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "text"),
+    [
+        ("server: {port: eight}", 78, "gateway.yaml:1:16: server.port: must be a whole number, not 'eight'"),
+        ("server: {port: true}", 78, "gateway.yaml:1:16: server.port: must be a whole number, not true"),
+        ("server: {host: 5}", 78, "gateway.yaml:1:16: server.host: must be text, not 5"),
+        (
+            "server: {port: '${NOT_SET}'}",
+            78,
+            "gateway.yaml:1:16: server.port: the environment variable NOT_SET is not set; set it",
+        ),
+        ("a: [", 78, "gateway.yaml:1:5: not valid YAML: "),
+        ("server: {port: 0}", 2, "the system chooses the port of this gateway; say which: health -u URL"),
+    ],
+)
+def test_a_configuration_without_an_address_is_reported(
+    call: Call, folder: Path, file: str, code: int, text: str
+) -> None:
+    (folder / "gateway.yaml").write_text(file)
+    ended = call("health")
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(text)
+
+
+def test_a_named_configuration_has_to_be_there(call: Call, folder: Path) -> None:
+    ended = call("health", "-c", "none.yaml")
+    assert (ended.code, ended.err) == (78, "the file none.yaml cannot be read: no such file or directory\n")
+
+
+def test_health_imports_neither_client_nor_models(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text("server: {port: 1}")
+    heavy = "{'asyncio', 'gateway.config.settings', 'httpx2', 'starlette'}"
+    start = f"import sys; from gateway.cli.main import run; run(['health']); assert not {heavy} & set(sys.modules)"
+    # Coverage in a subprocess imports modules of its own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "http://127.0.0.1:1/readyz cannot be reached: connection refused\n")
 
 
 async def test_a_missing_gateway_is_reported(command_line: CommandLine) -> None:
@@ -82,4 +166,4 @@ async def test_a_gateway_that_does_not_answer_is_reported(
 
 def test_an_https_address_is_asked_over_tls() -> None:
     with pytest.raises(Stop, match=r"^https:.* cannot be reached: connection refused"):
-        print_health("https://127.0.0.1:1", live=True)
+        print_health("https://127.0.0.1:1", None, live=True)

@@ -1,4 +1,4 @@
-"""The commands in groups: `tasks`, `contexts`, `push` and `keys`. Law: imports nothing but typer, as `commands`."""
+"""The commands in groups: `agents`, `tasks`, `contexts`, `push` and `keys`. Law: imports nothing but typer, as `commands`."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -10,11 +10,12 @@ from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup
 from gateway.cli.console.output import Output
 
+agents = CommandGroup("agents", "See the agents of a gateway.")
 tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
 push = CommandGroup("push", "See push notifications, and post them again.")
 keys = CommandGroup("keys", "Make, list and revoke API keys.")
-GROUPS = (tasks, contexts, push, keys)
+GROUPS = (agents, tasks, contexts, push, keys)
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="Id of the task.")]
 ContextId = Annotated[str, typer.Argument(metavar="ID", help="Id of the context.")]
@@ -37,6 +38,17 @@ Whole = Annotated[
 ]
 
 
+@agents.command("list", "a2a-gateway agents list", "a2a-gateway agents list -u https://agents.example.com -o json")
+def list_agents(where: parameters.GatewayOptions, output: parameters.Listing = Output.text) -> None:
+    """List the agents of a gateway.
+
+    The columns are the name for -a, the name on the card, and what the agent does.
+    """
+    from gateway.cli.manage.agents import print_agents
+
+    print_agents(where.address(), output)
+
+
 @tasks.command("list", "a2a-gateway tasks list -a support", "a2a-gateway tasks list --state failed --limit 10 -o jsonl")
 def list_tasks(
     *,
@@ -48,7 +60,8 @@ def list_tasks(
 ) -> None:
     """List tasks, the latest first.
 
-    The columns are task, state, time of the state, context, and what was said first.
+    The columns are task, state, time of the state, context, and what was said first. A terminal that is too narrow
+    leaves out the context, then the time.
     """
     from gateway.cli.manage.tasks import print_tasks
 
@@ -102,7 +115,8 @@ def list_contexts(
 ) -> None:
     """List conversations, the latest first.
 
-    The columns are context, number of tasks, state of the last task, its time, and what was said first.
+    The columns are context, number of tasks, state of the last task, its time, and what was said first. A terminal that
+    is too narrow leaves out the number, then the time.
     """
     from gateway.cli.manage.contexts import print_contexts
 

@@ -5,6 +5,8 @@ Law: every error ends in a plain message and an exit code; only --debug shows a 
 
 import errno
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,6 +19,8 @@ from gateway.cli.commands import app
 from gateway.cli.console.output import PROGRAM, ExitCode, Stop, one_line, visible
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_MORE_WORDS = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
 
 _COMPLETION = "_A2A_GATEWAY_COMPLETE"
 """The variable with which a shell asks for completions."""
@@ -56,7 +60,8 @@ def _execute(arguments: list[str], debug: bool) -> int:
     except typer.TyperException as error:
         context: typer.Context | None = getattr(error, "ctx", None)
         path = context.command_path if context else f"{PROGRAM} {arguments[0]}"
-        return _report(error.exit_code, f"{path}: {_plain(error.format_message())}\nSee: {path} --help")
+        text = _plain(error.format_message())
+        return _report(error.exit_code, f"{path}: {text}\n{_quotes_hint(context, text)}See: {path} --help")
     except Exception as error:  # noqa: BLE001  # the last resort of a command line
         if isinstance(error, OSError) and error.errno in _NO_SPACE:
             return _report(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
@@ -65,6 +70,14 @@ def _execute(arguments: list[str], debug: bool) -> int:
         message = one_line(f"{type(error).__name__}: {error}")
         return _report(ExitCode.UNEXPECTED, f"unexpected error: {message}\nRun it again with --debug for the details.")
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _quotes_hint(context: typer.Context | None, problem: str) -> str:
+    """A line for a text of several words that the shell took apart; empty where a command takes no text."""
+    more = _MORE_WORDS.fullmatch(problem)
+    if context is None or more is None or not isinstance(text := context.params.get("text"), str):
+        return ""
+    return f"A text of several words stands in quotes: {context.command_path} {shlex.quote(f'{text} {more[1]}')}\n"
 
 
 def _plain(text: str) -> str:

@@ -4,9 +4,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
+
+from gateway.cli.console.output import Output
 
 Command: TypeAlias = Callable[..., int | None]
 
@@ -42,8 +44,18 @@ def examples(*lines: str) -> str:
     return "\n".join(("Examples:", "", "\b", *(f"  {line}" for line in lines)))
 
 
+_OUTPUT = "output"
+_AS_JSON = inspect.Parameter(
+    "as_json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="The same as -o json.")],
+)
+
+
 def _expanded(command: Command) -> Command:
-    """The command with one parameter for each field of a parameter that is a dataclass: typer reads parameters only."""
+    """The command with one parameter for each field of a parameter that is a dataclass, as typer reads parameters only; and
+    with `--json` beside `-o`."""
     signature = inspect.signature(command)
     groups = {
         name: inspect.signature(signature.parameters[name].annotation).parameters
@@ -53,6 +65,8 @@ def _expanded(command: Command) -> Command:
 
     @functools.wraps(command)
     def run(**given: Any) -> int | None:
+        if given.pop(_AS_JSON.name, False):
+            given[_OUTPUT] = Output.json
         for name, members in groups.items():
             given[name] = signature.parameters[name].annotation(**{member: given.pop(member) for member in members})
         return command(**given)
@@ -62,6 +76,8 @@ def _expanded(command: Command) -> Command:
         for name, parameter in signature.parameters.items()
         for member in groups.get(name, {name: parameter}).values()
     ]
+    if any(member.name == _OUTPUT for member in expanded):
+        expanded.append(_AS_JSON)
     run.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]  # inspect.signature reads it
     run.__annotations__ = {each.name: each.annotation for each in expanded}
     return run

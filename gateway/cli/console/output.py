@@ -18,6 +18,8 @@ from typing import Any, TextIO, TypeAlias
 # Control characters except tab and newline, changes of text direction, other line ends, surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOTE_LENGTH = 200
+_LAST_COLUMN = 10
+"""The least room that a table wants for its last column."""
 
 PROGRAM = "a2a-gateway"
 
@@ -148,6 +150,16 @@ class Screen:
         # A line that takes two rows cannot be replaced by going up one.
         self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
 
+    @property
+    def paints(self) -> bool:
+        """Whether standard error is a terminal on which lines may be replaced."""
+        return self._dims
+
+    def paint(self, text: str) -> None:
+        """Replaces the line at whose beginning the cursor of standard error stands, and leaves it there."""
+        self._err.write(f"\r\x1b[2K\x1b[2m{text}\x1b[0m\r" if text else "\r\x1b[2K")
+        self._err.flush()
+
     def report(self, text: str) -> None:
         """Writes whole lines to standard error."""
         if self._shared:
@@ -157,19 +169,33 @@ class Screen:
         self._err.flush()
 
 
-def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A pipe gets whole values without heads; on a terminal the last column is cut at the end of the line."""
+def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:
+    """A pipe gets whole values without heads. On a terminal only the last column is cut, at the end of the line; where it
+    had no room, the columns under the heads in `optional` are left out, the first one first."""
     cells = [[" ".join(visible(cell).split()) for cell in row] for row in rows]
     if not out.isatty():
         out.writelines("\t".join(row) + "\n" for row in cells)
         return
-    table = [list(heads), *cells]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
-    columns = shutil.get_terminal_size().columns
+    table, columns = [list(heads), *cells], shutil.get_terminal_size().columns
+    for head in optional:
+        if sum(_widths(table)) + _LAST_COLUMN <= columns:
+            break
+        at = table[0].index(head)
+        for row in table:
+            del row[at]
+    widths = _widths(table)
     for row in table:
-        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        line = "  ".join([*aligned, row[-1]]).rstrip()
-        out.write(f"{line if len(line) <= columns else line[: columns - 1] + '…'}\n")
+        begin = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        out.write(f"{begin}{_cut(row[-1], columns - len(begin))}".rstrip() + "\n")
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…" if room > 0 else ""
+
+
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    """Of all columns but the last, with the space between two columns."""
+    return [max(len(row[column]) for row in table) + 2 for column in range(len(table[0]) - 1)]
 
 
 def local_time(out: TextIO, timestamp: str) -> str:
@@ -188,11 +214,15 @@ def print_json(values: Sequence[Any], document: Any, output: Output) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def print_listing(output: Output, name: str, values: Sequence[Any], columns: Columns, empty: str) -> None:
-    """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none."""
+def print_listing(
+    output: Output, name: str, values: Sequence[Any], columns: Columns, empty: str, optional: Sequence[str] = ()
+) -> None:
+    """The values under a name in JSON, or a row for each; `empty` says on standard error that there are none. `optional` is
+    for `print_rows`."""
     if output is not Output.text:
         print_json(values, {name: values}, output)
     elif values:
-        print_rows(sys.stdout, list(columns), [[cell(value) for cell in columns.values()] for value in values])
+        rows = [[cell(value) for cell in columns.values()] for value in values]
+        print_rows(sys.stdout, list(columns), rows, optional)
     else:
         sys.stderr.write(f"{empty}\n")

@@ -26,7 +26,7 @@ def print_contexts(address: AgentAddress, limit: int | None, output: Output) -> 
     for task in list_tasks(address, {}):
         contexts.setdefault(text_at(task, "contextId") or "", []).append(task)
     latest = [_summary(context, found) for context, found in list(contexts.items())[:limit]]
-    print_listing(output, "contexts", latest, _COLUMNS, "there are no contexts")
+    print_listing(output, "contexts", latest, _COLUMNS, "there are no contexts", optional=("TASKS", "SINCE"))
 
 
 def _summary(context: str, tasks: list[Json]) -> Json:

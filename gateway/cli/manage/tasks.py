@@ -42,7 +42,7 @@ def print_tasks(
         where["status"] = f"TASK_STATE_{state.upper().replace('-', '_')}"
     tasks = list_tasks(address, where, limit)
     empty = "there are no such tasks" if where else "there are no tasks"
-    print_listing(output, "tasks", tasks, _COLUMNS, empty)
+    print_listing(output, "tasks", tasks, _COLUMNS, empty, optional=("CONTEXT", "SINCE"))
 
 
 def print_task(address: AgentAddress, task: str, output: Output) -> None:

@@ -3,12 +3,20 @@
 Law: nothing is assumed about the agent's JSON; a state that comes twice is shown once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.output import OF_STATE, Screen, json_text, visible
-from gateway.cli.talk.tool_calls import call_line, progress_line, repeats_approval, replaced_call, tool_call
+from gateway.cli.talk.tool_calls import (
+    call_line,
+    progress_line,
+    repeats_approval,
+    replaced_call,
+    running_since,
+    tool_call,
+    waited_calls,
+)
 from gateway.client.client import WAITING
 from gateway.client.transport import Json, json_at, objects, text_at
 
@@ -41,6 +49,8 @@ class TextView:
     _artifacts: dict[str, _Shown] = field(default_factory=dict)
     _messages: set[str] = field(default_factory=set)
     _answered_messages: set[str] = field(default_factory=set)
+    _running: dict[str, str] = field(default_factory=dict)
+    """Since when each call runs, empty where that is not known."""
     _last: str | None = None
     _has_answer: bool = False
     _final: _Final = _Final()
@@ -92,6 +102,7 @@ class TextView:
     def _task(self, task: Json) -> None:
         """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
         self._note_status(json_at(task, "status"))
+        self._running = dict.fromkeys(waited_calls(task), "") | self._running
         for message in _by_agent(task):
             self._show_progress(message)
         for artifact in objects(task, "artifacts"):
@@ -137,7 +148,9 @@ class TextView:
         self._last = artifact
 
     def _status_update(self, update: Json) -> None:
-        status = json_at(update, "status")
+        status, since = json_at(update, "status"), running_since(update)
+        if since is not None:
+            self._running[since[0]] = since[1]
         line = progress_line(json_at(update, "metadata", URI))
         if line is not None:
             self.screen.note(line, about=text_at(update, "metadata", URI, "callId"))
@@ -158,7 +171,10 @@ class TextView:
             self._show_progress(message, calls_only=True)
 
     def _note_part(self, part: Json) -> None:
-        line = call_line(part) if tool_call(part) else f"... {part['text'] if _is_text(part) else _content(part)}"
+        began = self._running.get(text_at(part, "data", "id") or "")
+        line = (
+            call_line(part, began) if tool_call(part) else f"... {part['text'] if _is_text(part) else _content(part)}"
+        )
         self.screen.note(line, about=replaced_call(part))
 
     def _show(self, parts: Iterable[Json]) -> None:
@@ -260,28 +276,32 @@ def first_text(task: Json) -> str:
 
 def transcript(task: Json) -> Iterator[str]:
     """The messages of a task, its artifacts and the message of its status, line by line."""
+    waited = waited_calls(task)
     for message in objects(task, "history"):
-        yield from _message_lines(message)
+        yield from _message_lines(message, waited)
     for artifact in objects(task, "artifacts"):
         name = text_at(artifact, "name")
-        yield from _lines("agent" if name is None else f"agent, {visible(name)}", objects(artifact, "parts"))
+        yield from _lines("agent" if name is None else f"agent, {visible(name)}", objects(artifact, "parts"), waited)
     closing = json_at(task, "status", "message")
     known = {text_at(message, "messageId") for message in objects(task, "history")}
     if closing is not None and text_at(closing, "messageId") not in known:
-        yield from _message_lines(closing)
+        yield from _message_lines(closing, waited)
     if json_at(task, "metadata", "quarantined") is True:
         yield "put aside, because nobody could end it, and without what it had shown: cancel it, or delete its context"
 
 
-def _message_lines(message: Json) -> Iterator[str]:
+def _message_lines(message: Json, waited: Container[str]) -> Iterator[str]:
     speaker = _SPEAKERS.get(str(json_at(message, "role")), "somebody")
-    yield from _lines(speaker, [part for part in objects(message, "parts") if not repeats_approval(part, message)])
+    parts = [part for part in objects(message, "parts") if not repeats_approval(part, message)]
+    yield from _lines(speaker, parts, waited)
 
 
-def _lines(speaker: str, parts: list[dict[str, Json]]) -> Iterator[str]:
+def _lines(speaker: str, parts: list[dict[str, Json]], waited: Container[str]) -> Iterator[str]:
+    """`waited` are the calls whose duration would be that of a person's answer, too."""
     text = _text(parts)
     if text:
         yield f"{speaker}: {visible(text)}"
     for part in parts:
         if tool_call(part) or not _is_text(part):
-            yield f"{speaker}: {visible(call_line(part) if tool_call(part) else _content(part))}"
+            began = "" if text_at(part, "data", "id") in waited else None
+            yield f"{speaker}: {visible(call_line(part, began) if tool_call(part) else _content(part))}"

@@ -17,6 +17,7 @@ from gateway.cli.talk.answers import answer_questions, decisions_on, read_tools,
 from gateway.cli.talk.display import ConversationState, TaskDisplay
 from gateway.cli.talk.message import build_message
 from gateway.cli.talk.render import token_words
+from gateway.cli.talk.spinner import waiting
 from gateway.client.client import ENDED, WAITING, Client
 from gateway.client.transport import ClientError, Json, json_at, text_at
 
@@ -87,12 +88,13 @@ class _Exchange(TaskDisplay):
         if self._options.task is None:
             # With the id of a new task at once, the command can wait for it even if this connection is lost.
             request["configuration"] = {"returnImmediately": True}
-        result = await client.send(request, self._idempotency_key)
-        self.note(result)
-        task = text_at(result, "task", "id")
-        if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
-            result = {"task": await client.wait(task)}
+        with waiting(self.screen, "waiting for the answer"):
+            result = await client.send(request, self._idempotency_key)
             self.note(result)
+            task = text_at(result, "task", "id")
+            if task and text_at(result, "task", "status", "state") not in ENDED | WAITING:
+                result = {"task": await client.wait(task)}
+                self.note(result)
         if self.output is Output.text:
             self.view.receive(result)
         else:

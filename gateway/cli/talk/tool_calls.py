@@ -26,8 +26,9 @@ def repeats_approval(part: Json, message: Json) -> bool:
     )
 
 
-def call_line(part: Json) -> str:
-    """The line of a part that is a tool call or its result."""
+def call_line(part: Json, began: str | None = None) -> str:
+    """The line of a part that is a tool call or its result. `began` is when the call began to run, as far as that is known,
+    and empty if it is not; None stands for the time at which it was made."""
     data, facts = json_at(part, "data"), json_at(part, "metadata", URI)
     name = f"tool: {json_at(data, 'name')}"
     if tool_call(part) == "function_call":
@@ -41,7 +42,7 @@ def call_line(part: Json) -> str:
         code, reason = (json_at(failure, key) if facts is not None else None for key in ("code", "message"))
         end = code if code in ("rejected", "cancelled", "interrupted") else "failed"
         line = f"{name} {end}: {reason if isinstance(reason, str) else json_text(failure)}"
-    return f"{line}{_duration(facts)}"
+    return f"{line}{_duration(json_at(facts, 'startedAt') if began is None else began, json_at(facts, 'endedAt'))}"
 
 
 def progress_line(facts: Json) -> str | None:
@@ -56,16 +57,30 @@ def progress_line(facts: Json) -> str | None:
             return None
 
 
+def running_since(update: Json) -> tuple[str, str] | None:
+    """The call that a status update is about, and when it began to run: empty while a person is asked about it."""
+    facts = json_at(update, "metadata", URI)
+    call, phase, now = text_at(facts, "callId"), json_at(facts, "phase"), text_at(update, "status", "timestamp")
+    if call is not None and phase == "executing" and now is not None:
+        return call, now
+    return (call, "") if call is not None and phase == "awaiting-approval" else None
+
+
+def waited_calls(task: Json) -> set[str]:
+    """The calls of a task about which a person was asked, as far as its history tells."""
+    asked = (objects(json_at(message, "metadata", URI, "approval"), "tools") for message in objects(task, "history"))
+    return {name for tools in asked for tool in tools if (name := text_at(tool, "id"))}
+
+
 def replaced_call(part: Json) -> str | None:
     """The call whose progress line a result may replace. The line of the call itself stays, with its arguments."""
     return text_at(part, "data", "id") if tool_call(part) == "function_response" else None
 
 
-def _duration(facts: Json) -> str:
+def _duration(began: Json, ended: Json) -> str:
     """The duration of the call, where the agent gives both ends."""
     try:
-        began, ended = (datetime.fromisoformat(json_at(facts, key)) for key in ("startedAt", "endedAt"))
-        seconds = (ended - began).total_seconds()
+        seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
     except (TypeError, ValueError):
         return ""
     return f" ({seconds:.1f} s)" if seconds >= 0 else ""

@@ -10,7 +10,7 @@ from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
     "serve", "demo", "init", "check", "schema", "card", "send", "stream", "chat", "health", "backup",
-    "restore", "version", "tasks", "contexts", "push", "keys",
+    "restore", "version", "agents", "tasks", "contexts", "push", "keys",
 )  # fmt: skip
 
 

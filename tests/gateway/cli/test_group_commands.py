@@ -12,6 +12,7 @@ BELOW = [(group.name, name) for group in GROUPS for name in group.commands]
 
 def test_these_are_the_commands_in_groups() -> None:
     assert [" ".join(words) for words in BELOW] == [
+        "agents list",
         "tasks list",
         "tasks get",
         "tasks cancel",

@@ -18,7 +18,15 @@ SEND_HELP = "See: a2a-gateway send --help"
 WRONG: list[tuple[list[str], int, str]] = [
     (["sned", "hi"], 2, "a2a-gateway: No such command 'sned'. Did you mean 'send'?\nSee: a2a-gateway --help"),
     (["send"], 2, f"a2a-gateway send: Missing argument 'TEXT'\n{SEND_HELP}"),
-    (["send", "hi", "there"], 2, f"a2a-gateway send: Got unexpected extra argument(s) (there)\n{SEND_HELP}"),
+    (
+        ["send", "hi", "there", "it's me"],
+        2,
+        (
+            "a2a-gateway send: Got unexpected extra argument(s) (there it's me)\n"
+            "A text of several words stands in quotes: a2a-gateway send 'hi there it'\"'\"'s me'\n"
+            f"{SEND_HELP}"
+        ),
+    ),
     (["send", "hi", "--header"], 2, f"a2a-gateway send: Option '--header' requires an argument\n{SEND_HELP}"),
     (
         ["send", "hi", "--timeout", "soon"],

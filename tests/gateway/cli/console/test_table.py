@@ -46,3 +46,25 @@ def test_times_are_local_on_a_terminal_and_untouched_in_a_pipe() -> None:
     assert local_time(Terminal(), moment)[-6:] == ":00:00"
     assert local_time(Terminal(), "soon") == "soon"
     assert os.linesep not in local_time(Terminal(), moment)
+
+
+def narrow(width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = Terminal()
+    rows = [("0194f7a2-0000-7000-8000-0123456789ab", "completed", "now", "c" * 36, "What is the weather?")]
+    print_rows(out, ("TASK", "STATE", "SINCE", "CONTEXT", "BEGAN WITH"), rows, optional=("CONTEXT", "SINCE"))
+    return out.getvalue().splitlines()
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = "0194f7a2-0000-7000-8000-0123456789ab"
+    assert narrow(120, monkeypatch)[1] == f"{task}  completed  now    {'c' * 36}  What is the weather?"
+    head, row = narrow(80, monkeypatch)
+    assert (head.split(), row) == (
+        ["TASK", "STATE", "SINCE", "BEGAN", "WITH"],
+        f"{task}  completed  now    What is the weather?",
+    )
+    head, row = narrow(62, monkeypatch)
+    assert head.split() == ["TASK", "STATE", "BEGAN", "WITH"]
+    assert row == f"{task}  completed  What is the …"
+    assert narrow(40, monkeypatch)[1] == f"{task}  completed"

@@ -8,7 +8,7 @@ import pytest
 from gateway.a2a.tool_calls import URI
 from gateway.cli.console.output import Screen
 from gateway.cli.talk.display import ConversationState
-from gateway.cli.talk.render import TextView, token_words
+from gateway.cli.talk.render import TextView, token_words, transcript
 from tests.gateway.cli.scripted_agent import (
     COMPLETED,
     FAILED,
@@ -68,6 +68,44 @@ def test_progress_of_a_tool_is_a_line() -> None:
     event = status(WORKING)
     event["statusUpdate"]["metadata"] = {URI: facts}
     assert seen(event) == ("", "tool: lookup ... 2 of 3\n")
+
+
+def told(phase: str, second: str) -> Json:
+    """A status update that says that the call is in this phase now."""
+    event = status(WORKING)
+    event["statusUpdate"]["metadata"] = {URI: {"phase": phase, "callId": "call_1", "name": "lookup"}}
+    event["statusUpdate"]["status"]["timestamp"] = f"2026-11-20T10:00:{second}Z"
+    return event
+
+
+def done() -> Json:
+    """The outcome of a call that was made at second 0 and ended at second 51.25."""
+    part = call("function_response", response={"result": 1})
+    part["metadata"][URI] = {"startedAt": "2026-11-20T10:00:00.000Z", "endedAt": "2026-11-20T10:00:51.250Z"}
+    return part
+
+
+@pytest.mark.parametrize(
+    ("phases", "time"),
+    [
+        ([], " (51.2 s)"),
+        ([("executing", "01.000")], " (50.2 s)"),
+        ([("awaiting-approval", "01.000"), ("executing", "50.000")], " (1.2 s)"),
+        ([("executing", "01.000"), ("executing", "50.000")], " (1.2 s)"),
+        ([("awaiting-approval", "01.000")], ""),
+    ],
+)
+def test_the_time_of_a_tool_is_not_that_of_the_person_who_was_asked(phases: list[tuple[str, str]], time: str) -> None:
+    events = [told(*phase) for phase in phases]
+    assert seen(*events, status(WORKING, None, done()))[1].endswith(f'tool: lookup gave {{"result":1}}{time}\n')
+
+
+def test_the_time_of_a_tool_about_which_a_person_was_asked_is_not_known_later() -> None:
+    asked = {**said_by_agent({"text": "May I?"}), "metadata": {URI: {"approval": {"tools": [{"id": "call_1"}]}}}}
+    now = {**task(WORKING), "history": [asked, {**said_by_agent(done()), "messageId": "m-result"}]}
+    assert seen({"task": now})[1].endswith('tool: lookup gave {"result":1}\n')
+    assert list(transcript(now))[-1] == 'agent: tool: lookup gave {"result":1}'
+    assert list(transcript({**now, "history": now["history"][1:]}))[-1].endswith(" (51.2 s)")
 
 
 def test_a_tool_call_in_an_artifact_is_not_part_of_the_answer() -> None:

@@ -17,20 +17,34 @@ _DETAIL_LIMIT = 300
 
 _STATUSES = {
     401: ErrorClass.UNAUTHORISED,
+    402: ErrorClass.NOT_SERVED,
     403: ErrorClass.UNAUTHORISED,
+    404: ErrorClass.NOT_SERVED,
+    405: ErrorClass.NOT_SERVED,
+    406: ErrorClass.NOT_SERVED,
+    407: ErrorClass.UNAUTHORISED,
     # Most often of a proxy or a library that has waited for the model in vain.
     408: ErrorClass.TIMED_OUT,
     409: ErrorClass.LOCKED,
+    410: ErrorClass.NOT_SERVED,
     413: ErrorClass.OVERFLOW,
+    421: ErrorClass.NOT_SERVED,
+    425: ErrorClass.RATE_LIMITED,
+    426: ErrorClass.NOT_SERVED,
     429: ErrorClass.RATE_LIMITED,
+    451: ErrorClass.POLICY,
     529: ErrorClass.RATE_LIMITED,
 }
+"""Another 4xx is about the content of the request, and is REJECTED."""
 
 _PROXY_STATUSES = frozenset({502, 503, 504})
 """The statuses of a proxy whose service is down. A service that fails itself sends 500, which may concern this request
 only."""
 
 _STATUS_CODES = frozenset(str(status) for status in range(400, 600))
+
+_BAD_REQUESTS = frozenset({"invalid_request_error", "BadRequestError"})
+"""The types of error that servers send with the status 400, and in a stream without a status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,7 @@ class BackendError:
 class Failures:
     """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them.
 
-    A family overrides `class_of` and `is_about` for its own words.
+    A family overrides `class_of`, `is_about` and `is_about_settings` for its own words.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -85,7 +99,7 @@ class Failures:
         has in `from_response`."""
         error = _backend_error(content)
         # Some servers (OGX) use the code for the HTTP status that they send when there is no stream.
-        status = int(error.code) if error.code in _STATUS_CODES else 500
+        status = int(error.code) if error.code in _STATUS_CODES else 400 if error.kind in _BAD_REQUESTS else 500
         kind = self.class_of(error) or self._class_of_status(status, error, handle, None)
         return self.error(kind, error.describe("error in the stream"))
 
@@ -107,6 +121,10 @@ class Failures:
         """The class that the error itself names; None where only its status tells."""
         return None
 
+    def is_about_settings(self, error: BackendError) -> bool:
+        """Whether a refused request is the fault of the agent's settings, and not of the content of the conversation."""
+        return False
+
     def is_about(self, handle: str, error: BackendError) -> bool:
         """Whether an error with HTTP status 404 is about `handle`."""
         return handle in error.message
@@ -120,7 +138,10 @@ class Failures:
             return ErrorClass.RATE_LIMITED
         if status >= 500:
             return _STATUSES.get(status, ErrorClass.BACKEND_FAILED)
-        return _STATUSES.get(status, ErrorClass.REJECTED) if status >= 400 else ErrorClass.CONTRACT_BROKEN
+        if status < 400:
+            return ErrorClass.CONTRACT_BROKEN
+        kind = _STATUSES.get(status, ErrorClass.REJECTED)
+        return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
 
 
 def _decode(body: bytes) -> BackendError:

@@ -83,7 +83,7 @@ class ToolOffer:
         names = set(self._own_names)
         for tool in declared:
             if tool.name in names:
-                raise self._failures.error(ErrorClass.REJECTED, f"two tools are called {tool.name!r}")
+                raise self._failures.error(ErrorClass.NOT_SERVED, f"two tools are called {tool.name!r}")
             names.add(tool.name)
         return self._fields | {"tools": [*self._own, *map(self._encode, declared)]}
 

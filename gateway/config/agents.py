@@ -70,6 +70,11 @@ class HistoryConfig(Settings):
         "per_service_call",
         description="What the model sees of a turn that failed: what happened in it, or nothing of it.",
     )
+    interrupted_answers: Literal["note", "omit"] = Field(
+        "note",
+        description="With a history kept by the backend: whether the next message brings a note with the part of a cancelled "
+        "answer that the caller has seen. A history kept by the gateway has that part anyway.",
+    )
 
 
 class AgentCommon(Settings):

@@ -34,6 +34,7 @@ class AgentPolicies:
     on_owner_conflict: Literal["fail", "warn", "adopt"] = "fail"
     shadow_history: Literal["items", "text", "none"] = "items"
     persistence: Literal["per_service_call", "per_turn"] = "per_service_call"
+    interrupted_answers: Literal["note", "omit"] = "note"
     queued_turns: int = 8
     turn_timeout: float = 900.0
     history_messages: int | None = None

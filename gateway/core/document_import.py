@@ -108,6 +108,7 @@ def _check_items(place: str, thread: documents.PortableThread) -> None:
             raise invalid(f"{where}.input", f"{item.input} is no input of the turn")
         _check_known(f"{where}.serviceCall", item.service_call, calls)
         _check_known(f"{where}.sentIn", item.sent_in, calls)
+        _check_known(f"{where}.refusedIn", item.refused_in, calls)
         _check_known(f"{where}.toolCall", item.tool_call, tools)
         _check_item(f"{where}.item", item)
 

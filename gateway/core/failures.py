@@ -5,10 +5,11 @@ Source: docs/state-model.md, section 10 and retry table.
 """
 
 from enum import StrEnum
+from typing import Literal
 
 from gateway.foundation.retry import backoff
 from gateway.ledger.calls import RESTARTED
-from gateway.ports.adapter import AdapterError, ErrorClass, Processed
+from gateway.ports.adapter import MEANINGS, AdapterError, ErrorClass, Processed
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 TURN_TIMEOUT = "turn-timeout"
@@ -24,14 +25,13 @@ CONTEXT_STUCK = "context-stuck"
 
 _TEXTS: dict[str, str] = {
     ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
-    ErrorClass.REJECTED: "The agent's backend refused the request.",
     ErrorClass.RATE_LIMITED: "The agent's backend is at its rate limit; try again later.",
     ErrorClass.LOCKED: "The conversation is in use at the agent's backend; try again in a few seconds.",
     ErrorClass.UNAUTHORISED: "The gateway is not authorised at the agent's backend.",
+    ErrorClass.NOT_SERVED: "The agent's backend does not serve this agent as it is set up; its settings need a look.",
     ErrorClass.HANDLE_NOT_FOUND: "The agent's backend no longer knows this conversation; start a new context.",
     ErrorClass.HANDLE_EXPIRED: "The conversation has expired at the agent's backend; start a new context.",
     ErrorClass.STORAGE_DISABLED: "The agent's backend does not keep conversations for this account.",
-    ErrorClass.OVERFLOW: "The conversation is too long for the agent's backend.",
     ErrorClass.TIMED_OUT: "The agent's backend did not answer in time.",
     ErrorClass.INTERRUPTED: "The agent's backend ended its answer before it was complete.",
     ErrorClass.BACKEND_FAILED: "The agent's backend failed.",
@@ -51,11 +51,40 @@ _TEXTS: dict[str, str] = {
 }
 
 
-def safe_text(failure: str, correlation_id: str, retry_after: int | None = None) -> str:
+Refused = Literal["message", "tool-result"]
+"""The content that was new in a refused request."""
+
+REFUSED = "refused"
+"""The key of the metadata that says that content was refused; its value is a `Refused`."""
+
+_CONTENTS: dict[Refused, str] = {"message": "this message", "tool-result": "the result of a tool"}
+
+_REASONS: dict[str, str] = {
+    ErrorClass.REJECTED: "its content was not accepted",
+    ErrorClass.OVERFLOW: "with it, the conversation is too long",
+    ErrorClass.POLICY: "its content is against the policy of the backend",
+}
+
+
+def refused_content(failure: str, round_: int) -> Refused | None:
+    """The content that the failure of the service call with this number refused, if it did."""
+    meaning = MEANINGS.get(failure)
+    if meaning is None or not meaning.refuses_content:
+        return None
+    return "tool-result" if round_ else "message"
+
+
+def safe_text(failure: str, correlation_id: str, retry_after: int | None = None, refused: Refused | None = None) -> str:
     """The text of a failure for the caller. `retry_after` is the number of seconds for which the gateway makes no
-    request to the backend."""
+    request to the backend; `refused` is the content that the backend refused."""
+    text = _TEXTS.get(failure)
+    if text is None:
+        what = _CONTENTS[refused or "message"]
+        text = (
+            f"The agent's backend refused {what}: {_REASONS[failure]}. It is left out of the conversation from now on."
+        )
     later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
-    return f"{_TEXTS[failure]}{later} (correlation id {correlation_id})"
+    return f"{text}{later} (correlation id {correlation_id})"
 
 
 _TRIES = 3

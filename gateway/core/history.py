@@ -10,12 +10,22 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
+from gateway.a2a.model import Message, Part, Role
 from gateway.core import usage
 from gateway.core.citations import NO_SOURCE
 from gateway.ledger.calls import MeasuredCall
 from gateway.ports import conversation
-from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, UserItem, weigh
+from gateway.ports.conversation import (
+    AssistantItem,
+    HistoryRecord,
+    OutputItem,
+    Ownership,
+    UserItem,
+    refused_output,
+    weigh,
+)
 
 _BYTES_PER_TOKEN = 3.0
 """The number of bytes per token while no backend has reported tokens. English text has 4 or more, code and other
@@ -23,6 +33,9 @@ languages have fewer: the estimate sends too little rather than too much."""
 
 _LEAST, _MOST = 1.0, 8.0
 """Bounds, since instructions, tools and pictures distort the figure while the conversation is short."""
+
+INTERRUPTED = "(The answer to this message was interrupted. The user has seen this part of it:)\n\n"
+"""The beginning of a note to a backend that keeps the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +76,49 @@ def weight_of_tokens(tokens: int, measured: Iterable[MeasuredCall]) -> int:
 class View(msgspec.Struct, frozen=True):
     """The items that a service call sends. `positions` are the positions of the items that the backend's chain does not
     hold yet; with owner BACKEND they are the positions of all items, in order. `last_source` is the highest source
-    number in the records, if the agent numbers sources."""
+    number in the records, if the agent numbers sources.
+
+    `earlier` are those of the positions whose items are of earlier turns, and still in their own form. `unanswered` is
+    the turn whose tool calls are answered here by a fixed text for the first time, if there is one and it failed."""
 
     items: tuple[conversation.Item, ...]
     positions: tuple[int, ...]
     last_source: int = NO_SOURCE
+    earlier: tuple[int, ...] = ()
+    unanswered: str | None = None
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """The part of a refused request that the next request does without, because it may be the reason of the refusal.
+
+    `positions` are items of earlier turns. `turn` is an earlier turn that is left out as a whole; `handle` is the
+    handle at which that turn began. `refused_in` is the service call that was refused."""
+
+    refused_in: str
+    positions: frozenset[int] = frozenset()
+    turn: str | None = None
+    handle: str | None = None
+
+
+def narrower(view: View, doubt: Doubt | None, refused_in: str) -> Doubt | None:
+    """What the next request does without when the backend has refused `view`, in which `doubt` was left out already.
+    None when only the running turn is left.
+
+    The parts are left out one after another, so that a message is lost only when it is refused alone. Source:
+    docs/state-model.md, scenario 46b.
+    """
+    if doubt is None and view.earlier:
+        return Doubt(refused_in, frozenset(view.earlier))
+    if view.unanswered is not None and (doubt is None or doubt.turn is None):
+        positions = frozenset() if doubt is None else doubt.positions
+        return Doubt(refused_in, positions, view.unanswered)
+    return None
+
+
+def refused_positions(view: View, doubt: Doubt | None) -> tuple[int, ...]:
+    """The items of a refused request that are left out of later requests: all of its new items, except those that were
+    only in doubt."""
+    return view.positions if doubt is None else tuple(p for p in view.positions if p not in doubt.positions)
 
 
 def project(
@@ -78,25 +129,77 @@ def project(
     *,
     new_chain: bool = False,
     whole_turns: bool = False,
+    doubt: Doubt | None = None,
 ) -> View:
     """The items to send. `turn_id` is the running turn; items of later turns wait for those.
 
-    Owner BACKEND: the items that are not on the handle's chain, outputs first. Owner GATEWAY, and a chain that replaces a
+    Owner BACKEND: the items that are not on the handle's chain, outputs first; a part of an answer that was interrupted
+    becomes a note of the user's. Owner GATEWAY, and a chain that replaces a
     lost one (`new_chain`): the conversation, as much of it as the window takes. A displaced turn is left out with all its
-    items; with `whole_turns` a failed one too.
+    items; with `whole_turns` a failed one too. An outcome that was refused is replaced by a fixed text, and what is in
+    `doubt` is treated as refused.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
     due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
+    if doubt is not None:
+        due = _without(due, doubt)
+    due = [_replaced(r) if r.refused else r for r in due]
     if new_chain or ownership.owner is conversation.StorageOwner.GATEWAY:
         records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
         sent = records if window is None else newest(records, window)
         positions = tuple(r.position for r in due if r.sent_in is None and r.turn >= sent[0].turn)
-        return View(tuple(r.item for r in sent), positions)
+        return _view(sent, positions, number)
     unsent = [r for r in due if r.sent_in is None]
     answers = [r for r in unsent if isinstance(r.item, OutputItem)]
     outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))
-    sent = [*outputs, *(r for r in unsent if isinstance(r.item, UserItem))]
-    return View(tuple(r.item for r in sent), tuple(r.position for r in sent))
+    notes = [noted for r in unsent if r.turn < number and (noted := _noted(r)) is not None]
+    said = [r for r in unsent if isinstance(r.item, UserItem)]
+    sent = [*outputs, *sorted((*said, *notes), key=lambda r: (r.turn, r.position))]
+    return _view(sent, tuple(r.position for r in sent), number)
+
+
+def off_chain(records: Iterable[HistoryRecord], turn: str) -> list[HistoryRecord]:
+    """The records as they are for the chain that `turn` began from: it does not hold what the calls of the turn
+    carried."""
+    every = list(records)
+    calls = {call for r in every if r.turn_id == turn for call in (r.service_call, r.sent_in)}
+    return [replace(r, sent_in=None) if r.sent_in in calls and r.turn_id != turn else r for r in every]
+
+
+def _view(sent: Sequence[HistoryRecord], positions: tuple[int, ...], number: int) -> View:
+    """`number` is the number of the running turn."""
+    items = tuple(r.item for r in sent)
+    before = [r for r in sent if r.sent_in is None and r.turn < number]
+    if not before:
+        return View(items, positions)
+    unanswered = {r.turn_id: r.failed for r in before if r.refused}
+    turn = next(iter(unanswered)) if len(unanswered) == 1 and all(unanswered.values()) else None
+    earlier = tuple(r.position for r in before if not r.refused)
+    return View(items, positions, earlier=earlier, unanswered=turn)
+
+
+def _without(records: Sequence[HistoryRecord], doubt: Doubt) -> list[HistoryRecord]:
+    """The records as they would be if everything in doubt had been refused."""
+    left = [r for r in records if r.turn_id != doubt.turn]
+    return [
+        replace(r, refused=True) if r.position in doubt.positions else r
+        for r in left
+        if r.position not in doubt.positions or isinstance(r.item, OutputItem)
+    ]
+
+
+def _noted(record: HistoryRecord) -> HistoryRecord | None:
+    """A note with the part of an answer that its backend does not know of, because the answer was interrupted."""
+    if not isinstance(record.item, AssistantItem):
+        return None
+    text = "".join(part.text or "" for part in record.item.parts)
+    note = Message(message_id="", role=Role.USER, parts=(Part(text=f"{INTERRUPTED}{text}"),))
+    return replace(record, item=UserItem(note)) if text else None
+
+
+def _replaced(record: HistoryRecord) -> HistoryRecord:
+    item = record.item
+    return replace(record, item=refused_output(item)) if isinstance(item, OutputItem) else record
 
 
 def _from_boundary(records: Sequence[HistoryRecord]) -> Sequence[HistoryRecord]:

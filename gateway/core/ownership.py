@@ -17,7 +17,7 @@ from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
 from gateway.ports.capabilities import CanReadState
-from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
+from gateway.ports.conversation import AssistantItem, HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 
 
 def is_static(thread: ThreadRecord) -> bool:
@@ -111,8 +111,14 @@ def is_complete(records: Sequence[HistoryRecord]) -> bool:
     carried."""
     counting = [r for r in records if not r.displaced]
     sent = {r.sent_in for r in counting if isinstance(r.item, UserItem) and r.sent_in is not None}
-    answered = {r.sent_in for r in counting if not isinstance(r.item, UserItem)}
+    # A part of an interrupted answer is carried by a later call, and is not the answer of that one.
+    answers = [r for r in counting if not isinstance(r.item, UserItem | AssistantItem) or not _is_from_earlier(r)]
+    answered = {r.sent_in for r in answers if not isinstance(r.item, UserItem)}
     return sent <= answered
+
+
+def _is_from_earlier(record: HistoryRecord) -> bool:
+    return record.service_call is not None and record.service_call != record.sent_in
 
 
 def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> threads.BeginEpoch:

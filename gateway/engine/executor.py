@@ -10,6 +10,7 @@ import structlog
 
 from gateway.a2a.model import TaskArtifactUpdateEvent
 from gateway.core import commit_points, ownership, usage
+from gateway.core.history import refused_positions
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.replay import Replay
 from gateway.core.task_record import usage_metadata, whole_artifacts
@@ -19,17 +20,17 @@ from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
 from gateway.engine.turn_run import TurnRun, status, status_update
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Complete, SetPendingHandle
+from gateway.ledger.calls import Complete, MarkRefused, SetPendingHandle
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ServiceCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow
-from gateway.ledger.threads import DeleteOrphan, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
+from gateway.ledger.threads import DeleteOrphan, LeaveOut, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
-from gateway.ports.adapter import HANDLE_LOST
+from gateway.ports.adapter import HANDLE_LOST, MEANINGS
 from gateway.ports.capabilities import CanResume
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -123,9 +124,11 @@ class CommandExecutor:
         context, run, thread, now = self._context, self._run, self._context.thread, self._context.runtime.clock.now()
         match command:
             case commands.CompleteCall():
-                return [self._complete(command, thread, now)]
+                doubted = self._doubted(thread, now)
+                return [*doubted, self._complete(command, ownership.apply_points(thread, doubted), now)]
             case commands.AbortCall():
-                return aborted(run, thread, command, context.pending, now)
+                refused = self._refused(command.error_class)
+                return [*aborted(run, thread, command, context.pending, now), *refused]
             case commands.OwnershipConflict():
                 return self._conflict(command, ownership.apply_points(thread, before), now)
             case commands.StartTool():
@@ -146,6 +149,29 @@ class CommandExecutor:
         sent, version = view.positions if carried else (), run.agent.adapter.ownership.state_version
         weight = weight_to_measure(run.agent, view, command.tool_calls)
         return commit_points.complete(thread, run.turn, run.service_call, command, sent, version, now, weight)
+
+    def _doubted(self, thread: ThreadRecord, now: int) -> list[CommitPoint]:
+        """The backend has accepted the request without what was in doubt, which therefore was the reason of the
+        refusal."""
+        doubt = self._context.doubt
+        if doubt is None:
+            return []
+        points: list[CommitPoint] = []
+        if doubt.positions:
+            points.append(MarkRefused(thread.id, doubt.refused_in, tuple(sorted(doubt.positions))))
+        if doubt.turn is not None:
+            points.append(LeaveOut(doubt.turn))
+            if thread.handle_kind is HandleKind.ROTATING:
+                points.append(Rewind(thread.id, doubt.turn, doubt.handle, now))
+        return points
+
+    def _refused(self, error_class: str) -> list[CommitPoint]:
+        """The mark on the items that were new in a refused request. Source: docs/state-model.md, scenario 46b."""
+        context, run, meaning = self._context, self._run, MEANINGS.get(error_class)
+        if meaning is None or not (meaning.refuses_content and run.prepared):
+            return []
+        positions = refused_positions(context.view, context.doubt)
+        return [MarkRefused(context.thread.id, run.service_call, positions)] if positions else []
 
     def _conflict(self, command: commands.OwnershipConflict, thread: ThreadRecord, now: int) -> list[CommitPoint]:
         agent, runtime = self._run.agent, self._context.runtime

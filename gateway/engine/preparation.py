@@ -70,7 +70,7 @@ class CallPreparation:
             context.view = project(owned, (first,), context.run.turn)
         else:
             context.view = await context.history()
-        return self._request(context.thread.handle, context.view.items)
+        return self._request(context.continued(context.thread).handle, context.view.items)
 
     async def take_call(self) -> None:
         """Takes the lease and records the call. Waits for another process on the thread until the turn's timeout.

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.core import ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import CallProgress, may_repeat, retry_wait
+from gateway.core.history import Doubt, narrower
 from gateway.core.replay import Replay, ShownOutput
 from gateway.core.turn.commands import AbortCall, Publish
 from gateway.engine.executor import CommandExecutor, aborted
@@ -113,7 +115,7 @@ class ServiceCallLoop:
     async def _begin(self) -> tuple[bool, ServiceRequest]:
         """The request of the call, and whether the call is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
-        context.attempt, context.pending, self._tries = 0, None, 0
+        context.attempt, context.pending, context.doubt, self._tries = 0, None, None, 0
         again = False
         if point is not None:
             context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
@@ -183,6 +185,9 @@ class ServiceCallLoop:
     async def _repeat(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
         run, thread, runtime = self.context.run, self.context.thread, self.context.runtime
+        doubt = self._doubt(error)
+        if doubt is not None:
+            return await self._narrow(error, doubt)
         declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
         wait = None
@@ -198,6 +203,28 @@ class ServiceCallLoop:
         if following is None or self._phase is CallProgress.EMITTED:
             raise error
         return await self._rebuild(error, following)
+
+    def _doubt(self, error: AdapterError) -> Doubt | None:
+        """The part of a refused request that the next request does without, or None when there is no next request."""
+        context = self.context
+        if not error.kind.meaning.refuses_content or self._phase is CallProgress.EMITTED:
+            return None
+        doubt = narrower(context.view, context.doubt, context.run.service_call)
+        # Nothing can be taken back from a static conversation.
+        stuck = doubt is not None and doubt.turn is not None and ownership.is_static(context.thread)
+        return None if stuck else doubt
+
+    async def _narrow(self, error: AdapterError, doubt: Doubt) -> ServiceRequest:
+        """The request without what is in doubt. What is in doubt counts as refused when this request is accepted."""
+        context = self.context
+        if doubt.turn is not None:
+            [*base] = await context.runtime.ledger.turn_base(doubt.turn)
+            doubt = replace(doubt, handle=base[0] if base else None)
+        context.doubt = doubt
+        found = {"failure": error.kind, "detail": error.detail, "items": len(doubt.positions), "turn": doubt.turn}
+        log.info("call.narrowed", agent=context.run.agent.name, task=context.run.live.id, **found)
+        await self._wait(error, 0.0)
+        return await self._preparation.request()
 
     async def _wait(self, error: AdapterError, seconds: float) -> bool:
         """Stores the end of the try, waits, and records the next try. Returns True when the request may have
@@ -233,7 +260,7 @@ class ServiceCallLoop:
         begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
         thread = ownership.apply_point(context.thread, begin)
         context.begin_try()
-        context.base, self._tries = None, 0
+        context.base, context.doubt, self._tries = None, None, 0
         prepare = context.prepare(thread)
 
         def stored() -> None:

@@ -14,7 +14,7 @@ from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.citations import drop_uncited, last_source_number
 from gateway.core.failures import TOOLS_UNAVAILABLE
-from gateway.core.history import View, Window, project, weight_of_tokens
+from gateway.core.history import Doubt, View, Window, off_chain, project, weight_of_tokens
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
 from gateway.core.tools.tool_call import ToolPolicy, asks
@@ -47,10 +47,10 @@ class TurnFailed(Exception):
 class TurnContext:
     """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
     call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending`
-    the handle that the current try has named. `base` is the handle at which the turn began. The times of the task are
-    times of `clock`."""
+    the handle that the current try has named. `doubt` is the part of the conversation that the call does without after
+    a refusal. `base` is the handle at which the turn began. The times of the task are times of `clock`."""
 
-    __slots__ = ("attempt", "base", "clock", "held", "machine", "pending", "run", "runtime", "tools", "view")
+    __slots__ = ("attempt", "base", "clock", "doubt", "held", "machine", "pending", "run", "runtime", "tools", "view")
 
     def __init__(self, runtime: Runtime, run: TurnRun, held: ThreadQueue) -> None:
         self.runtime = runtime
@@ -60,6 +60,7 @@ class TurnContext:
         self.view = View((), ())
         self.attempt = 0
         self.pending: str | None = None
+        self.doubt: Doubt | None = None
         self.base = run.base if run.open_calls else held.thread.handle
         self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or timestamp(0)))
         self.machine = TurnMachine(self.facts(), self.clock)
@@ -71,15 +72,22 @@ class TurnContext:
     def thread(self) -> ThreadRecord:
         return self.held.thread
 
+    def continued(self, thread: ThreadRecord) -> ThreadRecord:
+        """The thread as the next request continues it: a turn in doubt is not on the chain any more."""
+        doubt = self.doubt
+        return thread if doubt is None or doubt.turn is None else msgspec.structs.replace(thread, handle=doubt.handle)
+
     def facts(self) -> TurnFacts:
         run, thread, policies = self.run, self.thread, self.run.agent.policies
+        owned = ownership.of_thread(thread, run.agent.adapter.ownership)
         return TurnFacts(
             run.live.id,
             run.live.context_id,
-            ownership.of_thread(thread, run.agent.adapter.ownership),
+            owned,
             direct_replies=run.may_reply,
             tolerate_missing_handle=policies.on_missing_handle == "tolerate" and thread.handle is not None,
             shadow=policies.shadow_history,
+            keeps_interrupted=owned.owner is StorageOwner.GATEWAY or policies.interrupted_answers == "note",
             on_owner_conflict=policies.on_owner_conflict,
             tools=self.tools,
             rendering=run.rendering,
@@ -126,7 +134,7 @@ class TurnContext:
 
     def prepare(self, thread: ThreadRecord) -> Prepare:
         """C2 of the next try, on the thread as it will be then."""
-        run = self.run
+        run, thread = self.run, self.continued(thread)
         return self.runtime.prepare(thread, run.turn, run.live.id, round_=self.machine.round, attempt=self.attempt)
 
     def working(self) -> tuple[TaskStatus, bytes | None]:
@@ -138,17 +146,24 @@ class TurnContext:
         return working, entry(status_update(live, working))
 
     async def history(self) -> View:
-        return await load_history(self.runtime.ledger, self.run.agent, self.thread, self.run.turn)
+        thread = self.continued(self.thread)
+        return await load_history(self.runtime.ledger, self.run.agent, thread, self.run.turn, self.doubt)
 
 
-async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str) -> View:
+async def load_history(
+    ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str, doubt: Doubt | None = None
+) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
     new_chain = ownership.starts_new_chain(thread)
     whole_turns = agent.policies.persistence == "per_turn"
     if owned.owner is StorageOwner.BACKEND and not new_chain:
-        unsent = await ledger.history(thread.id, unsent_only=True)
-        return project(owned, unsent, turn, whole_turns=whole_turns)
+        unsent: Sequence[HistoryRecord]
+        if doubt is None or doubt.turn is None:
+            unsent = await ledger.history(thread.id, unsent_only=True)
+        else:
+            unsent = off_chain(await ledger.history(thread.id, unsent_only=False), doubt.turn)
+        return project(owned, unsent, turn, whole_turns=whole_turns, doubt=doubt)
     window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
     records: Sequence[HistoryRecord]
     if window is None:
@@ -158,10 +173,10 @@ async def load_history(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn:
             thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
         )
     if agent.policies.uncited_sources == "keep":
-        return project(owned, records, turn, window, new_chain=new_chain, whole_turns=whole_turns)
+        return project(owned, records, turn, window, new_chain=new_chain, whole_turns=whole_turns, doubt=doubt)
     counting = [record for record in records if not record.displaced]
     shrunk = drop_uncited(counting, turn)
-    view = project(owned, shrunk, turn, window, new_chain=new_chain, whole_turns=whole_turns)
+    view = project(owned, shrunk, turn, window, new_chain=new_chain, whole_turns=whole_turns, doubt=doubt)
     return msgspec.structs.replace(view, last_source=last_source_number(counting))
 
 

@@ -112,6 +112,15 @@ class Fail(msgspec.Struct, frozen=True):
     usage: Json = None
 
 
+class MarkRefused(msgspec.Struct, frozen=True):
+    """The backend refused the request of `service_call` because of its content: these items, which no completed call
+    has carried, are left out of later requests, and the outcome of a tool call is replaced by a fixed text."""
+
+    thread: str
+    service_call: str
+    positions: tuple[int, ...]
+
+
 class UnknownCall(msgspec.Struct, frozen=True):
     """The latest service call of a thread with an unknown outcome. `pending` is the handle that its backend named.
     `displaced` says that the turn of the call was displaced and is not part of the conversation."""

@@ -96,7 +96,8 @@ class PortableTurn(_Portable, frozen=True, kw_only=True):
 class PortableItem(_Portable, frozen=True, kw_only=True):
     """One item of the history: `item`, or the message of the turn's input with the ordinal `input`.
 
-    `turn`, `service_call`, `sent_in` and `tool_call` are ids within the same thread.
+    `turn`, `service_call`, `sent_in`, `refused_in` and `tool_call` are ids within the same thread. `refused_in` is the
+    service call whose request the backend refused because of its content, this item included.
     """
 
     position: Number
@@ -109,6 +110,7 @@ class PortableItem(_Portable, frozen=True, kw_only=True):
     item_group: str | None = None
     replayable: bool = True
     sent_in: Id | None = None
+    refused_in: Id | None = None
 
 
 class PortableThread(_Portable, frozen=True, kw_only=True):

@@ -6,11 +6,11 @@ Law: the points of one commit are one unit, all or nothing; each says what must 
 from gateway.ledger import api_keys, calls, documents, leases, push, retention, tasks, threads, tool_calls, turns
 
 _Turn = turns.Accept | turns.Suspend | turns.Resume | turns.Decide | tasks.Append | tasks.Finish | tasks.Close
-_Call = calls.Prepare | calls.SetPendingHandle | calls.Complete | calls.Fail
+_Call = calls.Prepare | calls.SetPendingHandle | calls.Complete | calls.Fail | calls.MarkRefused
 _Tool = tool_calls.ToolStarts | tool_calls.ToolWaits | tool_calls.ToolEnds
 _Lease = leases.Claim | leases.Renew | leases.Release | leases.Fence
 _Process = leases.TakeOver | leases.CountTries | leases.Heartbeat | leases.RequestCancel
-_Thread = threads.MarkHandleLost | threads.MarkUnsynced | threads.MarkSynced | threads.Displace
+_Thread = threads.MarkHandleLost | threads.MarkUnsynced | threads.MarkSynced | threads.Displace | threads.LeaveOut
 _Handle = threads.BeginEpoch | threads.Rewind | threads.RevertIfDisplaced | threads.DeleteOrphan | threads.KeepHandle
 _Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeContext | retention.ExpireTasks
 _Deletion = retention.MoveDeletion | retention.EndDeletion

@@ -105,6 +105,13 @@ class Displace(msgspec.Struct, frozen=True):
     itself: bool = False
 
 
+class LeaveOut(msgspec.Struct, frozen=True):
+    """A turn that failed is no part of the conversation any more, because its backend takes no request that answers the
+    tool calls of the turn. Conflict when the turn did not fail."""
+
+    turn: str
+
+
 class RevertIfDisplaced(msgspec.Struct, frozen=True):
     """Follows the end of a turn: if the turn was displaced, a chain of handles returns to where the turn began, and the
     handles of the turn are queued for deletion."""

@@ -225,10 +225,12 @@ class ErrorClass(StrEnum):
     RATE_LIMITED = "rate-limited"
     LOCKED = "locked"
     UNAUTHORISED = "unauthorised"
+    NOT_SERVED = "not-served"
     HANDLE_NOT_FOUND = "handle-not-found"
     HANDLE_EXPIRED = "handle-expired"
     STORAGE_DISABLED = "storage-disabled"
     OVERFLOW = "overflow"
+    POLICY = "refused-by-policy"
     TIMED_OUT = "timed-out"
     INTERRUPTED = "interrupted"
     BACKEND_FAILED = "backend-failed"
@@ -251,25 +253,29 @@ class Processed(Enum):
 class ErrorMeaning(msgspec.Struct, frozen=True):
     """The meaning of a class of errors. `transient`: the same request may succeed later. `handle_lost`: the backend
     does not know the handle, or has deleted it. `backend_down`: no backend answered. `conclusive`: after this error,
-    later look-ups of the same earlier call fail too."""
+    later look-ups of the same earlier call fail too. `refuses_content`: the cause is the content that the request
+    carried, and not the state or the settings of the backend, so that the same content would be refused again."""
 
     processed: Processed
     transient: bool = False
     handle_lost: bool = False
     backend_down: bool = False
     conclusive: bool = False
+    refuses_content: bool = False
 
 
 MEANINGS: Mapping[str, ErrorMeaning] = {
     ErrorClass.UNREACHABLE: ErrorMeaning(Processed.NO, transient=True, backend_down=True),
-    ErrorClass.REJECTED: ErrorMeaning(Processed.NO, conclusive=True),
+    ErrorClass.REJECTED: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
     ErrorClass.RATE_LIMITED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.LOCKED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.UNAUTHORISED: ErrorMeaning(Processed.NO),
+    ErrorClass.NOT_SERVED: ErrorMeaning(Processed.NO, conclusive=True),
     ErrorClass.HANDLE_NOT_FOUND: ErrorMeaning(Processed.NO, handle_lost=True, conclusive=True),
     ErrorClass.HANDLE_EXPIRED: ErrorMeaning(Processed.NO, handle_lost=True, conclusive=True),
     ErrorClass.STORAGE_DISABLED: ErrorMeaning(Processed.NO),
-    ErrorClass.OVERFLOW: ErrorMeaning(Processed.NO),
+    ErrorClass.OVERFLOW: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
+    ErrorClass.POLICY: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
     ErrorClass.TIMED_OUT: ErrorMeaning(Processed.MAYBE, transient=True, backend_down=True),
     ErrorClass.INTERRUPTED: ErrorMeaning(Processed.MAYBE, transient=True),
     ErrorClass.BACKEND_FAILED: ErrorMeaning(Processed.YES, transient=True),

@@ -144,7 +144,8 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     `service_call` is the service call that brought the item; `sequence` is the number of the item's tool call in that
     service call. `sent_in` is the completed service call whose request or response carried the item, or None while the
     backend's chain does not hold it. If `replayable` is false, the item is never sent to the model again; an example is
-    the text of a stream that was cut. `displaced` says that the turn of the item has ended and is not part of the
+    the text of a stream that was cut. `refused` says that the backend refused a request because of this item, or of one
+    of the other new items of that request. `displaced` says that the turn of the item has ended and is not part of the
     conversation, because a later message replaced the turn.
     """
 
@@ -159,6 +160,18 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     service_call: str | None = None
     sequence: int | None = None
     displaced: bool = False
+    refused: bool = False
+
+
+REFUSED_OUTPUT = "The result of this call was not accepted by the service, and is left out."
+"""The outcome that a model reads in the place of an outcome that its backend refused."""
+
+
+def refused_output(item: OutputItem) -> OutputItem:
+    """The item that is sent in the place of a refused outcome. The call is answered, since a chain waits for an answer;
+    a decision that did not arrive is a rejection."""
+    approved = None if item.approved is None else False
+    return OutputItem(item.call_id, REFUSED_OUTPUT, error=True, approved=approved)
 
 
 _FRAME = 16

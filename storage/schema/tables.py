@@ -293,7 +293,8 @@ class ToolCall(Row, table=True):
 class HistoryItem(Row, table=True):
     """An accepted message is stored with its input: its item has `input` and no payload of its own.
 
-    `weight` is the share of the item that a model reads, in bytes. The columns for turn, input and service call are not foreign
+    `weight` is the share of the item that a model reads, in bytes. `refused_in` is the service call whose request was
+    refused because of its content, this item included. The columns for turn, input and service call are not foreign
     keys: with them, deleting one row would read all items, or each item would write more indexes.
     """
 
@@ -317,6 +318,7 @@ class HistoryItem(Row, table=True):
     sent_in: str | None = _text()
     weight: int = _integer()
     payload: str | None = _text()
+    refused_in: str | None = _text()
 
 
 class Event(Row, table=True):

@@ -107,6 +107,25 @@ MARK_SENT = Write(
     rows=None,
 )
 
+_IS_OUTPUT = history_item.c.kind == word("output")
+
+# An output stays, since its call has to be answered; its place takes a text of this weight.
+MARK_REFUSED = Write(
+    "mark the items of the request as refused",
+    update(history_item)
+    .where(
+        matches(history_item, thread="thread"),
+        history_item.c.sent_in.is_(None),
+        history_item.c.position.in_(json_values("positions", "refused")),
+    )
+    .values(
+        refused_in=bindparam("service_call"),
+        replayable=case((_IS_OUTPUT, history_item.c.replayable), else_=ZERO),
+        weight=case((_IS_OUTPUT, bindparam("weight", type_=BigInteger)), else_=history_item.c.weight),
+    ),
+    rows=None,
+)
+
 START_TOOL = Write(
     "start a tool call that may run, in the thread's generation",
     update(tool_call)

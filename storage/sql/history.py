@@ -19,6 +19,7 @@ _ITEMS = (
         history_item.c.service_call,
         tool_call.c.sequence,
         is_displaced.label("displaced"),
+        history_item.c.refused_in.is_not(None).label("refused"),
     )
     .select_from(
         history_item.join(turn, turn.c.id == history_item.c.turn)
@@ -31,7 +32,9 @@ _ITEMS = (
 
 HISTORY = _ITEMS
 
-UNSENT_ITEMS = _ITEMS.where(text(ITEM_UNSENT), history_item.c.kind.in_([word("user"), word("output")]))
+UNSENT_ITEMS = _ITEMS.where(
+    text(ITEM_UNSENT), history_item.c.kind.in_([word("user"), word("output"), word("assistant")])
+)
 
 _OLDER = history_item.alias("older")
 

@@ -115,6 +115,11 @@ DISPLACE = Write(
     rows=None,
 )
 
+LEAVE_OUT = Write(
+    "leave a failed turn out of the conversation",
+    update(turn).where(matches(turn, id="turn"), turn.c.status == word("failed")).values(displaced=ONE),
+)
+
 _IS_DISPLACED = there_is(turn, matches(turn, id="turn"), turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 
 _MOVED_ON = there_is(service_call, matches(service_call, turn="turn"), service_call.c.status == word("completed"))
@@ -123,7 +128,12 @@ _MOVED_ON = there_is(service_call, matches(service_call, turn="turn"), service_c
 _BASE = limited(
     select(service_call.c.handle_in)
     .where(matches(service_call, turn="turn"))
-    .order_by(service_call.c.handle_in.is_not(None), service_call.c.round, service_call.c.attempt)
+    .order_by(
+        service_call.c.handle_in.is_not(None),
+        service_call.c.status != word("completed"),
+        service_call.c.round,
+        service_call.c.attempt,
+    )
 ).scalar_subquery()
 
 DELETE_DISPLACED_HANDLES = deletion_jobs(

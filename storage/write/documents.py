@@ -9,7 +9,7 @@ from gateway.a2a.model import Message
 from gateway.a2a.wire.v1_0 import encode
 from gateway.ledger.documents import Adopt, Import, PortableItem, PortableTask, PortableThread, PortableToolCall
 from gateway.ports import conversation
-from gateway.ports.conversation import UserItem
+from gateway.ports.conversation import OutputItem, UserItem, refused_output, weight
 from storage import compiled
 from storage.statement import Step, Values
 from storage.write.values import item as item_columns
@@ -103,5 +103,7 @@ def _tool_call(made: PortableToolCall, service_call: str) -> Values:
 def _item(item: PortableItem, thread: str, messages: Mapping[tuple[str, int], Message]) -> Values:
     content: conversation.Item = item.item or UserItem(messages[item.turn, item.input or 0])
     values = parameters(item, **item_columns(content), thread=thread, replayable=int(item.replayable))
+    if item.refused_in is not None and isinstance(content, OutputItem):
+        values["weight"] = weight(refused_output(content))
     # The message of an input is stored there.
     return values if item.item is not None else {**values, "payload": None}

@@ -4,17 +4,19 @@ statements and nothing else."""
 from msgspec.structs import asdict
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
+from gateway.ledger.calls import Complete, Fail, MarkRefused, NewItem, NewToolCall, Prepare
 from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
-from gateway.ports.conversation import UserItem, weight
+from gateway.ports.conversation import REFUSED_OUTPUT, OutputItem, UserItem, weight
 from storage import compiled
 from storage.statement import Step, Values
 from storage.write.values import item, json, json_or_null, later_version, parameters
 
 _DEFAULT = Preferences()
+
+_REFUSED = weight(OutputItem("", REFUSED_OUTPUT))
 
 _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED})
 
@@ -94,6 +96,11 @@ def complete(point: Complete) -> list[Step]:
 def fail(point: Fail) -> list[Step]:
     steps: list[Step] = [(compiled.FAIL_CALL, parameters(point, usage=json_or_null(point.usage), pending_handle=None))]
     return steps + [_item(new, point, point.service_call) for new in point.items]
+
+
+def mark_refused(point: MarkRefused) -> list[Step]:
+    values = parameters(point, positions=json(point.positions), weight=_REFUSED)
+    return [(compiled.MARK_REFUSED, values)]
 
 
 def _tool_call(call: NewToolCall, service_call: str) -> Step:

@@ -83,14 +83,15 @@ async def test_a_backend_that_fails_fails_the_task_in_our_words(
     message = last["status"]["message"]
     found = _CORRELATION.search(message["parts"][0]["text"])
     assert found is not None
-    assert message["metadata"] == {"correlationId": found[1], "errorClass": fault.kind}
+    refused = {"refused": "message"} if fault.kind.meaning.refuses_content else {}
+    assert message["metadata"] == {"correlationId": found[1], "errorClass": fault.kind, **refused}
     assert _leaks(bytes(caller.seen) + answer) == []
     assert _leaks(_stored(gateway.database)) == []
 
 
 @pytest.mark.fault("B3", "B4", "B5", "B6", "B7")
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ["400", "429", "500", "malformed", "cut in the text", "stalled"])
+@pytest.mark.parametrize("name", ["403", "429", "500", "malformed", "cut in the text", "stalled"])
 async def test_after_a_fault_the_next_message_brings_the_one_that_was_not_answered(
     broken: Broken, start_local: StartLocal, wire: str, name: str
 ) -> None:
@@ -108,6 +109,32 @@ async def test_after_a_fault_the_next_message_brings_the_one_that_was_not_answer
     assert second_body[said][: len(first_body[said])] == first_body[said]
     assert [item["role"] for item in second_body[said]] == ["user", "user"]
     assert "previous_response_id" not in second_body
+
+
+@pytest.mark.fault("B6", "B13")
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ["400", "413", "422", "too long", "filtered"])
+async def test_after_a_refusal_the_next_message_goes_without_the_refused_one(
+    broken: Broken, start_local: StartLocal, wire: str, name: str
+) -> None:
+    gateway = await start_local(broken.agents, pace=AT_ONCE)
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, wire)
+        refused = await caller.send(name)
+        second = await caller.send("go on", refused["contextId"])
+
+    assert (why(refused)[0], text_of(second)) == ("TASK_STATE_FAILED", "all is well")
+    assert refused["metadata"] == {"refused": "message"}
+    assert "refused this message" in refused["status"]["message"]["parts"][0]["text"]
+    said = "input" if wire == "openai-responses" else "messages"
+    texts = [[name], ["go on"]]
+    assert [texts_of(body[said]) for body in broken.servers[wire].requests] == texts
+
+
+def texts_of(items: list[dict[str, Any]]) -> list[str]:
+    """The texts of a request's messages."""
+    contents = [item["content"] for item in items]
+    return [content if isinstance(content, str) else content[0]["text"] for content in contents]
 
 
 def _tries(name: str) -> int:

@@ -180,7 +180,7 @@ async def test_a_wait_that_the_backend_asks_for_is_kept_where_it_is_worth_it(
             task = await A2A(http, "raw").send("hello")
 
     if waited is None:
-        refused = ErrorClass.REJECTED if body is _EMPTY else ErrorClass.RATE_LIMITED
+        refused = ErrorClass.NOT_SERVED if body is _EMPTY else ErrorClass.RATE_LIMITED
         assert (why(task), waits, len(server.requests)) == (failed(refused), [], 1)
     else:
         assert (why(task), text_of(task), len(server.requests)) == (COMPLETED, ANSWER, 2)

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from gateway.core.history import INTERRUPTED
 from gateway.ledger.api_keys import MARK, ApiKey, IssueKey, RevokeKey, digest_of, shown
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, Frame, Json, Stream
@@ -106,6 +107,11 @@ async def _go_wrong(recording: Recording, http: httpx2.AsyncClient, agent: str) 
         canceled = await A2A(http, agent).call("CancelTask", id=first.event["task"]["id"])
         recording.saw(agent, message, canceled)
         await stream.rest()
+    if agent == "chained":
+        recording.talks["chained-canceled"].said.append(f"{INTERRUPTED}wait ")
+    await recording.say(http, agent, f"{agent}-refused", "one")
+    await recording.say(http, agent, f"{agent}-refused", "refused: for its words")
+    recording.talks[f"{agent}-refused"].said.pop()
 
 
 async def _delete(recording: Recording, http: httpx2.AsyncClient, agent: str) -> None:

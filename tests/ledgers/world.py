@@ -16,7 +16,7 @@ from tests.emulators.chat import ChatServer
 from tests.emulators.responses_chain import StoredResponse
 from tests.emulators.responses_conversations import KeptConversation
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.scripts import Call, Conversation, Cut, Fail, Item, Pause, Say, Step, Think
+from tests.emulators.scripts import Call, Conversation, Cut, Fail, Item, Pause, Say, Status, Step, Think
 from tests.receiver import Receiver, receiving
 
 Json = dict[str, Any]
@@ -135,6 +135,9 @@ class World:
             case "fails", _:
                 yield Say("I can")
                 yield Fail()
+                return
+            case "refused", _:
+                yield Status(400, {"error": {"message": "not these words", "type": "invalid_request_error"}})
                 return
             case "cut", _:
                 yield Say("I can")

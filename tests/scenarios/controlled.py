@@ -55,7 +55,8 @@ class SteeredCall:
 class Answer:
     """What the test ordered a service call to emit. `ending`: how it ends its turn, None while it runs.
 
-    `asked` are the ids of the calls of the gateway's tools with which it is complete; then its turn goes on.
+    `asked` are the ids of the calls of the gateway's tools with which it is complete; then its turn goes on. `refused`: the
+    content of the request was not accepted.
     """
 
     call: SteeredCall
@@ -64,6 +65,7 @@ class Answer:
     handle: str | None = None
     ending: Ending | None = None
     failed: bool = False
+    refused: bool = False
     turn: str | None = None
     asked: tuple[str, ...] = ()
 
@@ -95,7 +97,7 @@ class Answer:
         self.call.say(CallCompleted(handle))
 
     def fail(self, error: Exception) -> None:
-        self.failed = True
+        self.failed, self.refused = True, error is NOT_TAKEN
         self.call.say(error)
 
     @property
@@ -153,6 +155,7 @@ class SteeredTools:
 
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
 REFUSED = AdapterError(ErrorClass.UNAUTHORISED, "no such key")
+NOT_TAKEN = AdapterError(ErrorClass.REJECTED, "not with this content")
 BUG = RuntimeError("a bug of the adapter's")
 
 

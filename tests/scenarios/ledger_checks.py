@@ -25,6 +25,7 @@ class CallRow:
     handle_in: str | None
     handle_out: str | None
     round: int
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class TurnRow:
     message: str
     text: str
     key: str | None
+    failure: str | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class ItemRow:
     replayable: bool
     payload: str | None
     sent_in: str | None
+    refused_in: str | None
+    call: str | None
 
 
 @dataclass
@@ -94,6 +98,7 @@ class ContextRows:
     items: list[ItemRow] = field(default_factory=list)
     tools: list[ToolRow] = field(default_factory=list)
     tasks: dict[str, TaskRow] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
 
 
 Snapshot = dict[str, ContextRows]
@@ -150,15 +155,17 @@ class LedgerFile:
             tasks[task].groups.append((first, last))
             tasks[task].events += payload.encode().split(b"\n")
         turn_of: dict[str, ContextRows] = {}
-        for thread, turn, task, number, status, ended, last, message, text, key in self._rows(
+        for thread, turn, task, number, status, ended, last, message, text, key, failure, displaced in self._rows(
             "SELECT u.thread, u.id, u.task, u.number, u.status, u.ended_at IS NOT NULL, u.last_event, i.message_id,"
-            " json_extract(i.payload, '$.parts[0].text'), i.key"
+            " json_extract(i.payload, '$.parts[0].text'), i.key, u.failure_class, u.displaced"
             " FROM turn u LEFT JOIN input i ON i.turn = u.id ORDER BY u.thread, u.number"
         ):
             turn_of[turn] = threads[thread]
-            threads[thread].turns.append(TurnRow(turn, task, number, status, bool(ended), last, message, text, key))
+            row = TurnRow(turn, task, number, status, bool(ended), last, message, text, key, failure)
+            threads[thread].turns.append(row)
+            threads[thread].left_out |= {turn} if displaced else set()
         for call in self._rows(
-            "SELECT id, turn, status, handle_in, handle_out, round FROM service_call ORDER BY rowid"
+            "SELECT id, turn, status, handle_in, handle_out, round, attempt FROM service_call ORDER BY rowid"
         ):
             turn_of[call[1]].calls.append(CallRow(*call))
         for tool in self._rows(
@@ -167,7 +174,8 @@ class LedgerFile:
         ):
             turn_of[tool[1]].tools.append(ToolRow(*tool))
         for thread, *item in self._rows(
-            "SELECT thread, position, turn, kind, replayable, payload, sent_in FROM history_item ORDER BY position"
+            "SELECT thread, position, turn, kind, replayable, payload, sent_in, refused_in, service_call"
+            " FROM history_item ORDER BY position"
         ):
             threads[thread].items.append(ItemRow(*item))
         return {rows.public_id: rows for rows in names.values()}
@@ -232,8 +240,16 @@ def _check_chain(rows: ContextRows) -> None:
     name = rows.public_id
     handle: str | None = None
     completed = set()
+    began: dict[str, str | None] = {}
+    failed = {turn.id for turn in rows.turns if turn.status == "failed"}
     for call in rows.calls:
-        assert call.handle_in == handle, f"{name}: a call went on from {call.handle_in!r}, the chain was at {handle!r}"
+        # Another try may do without a turn whose outcomes its backend refuses.
+        without = {began[turn] for turn in failed - {call.turn} if turn in began} if call.attempt else set()
+        assert call.handle_in in {handle, *without}, (
+            f"{name}: a call went on from {call.handle_in!r}, the chain was at {handle!r}"
+        )
+        if call.status == "completed":
+            began.setdefault(call.turn, call.handle_in)
         if call.status == "completed":
             completed.add(call.id)
             assert (call.handle_out is None) == (rows.owner == "gateway"), f"{name}: {call}"
@@ -277,7 +293,9 @@ def check_growth(before: Snapshot, after: Snapshot, touched: set[str] | None) ->
         assert [item.turn for item in new.items[: len(old.items)]] == [item.turn for item in old.items]
         for item, was in zip(new.items, old.items, strict=False):
             assert (item.turn, item.kind, item.payload) == (was.turn, was.kind, was.payload), f"{name}: an item changed"
-            assert was.sent_in in (None, item.sent_in), f"{name}: an item was sent again"
+            left = {call.id for call in new.calls if call.turn in new.left_out}
+            assert was.sent_in in (None, item.sent_in, *left), f"{name}: an item was sent again"
+            assert was.refused_in is None or item.refused_in is not None, f"{name}: an item is refused no more"
         for tool, said in zip(new.tools, old.tools, strict=False):
             assert tool == said or said.outcome is None, f"{name}: a tool call that had its outcome changed"
         for row, past in zip(new.turns, old.turns, strict=False):

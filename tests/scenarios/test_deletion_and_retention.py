@@ -7,6 +7,7 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams, NotFound, TaskNotFound, UnsupportedOperation
 from gateway.a2a.model import Message, Part, Role, SendMessageRequest, TaskState
+from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import Complete
 from gateway.ledger.events import Frame
 from gateway.ledger.retention import DeleteContext, ExpireContext, PurgeContext
@@ -179,7 +180,8 @@ async def test_141_the_handle_that_a_broken_call_left_is_deleted_and_the_chain_s
     await soon(deletions(core).run_due())
     assert adapter.asked == ["r2"]
     await core.send("3", context="c")
-    assert adapter.sent[2] == ("r1", ["U 2", "U 3"])
+    notes = [f"U {INTERRUPTED}hm"] if ends == "is cancelled" else []
+    assert adapter.sent[2] == ("r1", ["U 2", *notes, "U 3"])
 
 
 # --- M. retention ---

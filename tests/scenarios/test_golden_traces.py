@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Part
+from gateway.core.history import INTERRUPTED
 from gateway.ports.adapter import (
     AdapterError,
     CallCompleted,
@@ -60,12 +61,18 @@ class Row:
 
 
 CANCEL = Pause()
+NOTE = f"U {INTERRUPTED}par"
 HANDLED: Script = [ToolCallReady("c1", "add", "{}", handled=True), ToolResultReady("c1", "3")]
 
 
-def rejected(text: str = "") -> Script:
-    said = [TextDelta(text)] if text else []
-    return [*said, AdapterError(ErrorClass.REJECTED, "400")]
+def rejected() -> Script:
+    """Not for what the request carries."""
+    return [AdapterError(ErrorClass.UNAUTHORISED, "401")]
+
+
+def refused(kind: ErrorClass = ErrorClass.REJECTED) -> Script:
+    """For what the request carries."""
+    return [AdapterError(kind, "400")]
 
 
 def cut(text: str = "", handle: str | None = None) -> Script:
@@ -139,6 +146,42 @@ ROWS = [
         g=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
         br=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
         bs=[(None, ["U 1"]), (None, ["U 1", "U 2"])],
+    ),
+    both(
+        "call 1 refused for its content, new message",
+        [refused(), says("A2", "r2")],
+        [Send("1"), Send("2")],
+        ["FAILED", "COMPLETED"],
+        g=[(None, ["U 1"]), (None, ["U 2"])],
+        br=[(None, ["U 1"]), (None, ["U 2"])],
+        bs=[(None, ["U 1"]), (None, ["U 2"])],
+    ),
+    both(
+        "call 2 refused for its content, new message",
+        [says("A1", "r1"), refused(ErrorClass.OVERFLOW), says("A3", "r3")],
+        [Send("1"), Send("2"), Send("3")],
+        ["COMPLETED", "FAILED", "COMPLETED"],
+        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 3"])],
+        br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 3"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"])],
+    ),
+    both(
+        "call 1 fails, call 2 refused with and without its message",
+        [rejected(), refused(), refused(ErrorClass.POLICY), says("A3", "r3")],
+        [Send("1"), Send("2"), Send("3")],
+        ["FAILED", "FAILED", "COMPLETED"],
+        g=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), (None, ["U 1", "U 3"])],
+        br=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), (None, ["U 1", "U 3"])],
+        bs=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), (None, ["U 1", "U 3"])],
+    ),
+    both(
+        "call 1 fails, call 2 refused for its message",
+        [rejected(), refused(), says("A2", "r2"), says("A3", "r3")],
+        [Send("1"), Send("2"), Send("3")],
+        ["FAILED", "COMPLETED", "COMPLETED"],
+        g=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), (None, ["U 2", "A A2", "U 3"])],
+        br=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), ("r2", ["U 3"])],
+        bs=[(None, ["U 1"]), (None, ["U 1", "U 2"]), (None, ["U 2"]), ("c", ["U 3"])],
     ),
     both(
         "call 1 fails, outcome unknown, new message of the same text",
@@ -242,8 +285,18 @@ ROWS = [
         [says("A1", "r1"), [CallStarted("r2"), TextDelta("par"), CANCEL], says("A3", "r3")],
         [Send("1"), Cancel("2"), Send("3")],
         ["COMPLETED", "CANCELED", "COMPLETED"],
-        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "U 3"])],
+        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "A par", "U 3"])],
+        br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", NOTE, "U 3"])],
+        bs=[(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", NOTE, "U 3"])],
+    ),
+    both(
+        "cancelled, without a note",
+        [says("A1", "r1"), [CallStarted("r2"), TextDelta("par"), CANCEL], says("A3", "r3")],
+        [Send("1"), Cancel("2"), Send("3")],
+        ["COMPLETED", "CANCELED", "COMPLETED"],
+        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "A par", "U 3"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", "U 3"])],
+        interrupted_answers="omit",
     ),
     both(
         "the agent asks",
@@ -296,6 +349,14 @@ ROWS = [
         {"on_lost_handle": "rebuild"},
     ),
     Row(
+        "handle lost, rebuild refused",
+        [says("A1", "r1"), [AdapterError(ErrorClass.HANDLE_EXPIRED, "")], refused(), says("A3", "q1")],
+        [Send("1"), Send("2"), Send("3")],
+        {"BR": [(None, ["U 1"]), ("r1", ["U 2"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 3"])]},
+        ["COMPLETED", "FAILED", "COMPLETED"],
+        {"on_lost_handle": "rebuild"},
+    ),
+    Row(
         "handle not found right after its commit",
         [says("A1", "r1"), [AdapterError(ErrorClass.HANDLE_NOT_FOUND, "404")], says("A2", "r2"), says("A3", "r3")],
         [Send("1"), Send("2"), Send("3")],
@@ -335,8 +396,8 @@ ROWS = [
         [says("A1", "r1"), [CallStarted("r2"), TextDelta("par"), CANCEL], says("A3", "r3")],
         [Send("1"), Cancel("2"), Send("3")],
         ["COMPLETED", "CANCELED", "COMPLETED"],
-        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "U 3"])],
-        br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", "U 3"])],
+        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"]), (None, ["U 1", "A A1", "U 2", "A par", "U 3"])],
+        br=[(None, ["U 1"]), ("r1", ["U 2"]), ("r1", ["U 2", NOTE, "U 3"])],
         persistence="per_turn",
     ),
     both(

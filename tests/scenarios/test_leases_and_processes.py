@@ -9,6 +9,7 @@ import pytest
 
 from gateway.a2a.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
 from gateway.a2a.model import Task, TaskState
+from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Frame
@@ -180,7 +181,8 @@ async def test_133_interrupt_cancels_what_runs_and_then_runs(tmp_path: Path, own
         assert answer(second) == "b"
         cut = await core.get(first.id)
         assert (cut.status.state, answer(cut)) == (TaskState.CANCELED, "a")
-        assert adapter.sent[1] == (None, ["U 1", "U 2"])
+        said = "A a" if ownership is G else f"U {INTERRUPTED}a"
+        assert adapter.sent[1] == (None, ["U 1", said, "U 2"])
         assert adapter.broken_off == 1
 
 

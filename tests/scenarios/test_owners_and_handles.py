@@ -330,7 +330,7 @@ async def test_41_a_rebuilt_conversation_is_told_whole_once_in_a_new_epoch_and_t
 
 async def test_41_a_rebuild_that_fails_is_tried_again_whole_by_the_next_turn(core: Core) -> None:
     adapter = ScriptedAdapter(
-        BR, says("A1", "r1"), fails(ErrorClass.HANDLE_EXPIRED), fails(ErrorClass.REJECTED), says("A3", "q1")
+        BR, says("A1", "r1"), fails(ErrorClass.HANDLE_EXPIRED), fails(ErrorClass.UNAUTHORISED), says("A3", "q1")
     )
     core.agent(adapter, on_lost_handle="rebuild")
     for text in "123":

@@ -110,7 +110,7 @@ async def test_46_a_message_survives_the_failure_of_its_call(core: Core, ownersh
 async def test_47_a_repeat_after_a_failure_gets_the_failed_task_and_a_new_message_is_a_new_turn(
     core: Core, ownership: Ownership
 ) -> None:
-    adapter = ScriptedAdapter(ownership, [AdapterError(ErrorClass.REJECTED, "")], says("b", "r1"))
+    adapter = ScriptedAdapter(ownership, [AdapterError(ErrorClass.UNAUTHORISED, "")], says("b", "r1"))
     core.agent(adapter)
     failed = await core.send("hi", core.call(key="k"), context="c")
     assert await core.send("hi", core.call(key="k"), context="c") == failed
@@ -271,7 +271,7 @@ async def test_94_what_happened_in_a_canceled_turn_stays_in_the_ledger(core: Cor
         ("reasoning", 0),
         ("call", 0),
         ("output", 0),
-        ("assistant", 0),
+        ("assistant", 1),
     ]
     assert answer(await core.get(task.id)) == "thr"
 

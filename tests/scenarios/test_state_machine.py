@@ -13,7 +13,7 @@ from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Accept
 from gateway.ports.adapter import Ending
 from gateway.ports.conversation import Ownership
-from tests.scenarios.controlled import BUG, CUT, REFUSED, Operation, Watching
+from tests.scenarios.controlled import BUG, CUT, NOT_TAKEN, REFUSED, Operation, Watching
 from tests.scenarios.ledger_checks import ENDED
 from tests.scenarios.random_walk import Walk
 from tests.scenarios.world import WAITING
@@ -23,6 +23,7 @@ from tests.support.scripted import BR, G
 CONTEXTS = ("a", "b", "c", None)
 WAYS = ("wait", "at once", "stream")
 HELD = (Accept, Prepare, Append, Complete, Finish, ToolStarts, ToolEnds)
+FAILURES = ("cut", "refused", "bug", "without a handle", "not taken", "not taken in the middle")
 TOOL_ENDS = ("output", "output", "output", "error", "breaks", "cancels itself")
 
 # Nothing that is drawn depends on what has happened: which of two that came at once was first may differ in a repeat.
@@ -243,7 +244,11 @@ class Conversations(Walk):
 
         self.run(step())
 
-    @rule(index=indices, how=some.sampled_from(["cut", "refused", "bug", "without a handle"]), after=afterwards)
+    @rule(
+        index=indices,
+        how=some.sampled_from(FAILURES),
+        after=afterwards,
+    )
     def the_backend_fails(self, index: int, how: str, after: int | None) -> None:
         """Never in a way that allows a retry: cut after some output, or refused for good."""
 
@@ -256,6 +261,11 @@ class Conversations(Walk):
                         going.fail(CUT)
                     case "refused":
                         going.fail(REFUSED)
+                    case "not taken":
+                        going.fail(NOT_TAKEN)
+                    case "not taken in the middle":
+                        going.say(self.name("t"))
+                        going.fail(NOT_TAKEN)
                     case "bug":
                         going.fail(BUG)
                     case _:

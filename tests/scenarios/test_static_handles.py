@@ -121,7 +121,7 @@ async def test_35_where_it_cannot_be_stored_nothing_is_said_in_it(core: Core) ->
 @pytest.mark.parametrize(
     "failure",
     [
-        [AdapterError(ErrorClass.REJECTED, "400")],
+        [AdapterError(ErrorClass.UNAUTHORISED, "400")],
         [TextDelta("par"), AdapterError(ErrorClass.INTERRUPTED, "cut")],
     ],
     ids=["rejected", "cut"],
@@ -140,11 +140,11 @@ async def test_35_a_first_call_that_fails_leaves_its_conversation_pending_and_th
 
 async def test_35_a_failure_in_a_known_conversation_leaves_it_where_it_is(core: Core) -> None:
     adapter = ScriptedAdapter(
-        BS, made("A1", "c"), [CallStarted("c"), AdapterError(ErrorClass.REJECTED, "")], says("A3", "c")
+        BS, made("A1", "c"), [CallStarted("c"), AdapterError(ErrorClass.UNAUTHORISED, "")], says("A3", "c")
     )
     core.agent(adapter)
     tasks = [await core.send(text, context="x") for text in "123"]
-    assert [told(task) for task in tasks] == [COMPLETED, ("FAILED", ErrorClass.REJECTED), COMPLETED]
+    assert [told(task) for task in tasks] == [COMPLETED, ("FAILED", ErrorClass.UNAUTHORISED), COMPLETED]
     assert adapter.sent == [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"])]
     # Unlike the pending response of a chain, the conversation is nothing to delete.
     assert deletions(core.path) == []

@@ -30,9 +30,9 @@ from gateway.ports.adapter import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.ports.conversation import CallItem, Ownership, decode, encode
+from gateway.ports.conversation import REFUSED_OUTPUT, CallItem, Ownership, decode, encode
 from gateway.ports.tools import ToolError, ToolOutput
-from tests.scenarios.test_golden_traces import OWNERS, Send, Sent, _fresh, rejected
+from tests.scenarios.test_golden_traces import OWNERS, Send, Sent, _fresh, refused, rejected
 from tests.support.core import START, Core, answer, error_class, events, frames, query, running_core, soon, until
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import Answer, ScriptedTools
@@ -181,6 +181,137 @@ ROWS = [
         },
         ["FAILED", "COMPLETED"],
         {"persistence": "per_turn"},
+    ),
+    Row(
+        "call 2 refused for a tool's output, new message",
+        [asks("r1", C1), refused(), says("A2", "r2"), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "G": [
+                (None, ["U 1"]),
+                (None, ["U 1", "C c1 one", "O c1 O"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2", "A A2", "U 3"]),
+            ],
+            "BR": [(None, ["U 1"]), ("r1", ["O c1 O"]), ("r1", [f"O c1 {REFUSED_OUTPUT}", "U 2"]), ("r2", ["U 3"])],
+            "BS": [(None, ["U 1"]), ("c", ["O c1 O"]), ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]), ("c", ["U 3"])],
+        },
+        ["FAILED", "COMPLETED", "COMPLETED"],
+    ),
+    Row(
+        "call 2 refused for a tool's output, per_turn",
+        [asks("r1", C1), refused(), says("A2", "r2")],
+        {"one": "O"},
+        [Send("1"), Send("2")],
+        {
+            "G": [(None, ["U 1"]), (None, ["U 1", "C c1 one", "O c1 O"]), (None, ["U 2"])],
+            "BR": [(None, ["U 1"]), ("r1", ["O c1 O"]), (None, ["U 2"])],
+        },
+        ["FAILED", "COMPLETED"],
+        {"persistence": "per_turn"},
+    ),
+    Row(
+        "call 2 refused for a tool's output, and what stands for it refused too",
+        [says("A0", "r0"), asks("r1", C1), refused(), refused(), says("A2", "r2"), says("A3", "r3")],
+        {"one": "O"},
+        [Send("0"), Send("1"), Send("2"), Send("3")],
+        {
+            "G": [
+                (None, ["U 0"]),
+                (None, ["U 0", "A A0", "U 1"]),
+                (None, ["U 0", "A A0", "U 1", "C c1 one", "O c1 O"]),
+                (None, ["U 0", "A A0", "U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 0", "A A0", "U 2"]),
+                (None, ["U 0", "A A0", "U 2", "A A2", "U 3"]),
+            ],
+            "BR": [
+                (None, ["U 0"]),
+                ("r0", ["U 1"]),
+                ("r1", ["O c1 O"]),
+                ("r1", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("r0", ["U 2"]),
+                ("r2", ["U 3"]),
+            ],
+        },
+        ["COMPLETED", "FAILED", "COMPLETED", "COMPLETED"],
+    ),
+    Row(
+        "call 2 refused for a tool's output, and the next message refused",
+        [asks("r1", C1), refused(), refused(), refused(), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "G": [
+                (None, ["U 1"]),
+                (None, ["U 1", "C c1 one", "O c1 O"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 2"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 3"]),
+            ],
+            "BR": [
+                (None, ["U 1"]),
+                ("r1", ["O c1 O"]),
+                ("r1", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 2"]),
+                ("r1", [f"O c1 {REFUSED_OUTPUT}", "U 3"]),
+            ],
+        },
+        ["FAILED", "FAILED", "COMPLETED"],
+    ),
+    Row(
+        "call 2 refused for a tool's output, static, and the next message refused",
+        [asks("r1", C1), refused(), refused(), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "BS": [
+                (None, ["U 1"]),
+                ("c", ["O c1 O"]),
+                ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", [f"O c1 {REFUSED_OUTPUT}", "U 3"]),
+            ],
+        },
+        ["FAILED", "FAILED", "COMPLETED"],
+    ),
+    Row(
+        "call 2 of a tool round fails, the next message refused",
+        [asks("r1", C1), rejected(), refused(), refused(), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "BS": [
+                (None, ["U 1"]),
+                ("c", ["O c1 O"]),
+                ("c", ["O c1 O", "U 2"]),
+                ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", ["O c1 O", "U 3"]),
+            ],
+        },
+        ["FAILED", "FAILED", "COMPLETED"],
+    ),
+    Row(
+        "call 2 of a tool round fails, its output refused with the next message",
+        [asks("r1", C1), rejected(), refused(), says("A2", "r2"), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "G": [
+                (None, ["U 1"]),
+                (None, ["U 1", "C c1 one", "O c1 O"]),
+                (None, ["U 1", "C c1 one", "O c1 O", "U 2"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2", "A A2", "U 3"]),
+            ],
+            "BR": [
+                (None, ["U 1"]),
+                ("r1", ["O c1 O"]),
+                ("r1", ["O c1 O", "U 2"]),
+                ("r1", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("r2", ["U 3"]),
+            ],
+        },
+        ["FAILED", "COMPLETED", "COMPLETED"],
     ),
 ]
 CELLS = [(row, owner) for row in ROWS for owner in row.upstream]

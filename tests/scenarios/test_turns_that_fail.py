@@ -8,6 +8,7 @@ import pytest
 
 from gateway.a2a.model import Task, TaskState
 from gateway.core.failures import TURN_TIMEOUT, UNKNOWN_TOOL
+from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import Prepare
 from gateway.ports.adapter import (
     AdapterError,
@@ -37,7 +38,8 @@ def failed(task: Task) -> str | None:
 
 
 def rejected() -> AdapterError:
-    return AdapterError(ErrorClass.REJECTED, "400")
+    """Not for what the request carries."""
+    return AdapterError(ErrorClass.UNAUTHORISED, "401")
 
 
 # --- open calls are repaired forward ---
@@ -286,7 +288,10 @@ async def test_59_with_per_turn_a_canceled_turn_stays(core: Core, ownership: Own
     await soon(pause.reached.wait())
     await core.cancel(task.id)
     await core.send("3", context="c")
-    assert adapter.sent[2] == (("r1", ["U 2", "U 3"]) if ownership is BR else (None, ["U 1", "A A1", "U 2", "U 3"]))
+    if ownership is BR:
+        assert adapter.sent[2] == ("r1", ["U 2", f"U {INTERRUPTED}par", "U 3"])
+    else:
+        assert adapter.sent[2] == (None, ["U 1", "A A1", "U 2", "A par", "U 3"])
 
 
 async def test_59_with_per_turn_a_turn_that_failed_before_its_call_leaves_the_handle_alone(core: Core) -> None:

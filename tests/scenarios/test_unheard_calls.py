@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import Complete
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.ports.capabilities import Fate, Fetched, Tail
@@ -290,7 +291,7 @@ async def test_51_what_was_cancelled_in_a_conversation_may_have_landed_there(cor
     await soon(pause.reached.wait())
     assert (await core.cancel(going.id)).status.state.name == "CANCELED"
     await core.send("3", context="x")
-    assert adapter.sent[2] == ("c", ["U 3"])
+    assert adapter.sent[2] == ("c", [f"U {INTERRUPTED}par", "U 3"])
 
 
 async def test_51_what_a_backend_refused_is_not_looked_up(core: Core) -> None:

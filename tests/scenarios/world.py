@@ -9,10 +9,11 @@ from typing import Any
 from gateway.a2a.errors import Busy, TaskNotCancelable, UnsupportedOperation
 from gateway.a2a.model import Role, Task, TaskState
 from gateway.core.tools.tool_call import FAILED
-from gateway.ports.adapter import Ending
+from gateway.ports.adapter import Ending, ErrorClass
 from gateway.ports.conversation import StorageOwner
 from gateway.ports.tools import ToolOutput
 from tests.scenarios.controlled import QUEUED, Answer, ControlledBackend, Operation, Process, Run, SteeredCall, Watching
+from tests.scenarios.conversation_model import ConversationModel
 from tests.scenarios.ledger_checks import ENDED, ContextRows, Snapshot, TaskRow, ToolRow, TurnRow, spoken, told
 from tests.support.core import answer as shown
 from tests.support.core import events, numbers, streamed
@@ -209,7 +210,7 @@ class World:
 
     def _turn_of(self, call: SteeredCall) -> str:
         request = call.request
-        taken = {answer.turn for answer in self.answers if not answer.asked}
+        taken = {answer.turn for answer in self.answers if not (answer.asked or answer.refused)}
         rows = self.snapshot[request.context_id]
         for turn in rows.turns:
             if (turn.task, turn.message) == (request.task_id, request.message.message_id) and turn.id not in taken:
@@ -218,10 +219,8 @@ class World:
 
     def _check_requests(self, rows: ContextRows) -> None:
         """Every request is what the messages and the answers before it make, nothing twice, and the chain never forks."""
-        handle: str | None = None
-        carried: set[str] = set()
-        answers: dict[str, list[str]] = {}
-        due_outputs: list[str] = []
+        backend = self.backend.ownership.owner is StorageOwner.BACKEND
+        model = ConversationModel(backend, frozenset(turn.id for turn in rows.turns if turn.status == "failed"))
         rounds: Counter[str] = Counter()
         places = {turn.id: place for place, turn in enumerate(rows.turns)}
         completed = {(call.turn, call.round) for call in rows.calls if call.status == "completed"}
@@ -233,21 +232,22 @@ class World:
             assert all(turn.ended for turn in due[:-1]), (
                 f"{due[-1].text!r} began before the turns ahead of it had ended"
             )
-            if self.backend.ownership.owner is StorageOwner.GATEWAY:
-                view = [item for turn in due for item in (f"U {turn.text}", *answers.get(turn.id, ()))]
-            else:
-                view = [*due_outputs, *(f"U {turn.text}" for turn in due if turn.id not in carried)]
+            for number, turn in enumerate(due):
+                model.arrive(turn.id, number, turn.text)
+                if number < place:
+                    model.interrupt(turn.id, number, self._interrupted(rows, turn))
             sent = [in_words(item) for item in answer.call.request.items]
-            assert (answer.call.request.handle, sent) == (handle, view)
-            if (answer.turn, rounds[answer.turn]) in completed:
-                due_outputs = self._outputs(rows, answer)
-                answers[answer.turn] = [*answers.get(answer.turn, ()), *answer.items, *self._shown(rows, answer)]
-                handle = answer.handle
-                carried |= {turn.id for turn in due}
+            assert (answer.call.request.handle, sent) == model.request(answer.turn, place)
+            if answer.refused:
+                ended = due[-1].failure == ErrorClass.REJECTED
+                model.refuse(answer.turn, place, emitted=bool(answer.items), ended=ended)
+            elif (answer.turn, rounds[answer.turn]) in completed:
+                model.complete(answer.turn, place, answer.handle, self._said(rows, answer, backend=backend))
+                rounds[answer.turn] += 1
             else:
                 assert due[-1].status not in ("completed", "rejected"), f"{due[-1]} counts, and its call does not"
-            rounds[answer.turn] += 1
-        assert rows.handle == handle
+        assert rows.handle == model.handle
+        assert rows.left_out == model.left_out
 
     def _asked(self, rows: ContextRows, answer: Answer) -> list[ToolRow]:
         """The calls of tools of an answer, in their order."""
@@ -255,14 +255,27 @@ class World:
         assert [tool.external_id for tool in found] == list(answer.asked)
         return found
 
-    def _outputs(self, rows: ContextRows, answer: Answer) -> list[str]:
-        """The output of each tool that the backend has to get."""
-        return [_output(tool) for tool in self._asked(rows, answer) if tool.outcome is not None]
+    def _interrupted(self, rows: ContextRows, turn: TurnRow) -> list[str]:
+        """What the last call of a cancelled turn had said."""
+        completed = {call.id for call in rows.calls if call.status == "completed"}
+        items = [i for i in rows.items if (i.turn, i.kind) == (turn.id, "assistant") and i.call not in completed]
+        texts = ["".join(part.get("text", "") for part in json.loads(item.payload or "")["parts"]) for item in items]
+        if turn.status != "cancelled":
+            return []
+        assert rows.tasks[turn.task].text.endswith("".join(texts)), f"{turn} is said to have said {texts}"
+        return texts
 
-    def _shown(self, rows: ContextRows, answer: Answer) -> list[str]:
-        """A call that never ran is nothing that a model has to know."""
-        ran = [tool for tool in self._asked(rows, answer) if tool.outcome is not None and tool.status != "cancelled"]
-        return [*(f"C {tool.external_id} {tool.name}" for tool in ran), *map(_output, ran)]
+    def _said(self, rows: ContextRows, answer: Answer, *, backend: bool) -> list[tuple[str, str, bool]]:
+        """What a completed answer adds to the conversation. A backend has to get the outcome of each tool; where the gateway
+        keeps the conversation, a call that never ran is nothing that a model has to know."""
+        asked = [tool for tool in self._asked(rows, answer) if tool.outcome is not None]
+        if backend:
+            return [("O", _output(tool), True) for tool in asked]
+        ran = [tool for tool in asked if tool.status != "cancelled"]
+        calls = [f"C {tool.external_id} {tool.name}" for tool in ran]
+        # That there is no such tool was known when the service call was complete.
+        outputs = [("O", _output(tool), tool.status != "not_found") for tool in ran]
+        return [*(("X", text, False) for text in (*answer.items, *calls)), *outputs]
 
     # --- what the tools did
 

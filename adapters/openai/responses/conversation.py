@@ -46,7 +46,7 @@ class ConversationAdapter(ResponsesService):
             case {"id": str(name)} if name:
                 return name
             case None:
-                raise self._failures.error(ErrorClass.REJECTED, "the service has no conversations (HTTP 404)")
+                raise self._failures.error(ErrorClass.NOT_SERVED, "the service has no conversations (HTTP 404)")
         raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "a conversation was made without an id")
 
     async def tail(self, request: ServiceRequest) -> Tail | None:

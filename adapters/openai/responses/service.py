@@ -192,7 +192,7 @@ class ResponsesService(OpenAIService):
             for name in await self._item_ids(url, handle):
                 await self._http.request_json("DELETE", f"{url}/{quote(name, safe='')}", handle=handle)
         except AdapterError as error:
-            if error.kind is not ErrorClass.REJECTED:
+            if error.kind not in (ErrorClass.NOT_SERVED, ErrorClass.REJECTED):
                 raise
 
     async def _item_ids(self, url: str, handle: str) -> list[str]:
@@ -226,7 +226,7 @@ class ResponsesService(OpenAIService):
         try:
             await self._probe_handle(continuation)
         except AdapterError as error:
-            if error.kind not in (ErrorClass.HANDLE_NOT_FOUND, ErrorClass.REJECTED):
+            if error.kind not in (ErrorClass.HANDLE_NOT_FOUND, ErrorClass.NOT_SERVED, ErrorClass.REJECTED):
                 raise
             return True if error.kind is ErrorClass.HANDLE_NOT_FOUND else None
         return False

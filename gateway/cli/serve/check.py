@@ -29,15 +29,17 @@ from gateway.ports.tools import ProgramNotStarted, ToolError
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
+_REFUSED = (
+    ExitCode.CONFIG_INVALID,
+    "is reachable, but refuses the request ({detail}); check the model and the other settings",
+)
 _FAILURES = {
     ErrorClass.UNAUTHORISED: (
         ExitCode.NOT_AUTHORISED,
         "is reachable, but refuses the credentials ({detail}); check the key",
     ),
-    ErrorClass.REJECTED: (
-        ExitCode.CONFIG_INVALID,
-        "is reachable, but refuses the request ({detail}); check the model and the other settings",
-    ),
+    ErrorClass.REJECTED: _REFUSED,
+    ErrorClass.NOT_SERVED: _REFUSED,
     ErrorClass.STORAGE_DISABLED: (
         ExitCode.CONFIG_INVALID,
         "keeps no conversations for this account ({detail}); let the gateway keep them: history: {{owner: gateway}}",

@@ -10,7 +10,15 @@ from gateway.a2a import tool_calls
 from gateway.a2a.errors import echo
 from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
-from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, ROUND_LIMIT, UNKNOWN_TOOL, safe_text
+from gateway.core.failures import (
+    HANDLE_MISSING,
+    OWNER_CONFLICT,
+    REFUSED,
+    ROUND_LIMIT,
+    UNKNOWN_TOOL,
+    refused_content,
+    safe_text,
+)
 from gateway.core.lifecycles import TURN, advance
 from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall, ToolPolicy
@@ -31,7 +39,8 @@ _REBUILT = "The agent's backend had lost this conversation; it was told again fr
 
 class TurnFacts(msgspec.Struct, frozen=True):
     """The facts of a turn that its machine uses. `direct_replies` says that the agent may answer with a message without
-    a task. `rendering` is the form in which the caller sees tool calls; the ledger keeps all details of them."""
+    a task, `keeps_interrupted` that the model learns the answer of a cancelled call. `rendering` is the form in which
+    the caller sees tool calls; the ledger keeps all details of them."""
 
     task_id: str
     context_id: str
@@ -39,6 +48,7 @@ class TurnFacts(msgspec.Struct, frozen=True):
     direct_replies: bool = False
     tolerate_missing_handle: bool = False
     shadow: str = "items"
+    keeps_interrupted: bool = True
     on_owner_conflict: str = "fail"
     tools: ToolPolicy = msgspec.field(default_factory=ToolPolicy)
     rendering: tool_calls.Rendering = tool_calls.EVERYTHING
@@ -139,12 +149,13 @@ class TurnMachine:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
-        abort = commands.AbortCall(failure, self._output.unreplayable(), usage)
+        abort = commands.AbortCall(failure, self._output.uncounted(), usage)
         return [*out, abort, self._failed(failure, correlation_id, retry_after)]
 
     def cancel(self) -> list[Command]:
+        """The caller ends the turn: what it has said until then stays a part of the conversation."""
         out = self._interrupt(TurnStatus.CANCELLED)
-        abort = commands.AbortCall("cancelled", self._output.unreplayable())
+        abort = commands.AbortCall("cancelled", self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
         return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
 
     def restart(self, facts: TurnFacts) -> None:
@@ -164,8 +175,11 @@ class TurnMachine:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
             metadata["retryAfter"] = retry_after
-        message = self._output.message((Part(text=safe_text(failure, correlation_id, retry_after)),), metadata)
-        return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure)
+        refused = refused_content(failure, self.round)
+        mark: dict[str, Json] | None = None if refused is None else {REFUSED: refused}
+        text = safe_text(failure, correlation_id, retry_after, refused)
+        message = self._output.message((Part(text=text),), metadata | (mark or {}))
+        return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure, mark)
 
     def _interrupt(self, status: TurnStatus) -> list[Command]:
         """Ends the turn early: an unanswered tool call of the running service call is shown as interrupted, an open one of a

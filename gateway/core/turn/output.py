@@ -88,9 +88,13 @@ class OutputBuilder:
         self._flush_reasoning()
         self._flush_parts()
 
-    def unreplayable(self) -> tuple[NewItem, ...]:
-        """The items of a call that does not count."""
-        return tuple(NewItem(new.item, new.provider_id, None, replayable=False) for new in self.items)
+    def uncounted(self, *, keeps_answer: bool = False) -> tuple[NewItem, ...]:
+        """The items of a call that does not count. They are never sent to the model again; with `keeps_answer`, the
+        pieces of the answer are."""
+        return tuple(
+            NewItem(new.item, new.provider_id, None, replayable=keeps_answer and isinstance(new.item, AssistantItem))
+            for new in self.items
+        )
 
     def publish_status(self, message: Message | None = None, metadata: dict[str, Json] | None = None) -> None:
         now = timestamp(self.clock.now())

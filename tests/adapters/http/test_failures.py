@@ -31,15 +31,45 @@ class TestAnswers:
             (
                 "404 Not Found",
                 error_body(message="The model does not exist", code="model_not_found"),
-                ErrorClass.REJECTED,
+                ErrorClass.NOT_SERVED,
             ),
-            ("404 Not Found", b"", ErrorClass.REJECTED),
+            ("404 Not Found", b"", ErrorClass.NOT_SERVED),
+            ("402 Payment Required", b"", ErrorClass.NOT_SERVED),
+            ("405 Method Not Allowed", b"", ErrorClass.NOT_SERVED),
+            ("408 Request Timeout", b"", ErrorClass.TIMED_OUT),
+            ("415 Unsupported Media Type", b"", ErrorClass.REJECTED),
+            ("451 Unavailable For Legal Reasons", b"", ErrorClass.POLICY),
+            ("400 Bad Request", error_body(message="filtered", code="content_filter"), ErrorClass.POLICY),
+            ("400 Bad Request", error_body(message="no", type="ContentPolicyViolationError"), ErrorClass.POLICY),
+            ("400 Bad Request", error_body(message="no", code="moderation_blocked"), ErrorClass.POLICY),
+            ("500 Oops", error_body(message="no", code="ResponsibleAIPolicyViolation"), ErrorClass.POLICY),
+            (
+                "400 Bad Request",
+                error_body(message="The prompt triggered the content management policy."),
+                ErrorClass.POLICY,
+            ),
+            ("403 Forbidden", error_body(message="Your input was flagged as hateful."), ErrorClass.POLICY),
+            (
+                "401 Unauthorized",
+                error_body(message="usage policies", code="account_deactivated"),
+                ErrorClass.UNAUTHORISED,
+            ),
+            ("400 Bad Request", error_body(message="bad", code="invalid_image_url"), ErrorClass.REJECTED),
+            ("400 Bad Request", error_body(message="prompt is too long: 9 tokens > 8"), ErrorClass.OVERFLOW),
+            ("400 Bad Request", error_body(message="long", code="string_above_max_length"), ErrorClass.OVERFLOW),
+            ("400 Bad Request", error_body(message="The model `m` is disabled."), ErrorClass.NOT_SERVED),
+            ("400 Bad Request", error_body(message="no", code="model_decommissioned"), ErrorClass.NOT_SERVED),
+            ("400 Bad Request", error_body(message="no", param="model"), ErrorClass.NOT_SERVED),
+            ("400 Bad Request", error_body(message="no", param="tools[0].function.name"), ErrorClass.NOT_SERVED),
+            ("400 Bad Request", error_body(message="no", param="messages[3].content"), ErrorClass.REJECTED),
+            ("400 Bad Request", error_body(message="The model does not support images."), ErrorClass.REJECTED),
+            ("503 Unavailable", error_body(message="The model is not available."), ErrorClass.BACKEND_FAILED),
             ("400 Bad Request", error_body(message="in use", code="conversation_locked"), ErrorClass.LOCKED),
             ("409 Conflict", error_body(message="locked"), ErrorClass.LOCKED),
             ("401 Unauthorized", error_body(message="who?"), ErrorClass.UNAUTHORISED),
             ("403 Forbidden", b"<html>no</html>", ErrorClass.UNAUTHORISED),
             ("429 Too Many Requests", error_body(message="slow down"), ErrorClass.RATE_LIMITED),
-            ("429 Too Many Requests", error_body(message="pay", code="insufficient_quota"), ErrorClass.REJECTED),
+            ("429 Too Many Requests", error_body(message="pay", code="insufficient_quota"), ErrorClass.NOT_SERVED),
             ("500 Oops", error_body(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
             ("400 Bad Request", error_body(message="long", code="context_length_exceeded"), ErrorClass.OVERFLOW),
             (
@@ -66,7 +96,7 @@ class TestAnswers:
             (
                 "400 Bad Request",
                 error_body(message="no", code="unsupported_parameter", param="top_p"),
-                ErrorClass.REJECTED,
+                ErrorClass.NOT_SERVED,
             ),
             ("422 Unprocessable", b'{"detail":[{"loc":["body"],"msg":"field required"}]}', ErrorClass.REJECTED),
             ("500 Oops", b'{"detail":"Internal server error"}', ErrorClass.BACKEND_FAILED),
@@ -116,7 +146,7 @@ class TestAnswers:
     async def test_404_is_not_about_a_handle_that_was_not_sent(self, raw: StartRaw, connect: Connect) -> None:
         body = b'{"detail":"Response not found"}'
         server = await raw(lambda exchange: exchange.send(plain("404 Not Found", body)))
-        assert (await fault(connect(), server.url)).kind is ErrorClass.REJECTED
+        assert (await fault(connect(), server.url)).kind is ErrorClass.NOT_SERVED
 
     @pytest.mark.parametrize(
         ("status", "headers", "seconds"),

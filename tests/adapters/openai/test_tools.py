@@ -64,7 +64,7 @@ def test_a_name_that_two_tools_have_is_an_error_before_anything_is_sent(own: Jso
     tools = (WEATHER,) if own else (WEATHER, CLOCK, WEATHER)
     with pytest.raises(AdapterError, match="two tools are called 'weather'") as caught:
         offer(tools=own).fields(tools)
-    assert caught.value.kind is ErrorClass.REJECTED
+    assert caught.value.kind is ErrorClass.NOT_SERVED
 
 
 async def test_the_vendor_describes_them_like_this(start: Start, build: Build) -> None:

@@ -20,9 +20,11 @@ UNKNOWN = {ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.BACKEND_FAIL
 REFUSED = {
     ErrorClass.REJECTED,
     ErrorClass.UNAUTHORISED,
+    ErrorClass.NOT_SERVED,
     ErrorClass.HANDLE_EXPIRED,
     ErrorClass.STORAGE_DISABLED,
     ErrorClass.OVERFLOW,
+    ErrorClass.POLICY,
     ErrorClass.CONTRACT_BROKEN,
 }
 LOST = {ErrorClass.HANDLE_NOT_FOUND}

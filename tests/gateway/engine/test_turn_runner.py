@@ -44,7 +44,8 @@ async def test_a_call_that_fails_ends_the_turn_with_a_safe_text(
     task = await core.send("hi")
     assert reason(task) == safe_text(kind, CORRELATION_ID)
     assert task.status.message is not None
-    assert task.status.message.metadata == {"correlationId": CORRELATION_ID, "errorClass": str(kind)}
+    refused = {"refused": "message"} if kind.meaning.refuses_content else {}
+    assert task.status.message.metadata == {"correlationId": CORRELATION_ID, "errorClass": str(kind), **refused}
     assert await core.get(task.id) == task
     calls = query(core.path, "SELECT DISTINCT status, error_class, handle_out FROM service_call")
     assert calls == [("failed", kind, None)]

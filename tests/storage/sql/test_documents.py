@@ -183,7 +183,7 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
         "tool_call": "id service_call sequence external_id name executor server status digest approval_required "
         "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
         "history_item": "thread position turn input service_call tool_call kind provider_id item_group replayable sent_in "
-        "payload",
+        "payload refused_in",
         "event": "task last first payload",
     }
     tables = {

@@ -191,7 +191,7 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (answer_of("404 Not Found"), ErrorClass.REJECTED),
+        (answer_of("404 Not Found"), ErrorClass.NOT_SERVED),
         (answer_of("200 OK", b"{}"), ErrorClass.CONTRACT_BROKEN),
         (answer_of("200 OK", b'{"id": ""}'), ErrorClass.CONTRACT_BROKEN),
         (answer_of("200 OK", b"<html>"), ErrorClass.CONTRACT_BROKEN),
@@ -475,7 +475,7 @@ async def test_the_form_of_a_handle_decides_what_is_deleted_else_the_settings(
     ("reply", "kind"),
     [
         (answer_of("400 Bad Request", b'{"error": {"message": "in flight"}}'), ErrorClass.REJECTED),
-        (answer_of("405 Method Not Allowed"), ErrorClass.REJECTED),
+        (answer_of("405 Method Not Allowed"), ErrorClass.NOT_SERVED),
         (answer_of("401 Unauthorized"), ErrorClass.UNAUTHORISED),
         (answer_of("500 Internal Server Error"), ErrorClass.BACKEND_FAILED),
     ],

@@ -653,11 +653,12 @@ def test_a_failed_call_keeps_what_was_said_and_never_shows_it_to_the_model_again
     assert machine.ended
 
 
-def test_a_cancelled_call_keeps_what_was_said() -> None:
-    machine = turn()
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_cancelled_call_keeps_what_was_said(keeps: bool) -> None:
+    machine = turn(keeps_interrupted=keeps)
     play(machine, TextDelta("par"))
     assert machine.cancel() == [
-        AbortCall("cancelled", (NewItem(text("par"), replayable=False),)),
+        AbortCall("cancelled", (NewItem(text("par"), replayable=keeps),)),
         EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED),
     ]
     assert machine.ended

@@ -1,0 +1,126 @@
+"""What the requests of one conversation must be, from what was said in it so far. Law: it repeats the rules of
+docs/state-model.md (section 8, scenario 46b) in its own words, and knows nothing of the code that follows them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.core.history import INTERRUPTED
+from gateway.ports.conversation import REFUSED_OUTPUT
+
+
+@dataclass
+class Piece:
+    """One thing that was said. `kind`: U a message, O the outcome of a call, N a note on an interrupted answer, X anything
+    else of the agent's.
+
+    `sent_by`: the turn whose completed call carried it. `refused`: a backend did not take it.
+    """
+
+    turn: str
+    place: int
+    kind: str
+    text: str
+    sent_by: str | None = None
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What another try of the same turn does without: pieces of earlier turns, then a whole turn, too."""
+
+    turn: str
+    pieces: frozenset[int] = frozenset()
+    without: str | None = None
+
+
+@dataclass
+class ConversationModel:
+    """`backend`: it keeps the conversation. `handle` is where its chain stands, `begins` where each turn began on it."""
+
+    backend: bool
+    failed: frozenset[str]
+    handle: str | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    begins: dict[str, str | None] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
+    interrupted: set[str] = field(default_factory=set)
+    doubt: Doubt | None = None
+
+    def arrive(self, turn: str, place: int, text: str) -> None:
+        if all(piece.turn != turn for piece in self.pieces):
+            self.pieces.append(Piece(turn, place, "U", f"U {text}"))
+
+    def interrupt(self, turn: str, place: int, texts: Iterable[str]) -> None:
+        """The turn was cancelled, and its last call had said this until then."""
+        if turn not in self.interrupted:
+            self.interrupted.add(turn)
+            kind, start = ("N", f"U {INTERRUPTED}") if self.backend else ("X", "A ")
+            self.pieces += [Piece(turn, place, kind, f"{start}{text}") for text in texts]
+
+    def request(self, turn: str, place: int) -> tuple[str | None, list[str]]:
+        """The handle and the items of the next request of this turn."""
+        if self.doubt is not None and self.doubt.turn != turn:
+            self.doubt = None  # The turn in which there was a doubt has ended without another try.
+        return self._start(), [self._shown(index, refused=refused) for index, refused in self._view(place)]
+
+    def complete(self, turn: str, place: int, handle: str | None, said: Iterable[tuple[str, str, bool]]) -> None:
+        """The request was answered with `said`: kind, text, and whether the next request has to carry it."""
+        carried = [index for index, _ in self._view(place)]
+        self.begins.setdefault(turn, self._start())
+        if self.doubt is not None:
+            for index in self.doubt.pieces:
+                self.pieces[index].refused = True
+            if self.doubt.without is not None:
+                self.left_out.add(self.doubt.without)
+        for index in carried:
+            if self.pieces[index].sent_by in (None, *self.left_out):
+                self.pieces[index].sent_by = turn
+        self.doubt, self.handle = None, handle
+        self.pieces += [Piece(turn, place, kind, text, None if due else turn) for kind, text, due in said]
+
+    def refuse(self, turn: str, place: int, *, emitted: bool, ended: bool) -> None:
+        """The request was refused for its content. `ended`: this has ended the turn; else another try may follow."""
+        narrower = None if emitted else self._narrower(turn, place)
+        if narrower is not None:
+            self.doubt = narrower
+            return
+        doubted = frozenset() if self.doubt is None else self.doubt.pieces
+        for index, _ in self._new(place) if ended else ():
+            if index not in doubted:
+                self.pieces[index].refused = True
+
+    def _narrower(self, turn: str, place: int) -> Doubt | None:
+        before = [(index, refused) for index, refused in self._new(place) if self.pieces[index].turn != turn]
+        earlier = frozenset(index for index, refused in before if not refused)
+        if self.doubt is None and earlier:
+            return Doubt(turn, earlier)
+        stuck = {self.pieces[index].turn for index, refused in before if refused}
+        if len(stuck) == 1 and stuck <= self.failed and (self.doubt is None or self.doubt.without is None):
+            return Doubt(turn, frozenset() if self.doubt is None else self.doubt.pieces, next(iter(stuck)))
+        return None
+
+    def _start(self) -> str | None:
+        without = self.doubt.without if self.doubt is not None else None
+        return self.handle if without is None else self.begins[without]
+
+    def _new(self, place: int) -> list[tuple[int, bool]]:
+        return [(index, refused) for index, refused in self._view(place) if self.pieces[index].sent_by is None]
+
+    def _view(self, place: int) -> list[tuple[int, bool]]:
+        """What is sent, by its index, and whether something else stands for it."""
+        doubt = self.doubt or Doubt("")
+        found = []
+        for index, piece in enumerate(self.pieces):
+            refused = piece.refused or index in doubt.pieces
+            hidden = piece.place > place or piece.turn in self.left_out or piece.turn == doubt.without
+            if not hidden and not (refused and piece.kind != "O"):
+                found.append((index, refused))
+        found.sort(key=lambda each: self.pieces[each[0]].place)
+        if not self.backend:
+            return found
+        due = [each for each in found if self.pieces[each[0]].sent_by in (None, doubt.without)]
+        return [each for kinds in ("O", "UN") for each in due if self.pieces[each[0]].kind in kinds]
+
+    def _shown(self, index: int, *, refused: bool) -> str:
+        text = self.pieces[index].text
+        return f"{' '.join(text.split()[:2])} {REFUSED_OUTPUT}" if refused else text

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from gateway.a2a import model
 from gateway.a2a.model import Json, Part
-from gateway.a2a.redaction import MASK, JsonPath, redacted_member
+from gateway.a2a.redaction import MASK, JsonPath, redacted, redacted_member
 
 URI = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
@@ -98,19 +99,31 @@ class Place:
     new_id: Callable[[], str]
 
 
-def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, place: Place) -> Update | None:
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The outcome of a call in the form in which one caller sees it. `redacted` are the paths that masked a value of it,
+    `truncated` says that only its beginning is shown."""
+
+    value: dict[str, Json]
+    redacted: list[str]
+    truncated: bool
+
+
+def update(call: CallFacts, phase: str, detail: Json | Response, rendering: Rendering, place: Place) -> Update | None:
     """Returns the update for this phase of the call, or None when the caller may not see it.
 
     `phase` is a value of `Phase`. `detail` depends on the phase: the text of all arguments (requested), a piece of that
-    text (args-delta), a text (progress), the outcome or the fault (an end), and None in the other phases.
+    text (args-delta), a text (progress), the outcome or the fault, or what `respond` made of it (an end), and None in the
+    other phases.
     """
     phase = Phase(phase)
     if rendering.exposure == "none":
         return None
+    if phase in ENDS:
+        response = detail if isinstance(detail, Response) else respond(phase, detail, rendering)
+        return _sent(_answered(call, phase, response, rendering, place.now), f"tool-result:{call.id}", rendering, place)
     if phase is Phase.REQUESTED:
         return _sent(requested(call, _text(detail), rendering), f"tool-call:{call.id}", rendering, place)
-    if phase in ENDS:
-        return _sent(_answered(call, phase, detail, rendering, place.now), f"tool-result:{call.id}", rendering, place)
     facts = _facts(call, phase, rendering)
     if phase is Phase.ARGS_DELTA:
         # A path cannot be found in a piece of text, so a caller with masked arguments gets only the complete arguments.
@@ -125,18 +138,28 @@ def update(call: CallFacts, phase: str, detail: Json, rendering: Rendering, plac
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
     """The part with all arguments of the call."""
     facts = _facts(call, Phase.REQUESTED, rendering)
-    value = _masked("args", _arguments(arguments, rendering), facts, rendering)
+    value, facts["redacted"] = _masked("args", _arguments(arguments, rendering), _object, rendering.redact)
     return _part("function_call", call, "args", value, facts)
 
 
-def _answered(call: CallFacts, phase: Phase, output: Json, rendering: Rendering, now: str) -> Part:
+def respond(phase: str, output: Json, rendering: Rendering, limit: int | None = None) -> Response:
+    """The outcome as this caller sees it: masked, then cut. `limit` is a number of bytes, besides that of the rendering.
+
+    `phase` is one of `ENDS`.
+    """
+    shown, wrap = _outcome(output, Phase(phase), rendering)
+    value, hit = _masked("response", shown, wrap, rendering.redact)
+    most = rendering.max_result if limit is None else min(limit, rendering.max_result)
+    value, cut = _cut(value, most)
+    return Response(value, hit, cut)
+
+
+def _answered(call: CallFacts, phase: Phase, response: Response, rendering: Rendering, now: str) -> Part:
     """The part with the outcome of the call."""
-    facts = _facts(call, phase, rendering) | {"endedAt": now}
-    response = _masked("response", _outcome(output, phase, rendering), facts, rendering)
-    response, cut = _cut(response, rendering.max_result)
-    if cut:
+    facts = _facts(call, phase, rendering) | {"endedAt": now, "redacted": list(response.redacted)}
+    if response.truncated:
         facts["truncated"] = True
-    return _part("function_response", call, "response", response, facts)
+    return _part("function_response", call, "response", response.value, facts)
 
 
 def _part(kind: str, call: CallFacts, member: str, value: dict[str, Json], facts: dict[str, Json]) -> Part:
@@ -144,11 +167,23 @@ def _part(kind: str, call: CallFacts, member: str, value: dict[str, Json], facts
     return Part(data=data, metadata={"adk_type": kind, "type": kind, "kagent_type": kind, URI: facts})
 
 
-def _masked(member: str, value: dict[str, Json], facts: dict[str, Json], rendering: Rendering) -> dict[str, Json]:
-    if not rendering.redact:
-        return value
-    masked, facts["redacted"] = redacted_member(member, value, rendering.redact)
-    return masked
+def _masked(
+    member: str, value: Json, wrap: Callable[[Json], dict[str, Json]], paths: tuple[JsonPath, ...]
+) -> tuple[dict[str, Json], list[str]]:
+    """The member of `data` for this value, and the paths that masked any of it.
+
+    A value that is no object has a wrapper. The paths are for the value with its wrapper and without: whoever wrote
+    `$.response.token` need not know that a text which holds an object stands in `result`, or in the message of an error.
+    """
+    whole = wrap(value)
+    if not paths:
+        return whole, []
+    hit: list[str] = []
+    if whole is not value:
+        bare, hit = redacted({member: value}, paths)
+        whole = wrap(bare[member] if isinstance(bare, dict) else MASK)
+    shown, more = redacted_member(member, whole, paths)
+    return shown, [path.text for path in paths if path.text in hit or path.text in more]
 
 
 def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Json]:
@@ -168,14 +203,16 @@ def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Jso
     return facts
 
 
-def _arguments(text: str, rendering: Rendering) -> dict[str, Json]:
-    """The arguments as an object. When any path is masked, arguments that are not JSON are masked completely."""
+def _arguments(text: str, rendering: Rendering) -> Json:
+    """The value of the arguments. When any path is masked, arguments that are not JSON are masked completely."""
     if rendering.exposure == "names" or not text.strip():
         return {}
     value = _decoded(text)
-    if value is msgspec.UNSET:
-        return {"raw": MASK if rendering.redact else text}
-    return value if isinstance(value, dict) else {"value": value}
+    return {"raw": MASK if rendering.redact else text} if value is msgspec.UNSET else value
+
+
+def _object(arguments: Json) -> dict[str, Json]:
+    return arguments if isinstance(arguments, dict) else {"value": arguments}
 
 
 def _decoded(text: str) -> Json:
@@ -186,19 +223,22 @@ def _decoded(text: str) -> Json:
         return msgspec.UNSET
 
 
-def _outcome(output: Json, phase: Phase, rendering: Rendering) -> dict[str, Json]:
+def _outcome(output: Json, phase: Phase, rendering: Rendering) -> tuple[Json, Callable[[Json], dict[str, Json]]]:
+    """What is shown of the outcome, and how it becomes an object."""
+    good = phase in GOOD_ENDS
+    wrap = _result if good else partial(_error, phase)
     if rendering.exposure != "full":
-        return {} if phase in GOOD_ENDS else _error(phase, _WORDS[phase])
-    return _response(output) if phase in GOOD_ENDS else _error(phase, _text(output))
+        return {} if good else _WORDS[phase], wrap
+    value = _decoded(output) if good and isinstance(output, str) else output
+    return value if isinstance(value, dict) else output, wrap
 
 
-def _error(phase: Phase, message: str) -> dict[str, Json]:
-    return {"error": {"code": phase.value, "message": message}}
+def _error(phase: Phase, output: Json) -> dict[str, Json]:
+    return {"error": {"code": phase.value, "message": _text(output)}}
 
 
-def _response(output: Json) -> dict[str, Json]:
-    value = _decoded(output) if isinstance(output, str) else output
-    return value if isinstance(value, dict) else {"result": output}
+def _result(output: Json) -> dict[str, Json]:
+    return output if isinstance(output, dict) else {"result": output}
 
 
 def _text(output: Json) -> str:

@@ -6,16 +6,18 @@ that ran before does not run again, unless its tool is declared as idempotent.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
+from msgspec import UNSET
 
+from gateway.a2a import tool_calls
 from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall
-from gateway.core.tools.toolset import OfferedTool
+from gateway.core.tools.toolset import OfferedTool, beginning_of, bounded
 from gateway.core.turn.commands import Publish
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.turn_context import TurnContext, TurnFailed
@@ -46,7 +48,9 @@ async def invoke(
             log.error("tool.abandoned", tool=tool.identity, call=call.facts.id)
     given = task.result() if task.done() and not task.cancelled() else None
     if isinstance(given, ToolOutput):
-        return Settled(ToolCallStatus.FAILED if given.error else ToolCallStatus.COMPLETED, given.output)
+        kept = bounded(given, tool.max_result)
+        status = ToolCallStatus.FAILED if given.error else ToolCallStatus.COMPLETED
+        return Settled(status, kept.output, UNSET if kept is given else given.output)
     if not in_time:
         log.warning("tool.timed-out", tool=tool.identity, call=call.facts.id, timeout=tool.timeout)
         return Settled(ToolCallStatus.CANCELLED, tool_call.TIMED_OUT)
@@ -151,6 +155,7 @@ class ToolRounds:
             settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
             if isinstance(settled, ConsentNeeded):
                 return await self.executor.perform(machine.pause_tool(call, settled.pages))
+            settled = await self._masked(tool, settled)
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
             return await self._settle(call, settled)
@@ -163,7 +168,16 @@ class ToolRounds:
             view = await self.context.history()
         last = view.last_source if self._last_source is None else self._last_source
         output, self._last_source = number_sources(settled.output, last)
-        return Settled(settled.status, output)
+        return replace(settled, output=output)
+
+    async def _masked(self, tool: OfferedTool, settled: Settled) -> Settled:
+        """Masks a result that was cut for the model: as a whole, then it is cut as well. A large one takes time."""
+        shown = self.context.machine.facts.rendering
+        if not shown.redact or settled.under_masks is UNSET:
+            return settled
+        phase, limit = tool_call.PHASES[settled.status], tool.max_result
+        response = await asyncio.to_thread(tool_calls.respond, phase, settled.under_masks, shown, limit)
+        return replace(settled, under_masks=response)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:
         await self.executor.perform(self.context.machine.settle_tool(call, settled))
@@ -183,4 +197,4 @@ class ToolRounds:
             raise AdapterError(
                 ErrorClass.CONTRACT_BROKEN, f"the id of tool call {call.external_id!r} meant another one"
             )
-        return Settled(earlier.status, earlier.outcome)
+        return Settled(earlier.status, earlier.outcome, beginning_of(earlier.outcome))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import Json
-from gateway.a2a.tool_calls import CallFacts, Phase
+from gateway.a2a.tool_calls import CallFacts, Phase, Response
 from gateway.core.lifecycles import TOOL_CALL, advance
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.states import OPEN, ToolCallStatus
@@ -25,6 +26,7 @@ OUTCOME_UNKNOWN = "The outcome of this call is unknown."
 TIMED_OUT = "The tool did not answer in time; whether it did its work is not known."
 FAILED = "The tool failed."
 NO_OBJECT = "The arguments are not a JSON object."
+DO_NOT_FIT = "The arguments do not fit."
 OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
@@ -70,10 +72,15 @@ class ApprovalRule:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The end of a tool call. `status` is one of `PHASES`, `output` goes to the model."""
+    """The end of a tool call. `status` is one of `PHASES`, `output` goes to the model.
+
+    `under_masks` takes the place of `output` for callers with masks, where it differs: the whole of a result that was cut
+    for the model, because a mask cannot be found in a piece of JSON; or a fault in words that repeat no argument.
+    """
 
     status: ToolCallStatus
     output: Json
+    under_masks: Json | Response | UnsetType = UNSET
 
 
 class ToolPolicy(msgspec.Struct, frozen=True):
@@ -194,7 +201,7 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     if tool is not None:
         complaint = tool.complaint(inputs)
         if complaint is not None:
-            return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}")
+            return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}", DO_NOT_FIT)
         allowed = is_allowed(policy.standing, tool.server, tool.identity)
         call.asked = not allowed and policy.asks(tool.identity, inputs)
         call.digest = digest(tool.identity, arguments) if call.asked else None

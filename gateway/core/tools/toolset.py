@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import Json
 from gateway.ports.tools import ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
@@ -56,16 +57,30 @@ _DEPTH = 100
 _DIGITS = 20
 
 
+def cleaned(output: ToolOutput) -> ToolOutput:
+    """The output as JSON. Raises: ToolError when it is none."""
+    return ToolOutput(_json(output.output, 0), output.error)
+
+
 def bounded(output: ToolOutput, limit: int) -> ToolOutput:
-    """At most `limit` bytes of the output, with a note where it was cut. Raises: ToolError when it is no JSON."""
-    value = _json(output.output, 0)
+    """At most `limit` bytes of the output, with a note where it was cut; the same object where it was not."""
+    value = output.output
     if isinstance(value, str):
         # Each character is one to four bytes, so most texts need no copy to be measured.
-        if len(value) * 4 > limit and (size := len(data := value.encode())) > limit:
-            value = f"{_beginning(data, limit)}\n[truncated: {limit} of {size} bytes]"
-    elif (size := len(data := msgspec.json.encode(value))) > limit:
-        value = {"truncated": True, "bytes": size, "beginning": _beginning(data, limit)}
-    return ToolOutput(value, output.error)
+        if len(value) * 4 <= limit or (size := len(data := value.encode())) <= limit:
+            return output
+        return ToolOutput(f"{_beginning(data, limit)}\n[truncated: {limit} of {size} bytes]", output.error)
+    if (size := len(data := msgspec.json.encode(value))) <= limit:
+        return output
+    return ToolOutput({"truncated": True, "bytes": size, "beginning": _beginning(data, limit)}, output.error)
+
+
+def beginning_of(output: Json) -> str | UnsetType:
+    """The beginning of the value that `bounded` has cut, or UNSET for any other output."""
+    match output:
+        case {"truncated": True, "bytes": int(), "beginning": str(text)}:
+            return text
+    return UNSET
 
 
 def _beginning(data: bytes, limit: int) -> str:
@@ -106,8 +121,8 @@ class OfferedTool:
     """A tool as the model of one agent may call it. `identity` is `source.tool`, the name in the rules. `server` is the
     name of the source that callers see.
 
-    `timeout` is in seconds, `max_result` in bytes. `complaint` returns a text about wrong arguments, or None when they
-    fit.
+    `timeout` is in seconds, `max_result` in bytes of what the model gets. `complaint` returns a text about wrong arguments,
+    or None when they fit.
     """
 
     declaration: ToolDeclaration
@@ -121,8 +136,8 @@ class OfferedTool:
     max_result: int = 65536
 
     async def run(self, run: ToolRun) -> ToolOutput:
-        """Raises: ToolError."""
-        return bounded(await self.source.run(run), self.max_result)
+        """The whole result, which may be larger than `max_result`. Raises: ToolError."""
+        return cleaned(await self.source.run(run))
 
 
 class Toolset(Protocol):

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import UNSET
+
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Json
 from gateway.a2a.tool_calls import Phase
@@ -68,14 +70,14 @@ class ToolCallTracker:
     def settle(self, call: ToolCall, settled: Settled, *, unsent: bool = False) -> None:
         call.settle(settled)
         self.output.items.append(output_item(call, unsent=unsent))
-        self.show_outcome(call, settled.output)
+        self.show_outcome(call, settled)
 
     def interrupt(self) -> None:
         """Ends the calls that will not be answered."""
         for call in self.unanswered:
             if call.arguments is not None:
                 call.enter(ToolCallStatus.INTERRUPTED)
-                self.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
+                self.show_outcome(call, Settled(ToolCallStatus.INTERRUPTED, tool_call.OUTCOME_UNKNOWN))
 
     def keep_stray_results(self) -> None:
         """Results of unknown calls are stored, and never sent to the model."""
@@ -105,12 +107,13 @@ class ToolCallTracker:
             for call in self._calls.values()
         )
 
-    def show_outcome(self, call: ToolCall, outcome: Json) -> None:
+    def show_outcome(self, call: ToolCall, settled: Settled) -> None:
         if not call.shown:
             self._show_arguments(call)
-        self.show(call, tool_call.PHASES[call.status or ToolCallStatus.INTERRUPTED], outcome)
+        masked = self.rendering.redact and settled.under_masks is not UNSET
+        self.show(call, tool_call.PHASES[settled.status], settled.under_masks if masked else settled.output)
 
-    def show(self, call: ToolCall, phase: Phase, detail: Json = None) -> None:
+    def show(self, call: ToolCall, phase: Phase, detail: Json | tool_calls.Response = None) -> None:
         """The only place where a phase of a tool call becomes an update, if the caller may see it."""
         output = self.output
         now = timestamp(output.clock.now())

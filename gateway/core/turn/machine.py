@@ -285,7 +285,7 @@ class TurnMachine:
         call.settle(settled)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
         self._output.out.append(commands.EndTool(call.facts.id, settled.status, settled.output, item))
-        self._tracker.show_outcome(call, settled.output)
+        self._tracker.show_outcome(call, settled)
 
     # --- the end of a service call
 
@@ -365,7 +365,7 @@ class TurnMachine:
             return
         if call.handled:
             call.settle(Settled(ToolCallStatus.EXTERNAL, None))
-            self._tracker.show_outcome(call, tool_call.OUTCOME_UNKNOWN)
+            self._tracker.show_outcome(call, Settled(ToolCallStatus.EXTERNAL, tool_call.OUTCOME_UNKNOWN))
             return
         settled = tool_call.decide(call, self.facts.tools)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None

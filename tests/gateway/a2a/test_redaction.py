@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.model import Json
-from gateway.a2a.redaction import JsonPath, Step, json_path, redacted
+from gateway.a2a.redaction import MASK, JsonPath, Step, json_path, redacted
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,10 @@ def test_json_in_a_text_is_looked_into(value: str, masked: str) -> None:
     assert redacted({"result": value}, (json_path("$..token"),)) == ({"result": masked}, ["$..token"])
 
 
-@pytest.mark.parametrize("value", ['{"x": 1}', "{broken token", "[1, ", "token", "[redacted]", "[" * 5000])
+@pytest.mark.parametrize(
+    "value",
+    ['{"x": 1}', '{"x": 1}\n\n[2]\n', "token", "[redacted]", "the token is here: x", '"a" or "b"', "tokens: 3", "1.5"],
+)
 def test_text_without_what_is_to_be_hidden_stays_word_for_word(value: str) -> None:
     assert redacted({"result": value}, (json_path("$..token"),)) == ({"result": value}, [])
 
@@ -102,3 +105,118 @@ def test_the_paths_that_masked_a_value_are_reported_once_each() -> None:
         {"a": "[redacted]", "b": ["[redacted]", "[redacted]"]},
         ["$..a", "$.b[*]"],
     )
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "apiKey", "API-Key", "Api Key", "APIKEY", "api.key", "ａpi_key", "a\u200bpiKey"]
+)
+@pytest.mark.parametrize("path", ["$..api_key", "$.x.apiKey", "$['x']['API KEY']"])
+def test_a_name_is_found_in_every_spelling(path: str, name: str) -> None:
+    assert redacted({"x": {name: "t", "id": 1}}, (json_path(path),)) == ({"x": {name: MASK, "id": 1}}, [path])
+
+
+@pytest.mark.parametrize("name", ["api_keys", "my_api_key", "key", "apikei"])
+def test_another_name_is_no_spelling_of_it(name: str) -> None:
+    assert redacted({name: "t"}, (json_path("$..api_key"),)) == ({name: "t"}, [])
+
+
+def test_a_name_without_letters_means_itself() -> None:
+    assert redacted({"*": 1, "-": 2}, (json_path("$['*']"),)) == ({"*": MASK, "-": 2}, ["$['*']"])
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def in_text(text: str, path: str = "$..token") -> Json:
+    masked, _ = redacted({"result": text}, (json_path(path),))
+    assert isinstance(masked, dict)
+    return masked["result"]
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('\ufeff{"token": 1}', '{"token":"[redacted]"}'),
+        ('\x1e{"token": 1}\n\x1e{"x": 2}\n', '{"token":"[redacted]"}\n{"x":2}'),
+        ('{"x": 1}\n{"token": 1}\n', '{"x":1}\n{"token":"[redacted]"}'),
+        ('{"x": 1},{"token": 1}', '{"x":1}\n{"token":"[redacted]"}'),
+        ('{"x": 1}{"token": 1}', '{"x":1}\n{"token":"[redacted]"}'),
+        (r'"{\"token\": 1}"', r'"{\"token\":\"[redacted]\"}"'),
+        (r'"\"{\\\"token\\\": 1}\""', r'"\"{\\\"token\\\":\\\"[redacted]\\\"}\""'),
+        (r'{"a": "[{\"token\": 1}]"}', r'{"a":"[{\"token\":\"[redacted]\"}]"}'),
+        ('{"tok\\u0065n": "a\nb"}', '{"token":"[redacted]"}'),
+    ],
+)
+def test_json_is_read_in_every_form_in_which_tools_send_it(text: str, masked: str) -> None:
+    assert in_text(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x": 1, "secret": "t',
+        '[{"secret": "t"}',
+        '{"x": 1}\n{"secret": "t',
+        '{"x": 1} and more',
+        '\ufeff {"secret": "t',
+        '\ufffd\ufffd{\ufffd"\ufffds\ufffd',
+        r'"{\"secret\": \"t',
+        r'"\u007b\"secret\": \"t',
+        "{'secret': 't'}",
+        '{"secret": "t",}',
+        '{"x": {"secret": "t"}, "x": 1}',
+        '{"x": "\\ud800", "token": 1}',
+        "[INFO] started",
+        "[" * 5000,
+    ],
+)
+def test_a_text_that_begins_like_json_and_cannot_be_read_is_masked_as_a_whole(text: str) -> None:
+    assert in_text(text) == MASK
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Result: {"token": "t',
+        '```json\n{"Token": "t"}\n```',
+        'data: {"x": 1, "tok\\u0065n": "t"}\n\n',
+        r'{"x": 1} is in "{\"token\" : \"t"'.removeprefix('{"x": 1} '),
+        "id: 3\ntoken: t",
+        "TOKEN=t",
+        "https://x.example/?a=b&token=t",
+        "a%7B%22token%22%3A%22t%22",
+        "<p>&quot;token&quot;: &quot;t&quot;</p>",
+        "<token>t</token>",
+        "| x | token | t |",
+        r"first\ntoken: t",
+        "x\ufffdt\ufffdo\ufffdk\ufffde\ufffdn\ufffd:\ufffdt",
+    ],
+)
+def test_any_other_text_that_gives_a_value_to_the_name_is_masked_as_a_whole(text: str) -> None:
+    assert in_text(text) == MASK
+
+
+@pytest.mark.parametrize("path", ["$.result.user.token", "$.result.token[*]", "$.result..token.*"])
+def test_of_a_path_the_last_name_is_looked_for_in_plain_text(path: str) -> None:
+    assert in_text("user: x", path) == "user: x"
+    assert in_text("token: x", path) == MASK
+
+
+def test_lines_of_json_are_also_a_list_for_a_path_with_an_index() -> None:
+    assert in_text('{"token": 1}\n{"token": 2}', "$.result[1].token") == '{"token":1}\n{"token":"[redacted]"}'
+
+
+@pytest.mark.parametrize("depth", [150, 900, 50_000])
+@pytest.mark.parametrize("in_text", [False, True])
+def test_a_document_is_masked_however_deep_it_is(in_text: bool, depth: int) -> None:
+    document: Json = {"token": "s3cret"}
+    if in_text:
+        document = "[" * depth + '{"token": "s3cret"}' + "]" * depth
+    for _ in range(0 if in_text else min(depth, 900)):
+        document = [document]
+    masked, hit = redacted({"result": document}, (json_path("$..token"),))
+    assert "s3cret" not in str(masked)
+    assert hit == ["$..token"]

@@ -134,3 +134,11 @@ async def test_a_cancelled_run_does_not_wait_for_a_tool_that_goes_on() -> None:
         await soon(task)
     stubborn.go.set()
     assert [each["event"] for each in logs] == ["tool.abandoned"]
+
+
+@pytest.mark.parametrize("answer", ["x" * 20, ToolOutput("x" * 20, error=True)])
+async def test_the_model_gets_the_beginning_of_a_large_result_and_masks_all_of_it(answer: Answer) -> None:
+    tool = dataclasses.replace((await ScriptedTools({"one": answer}).offered())["one"], max_result=10)
+    settled = await invoke(tool, CALL, "ctx", "ada", lambda _text: None)
+    status = ToolCallStatus.FAILED if isinstance(answer, ToolOutput) else ToolCallStatus.COMPLETED
+    assert settled == Settled(status, "x" * 10 + "\n[truncated: 10 of 20 bytes]", under_masks="x" * 20)

@@ -57,7 +57,8 @@ async def test_a_tool_is_offered_under_its_own_name_with_the_settings_of_its_sou
     assert (found.source, found.timeout, found.idempotent) == (source, 5, True)
     assert (found.complaint({"q": 1}), found.complaint({})) == (None, "'q' is a required property")
     source.output = "x" * 20
-    assert (await found.run(ToolRun("search", {}, "k", "c", "p"))).output == "x" * 10 + "\n[truncated: 10 of 20 bytes]"
+    assert (await found.run(ToolRun("search", {}, "k", "c", "p"))).output == "x" * 20
+    assert found.max_result == 10
 
 
 async def test_tools_stand_in_the_order_of_their_sources_and_collisions_get_distinct_names() -> None:

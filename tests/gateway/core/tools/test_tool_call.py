@@ -52,7 +52,10 @@ async def test_a_call_that_needs_a_yes_waits_for_it() -> None:
     [
         (call("nope"), Settled(ToolCallStatus.NOT_FOUND, tool_call.NO_SUCH_TOOL)),
         (call("add", "{"), Settled(ToolCallStatus.FAILED, tool_call.NO_OBJECT)),
-        (call("add", '{"bad":1}'), Settled(ToolCallStatus.FAILED, "The arguments do not fit: no 'bad' here")),
+        (
+            call("add", '{"bad":1}'),
+            Settled(ToolCallStatus.FAILED, "The arguments do not fit: no 'bad' here", "The arguments do not fit."),
+        ),
     ],
 )
 async def test_a_call_that_cannot_be_run_has_its_outcome_at_once(made: ToolCall, settled: Settled) -> None:

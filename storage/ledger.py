@@ -2,14 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.points import CommitPoint
+from gateway.ledger.points import QUEUES_DELETIONS, CommitPoint
 from gateway.ledger.port import Ledger, LedgerFactory
 from gateway.ledger.tasks import Append, Close
 from gateway.ledger.turns import Accept, Decide
@@ -22,7 +22,7 @@ from storage.schema.open import prepare, usable
 from storage.statement import Step
 from storage.worker import resolve
 from storage.write.units import unit
-from storage.write.writer import Writer
+from storage.write.writer import Done, Writer
 
 _PATIENCE = 15.0
 """Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
@@ -36,17 +36,22 @@ class SqliteLedger(Reads):
         super().__init__(readers)
         self._writer = writer
         self._version = version
+        self._wake_deletions: Callable[[], None] = lambda: None
+
+    def on_deletion(self, wake: Callable[[], None]) -> None:
+        self._wake_deletions = wake
 
     async def commit(self, *points: CommitPoint) -> None:
         # A whole context would occupy the event loop for too long.
         large = any(isinstance(point, Import) for point in points)
-        await self._store(await asyncio.to_thread(unit, points) if large else unit(points))
+        steps = await asyncio.to_thread(unit, points) if large else unit(points)
+        await self._store(steps, {*map(type, points)})
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         kinds = {*map(type, points)}
         patience = _PATIENCE if kinds.isdisjoint(_REQUESTS) else 0.0
         # Events may wait for a larger group, even while a caller reads the task; other points of a turn may not.
-        self._writer.submit(unit(points), done, patience, urgent=kinds != _EVENTS)
+        self._writer.submit(unit(points), self._followed(done, kinds), patience, urgent=kinds != _EVENTS)
 
     async def secret(self, name: str) -> bytes:
         await self._store([(compiled.NEW_SECRET, {"name": name, "value": secrets.token_bytes(32)})])
@@ -64,11 +69,23 @@ class SqliteLedger(Reads):
             # recovered.
             await self._store([(compiled.PROBE, {})])
 
-    async def _store(self, steps: list[Step]) -> None:
+    async def _store(self, steps: list[Step], kinds: Collection[type[CommitPoint]] = ()) -> None:
         # A cancelled caller does not cancel the commit.
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._writer.submit(steps, partial(resolve, stored))
+        self._writer.submit(steps, self._followed(partial(resolve, stored), kinds))
         await stored
+
+    def _followed(self, done: Done, kinds: Collection[type[CommitPoint]]) -> Done:
+        """Wakes the deletions as well, where points of these kinds may have queued one."""
+        if QUEUES_DELETIONS.isdisjoint(kinds):
+            return done
+
+        def stored(error: Exception | None) -> None:
+            done(error)
+            if error is None:
+                self._wake_deletions()
+
+        return stored
 
 
 @asynccontextmanager

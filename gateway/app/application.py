@@ -69,7 +69,7 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
         )
         self._deletions = Deletions(ledger, self._agents, clock)
-        self._contexts = Contexts(ledger, runner, fanout, clock, self._deletions.wake)
+        self._contexts = Contexts(ledger, runner, fanout, clock)
         self._transfer = ContextTransfer(ledger, clock)
         self._expiry = QuestionExpiry(ledger, runner, PausedTurns(ledger, runner, fanout, clock), clock, self._agents)
         self._retention = Retention(ledger, self._contexts, clock, build.lifetimes(config))

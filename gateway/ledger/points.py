@@ -17,3 +17,14 @@ _Deletion = retention.MoveDeletion | retention.EndDeletion
 _Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
 
 CommitPoint = _Turn | _Call | _Tool | _Lease | _Process | _Thread | _Handle | _Expiry | _Deletion | _Outside
+QUEUES_DELETIONS: frozenset[type[CommitPoint]] = frozenset(
+    {
+        retention.DeleteContext,
+        retention.ExpireContext,
+        retention.PurgeContext,
+        threads.Rewind,
+        threads.RevertIfDisplaced,
+        threads.DeleteOrphan,
+    }
+)
+"""Points after which there may be a deletion to make at a backend."""

@@ -30,7 +30,7 @@ _TIMEOUT = 30.0
 
 _BATCH = 8
 _POLL_INTERVAL = 600.0
-"""Seconds between two polls without a `wake`, for the jobs of failed turns and of other processes."""
+"""Seconds between two polls without a `wake`, for the jobs that other processes have left."""
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ class Deletions:
 
     async def run(self) -> None:
         """Never returns."""
+        self.ledger.on_deletion(self.wake)
         while True:
             self._woken.clear()
             pause = None

@@ -5,7 +5,6 @@ anything of it is stored.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -46,11 +45,7 @@ _encoder = msgspec.json.Encoder()
 class Contexts:
     """Deletes and expires contexts. One instance serves every agent of the gateway."""
 
-    def __init__(
-        self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, purged: Callable[[], object] = lambda: None
-    ) -> None:
-        """`purged` is called when there may be deletions to make at backends."""
-        self._purged = purged
+    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock) -> None:
         self._ledger = ledger
         self._runner = runner
         self._clock = clock
@@ -95,7 +90,6 @@ class Contexts:
         purge."""
         while await self._ledger.purge_pending(row):
             await self._ledger.commit(PurgeContext(row, self._clock.now()))
-        self._purged()
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)

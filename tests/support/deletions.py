@@ -32,9 +32,8 @@ def deletions(core: Core) -> Deletions:
     return Deletions(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, lambda: 0.0)
 
 
-def contexts(core: Core, outbox: Deletions | None = None) -> Contexts:
-    wake = deletions(core).wake if outbox is None else outbox.wake
-    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock, wake)
+def contexts(core: Core) -> Contexts:
+    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
 
 
 DAY = 86_400_000

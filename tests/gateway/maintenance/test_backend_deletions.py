@@ -2,19 +2,22 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gateway.a2a.model import TaskState
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.retention import Deletion, EndDeletion
 from gateway.ledger.threads import Caller
 from gateway.maintenance.backend_deletions import RETRIES
-from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import START, Core, query, running_core, soon, until
 from tests.support.deletions import DeletingAdapter, contexts, deletions
-from tests.support.scripted import BR, Pause, ScriptedAdapter, says
+from tests.support.scripted import BR, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 FAILS = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 500")
 
@@ -135,7 +138,7 @@ async def test_the_deletion_of_a_context_wakes_the_deletions(core: Core) -> None
     await core.send("hi", context="c")
     async with asyncio.TaskGroup() as group:
         working = group.create_task(outbox.run())
-        await contexts(core, outbox).delete(Caller("ada"), "c")
+        await contexts(core).delete(Caller("ada"), "c")
         await until(lambda: adapter.asked == ["r-1"])
         working.cancel()
 
@@ -152,3 +155,34 @@ async def test_a_failing_database_does_not_end_the_deletions(core: Core) -> None
         outbox.wake()
         await until(lambda: core.ledger.stored(EndDeletion))
         working.cancel()
+
+
+def fails(pause: Pause) -> Script:
+    return [CallStarted("r-1"), TextDelta("x"), FAILS]
+
+
+def waits(pause: Pause) -> Script:
+    return [CallStarted("r-1"), TextDelta("x"), pause]
+
+
+def fails_behind_a_tool(pause: Pause) -> Script:
+    return [ToolCallReady("c1", "one", "{}"), CallCompleted("r-1")]
+
+
+@pytest.mark.parametrize("script", [fails, waits, fails_behind_a_tool])
+async def test_what_a_turn_leaves_at_its_backend_is_deleted_at_the_end_of_the_turn(
+    core: Core, script: Callable[[Pause], Script]
+) -> None:
+    pause = Pause()
+    adapter = DeletingAdapter(BR, script(pause), [FAILS])
+    core.agent(adapter, toolset=ScriptedTools({"one": "O"}), persistence="per_turn")
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(deletions(core).run())
+        await until(lambda: "deletions" in core.ledger.reads)
+        task = await core.send("hi", at_once=True)
+        if script is waits:
+            await soon(pause.reached.wait())
+            await core.cancel(task.id)
+        await until(lambda: adapter.asked == ["r-1"])
+        working.cancel()
+    assert (await core.get(task.id)).status.state in (TaskState.FAILED, TaskState.CANCELED)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from gateway.config.settings import Duration, Settings, WebUrl
+from gateway.config.settings import Settings, TimeLimit, WebUrl
 
 _TOKEN = re.compile(r"[!-~]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -47,6 +47,6 @@ def plain_headers(headers: dict[str, SecretStr]) -> dict[str, str]:
 class Timeouts(Settings):
     """How long a backend may be silent. The whole turn has a limit of its own."""
 
-    connect: Duration = Field(5, gt=0, description="To find the host and connect, TLS included.")
-    first_byte: Duration = Field(60, gt=0, description="From the request to the first byte of the answer.")
-    between_bytes: Duration = Field(60, gt=0, description="Between two reads of the answer.")
+    connect: TimeLimit = Field(5, description="To find the host and connect, TLS included.")
+    first_byte: TimeLimit = Field(60, description="From the request to the first byte of the answer.")
+    between_bytes: TimeLimit = Field(60, description="Between two reads of the answer.")

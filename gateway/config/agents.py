@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, JsonValue, SerializeAsAny, model_validator
 
-from gateway.config.settings import Count, Duration, MediaTypes, Name, Settings, Text, WebUrl, duration
+from gateway.config.settings import Count, MediaTypes, Name, Settings, Text, TimeLimit, WebUrl, duration
 from gateway.config.tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.ports.conversation import StorageOwner
 
@@ -124,9 +124,8 @@ class AgentCommon(Settings):
     approvals: tuple[ApprovalConfig, ...] = Field(
         (), description="Which tool calls the caller has to allow; without a rule that fits, a tool runs unasked."
     )
-    approval_timeout: Duration = Field(
+    approval_timeout: TimeLimit = Field(
         duration("24h"),
-        gt=0,
         description="How long a task waits for a decision, or for the result of a tool that its caller runs.",
     )
     standing_approvals: Literal["refuse", "allow"] = Field(

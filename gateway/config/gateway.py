@@ -10,13 +10,16 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from gateway.config.agents import AgentConfig
 from gateway.config.problems import Problem
 from gateway.config.settings import (
+    MOST,
     Count,
+    CountOrZero,
     Duration,
     LongKey,
     Network,
     Settings,
     Size,
     Text,
+    TimeLimit,
     WebUrl,
     base_dir,
     duration,
@@ -24,9 +27,12 @@ from gateway.config.settings import (
 )
 from gateway.config.tools import ToolConfig
 from gateway.foundation.addresses import http_url, is_loopback, local_url
+from gateway.foundation.clock import ID_LENGTH
 from gateway.ledger.leases import LONGEST_LEASE
 
 _SQLITE = "sqlite:///"
+_SMALLEST_DEPTH = 8
+"""Levels of the deepest request that only has what A2A defines: credentials for push notifications, sent with a message."""
 
 
 def _public_address(data: dict[str, Any]) -> str:
@@ -88,7 +94,7 @@ class StorageConfig(Settings):
     auto_migrate: bool = Field(True, description="Bring the database to the current schema at start.")
     lease_timeout: Duration = Field(
         duration("5s"),
-        gt=0,
+        ge=duration("500ms"),
         le=LONGEST_LEASE / 1000,
         description="Silence after which a process that shares the database counts as dead and others take its turns.",
     )
@@ -122,33 +128,31 @@ class AuthConfig(Settings):
 class LimitsConfig(Settings):
     """What one caller may ask for. Over a limit is an error for the caller, never a crash."""
 
-    request_body: Size = Field(size("8MiB"), gt=0, description="Largest request body, files included.")
-    json_depth: Count = Field(100, description="Deepest nesting of JSON in a request.")
+    request_body: Size = Field(size("8MiB"), ge=size("1KiB"), description="Largest request body, files included.")
+    json_depth: int = Field(100, ge=_SMALLEST_DEPTH, le=MOST, description="Deepest nesting of JSON in a request.")
     parts: Count = Field(1000, description="Most parts in a message.")
     reference_ids: Count = Field(100, description="Most referenceTaskIds in a message.")
     extensions: Count = Field(50, description="Most extensions in a request.")
     metadata: Size = Field(size("64KiB"), gt=0, description="Largest metadata, as JSON.")
-    id_length: Count = Field(256, description="Longest id, in characters.")
-    turn_timeout: Duration = Field(
-        duration("15m"), gt=0, description="Longest time that a turn may take; then it fails."
+    id_length: int = Field(
+        256, ge=ID_LENGTH, le=MOST, description="Longest id, in characters; the gateway's own have 36."
     )
-    queued_turns_per_context: int = Field(
-        8, ge=0, description="Turns that may wait behind the running one of a context."
+    turn_timeout: TimeLimit = Field(duration("15m"), description="Longest time that a turn may take; then it fails.")
+    queued_turns_per_context: CountOrZero = Field(
+        8, description="Turns that may wait behind the running one of a context."
     )
     tool_rounds: Count = Field(20, description="Rounds of tools that a turn may have.")
     parallel_tools: Count = Field(8, description="Tools of one round that may run at once.")
-    requests_per_minute: int = Field(
+    requests_per_minute: CountOrZero = Field(
         0,
-        ge=0,
         description="Requests that one principal may make in a minute; so many may come at once. 0: no limit. With "
         "`auth.mode: none` all callers are one principal.",
     )
-    runs_per_principal: int = Field(
-        0, ge=0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
+    runs_per_principal: CountOrZero = Field(
+        0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
     )
-    streams_per_principal: int | None = Field(
+    streams_per_principal: CountOrZero | None = Field(
         None,
-        ge=0,
         description="Open streams of one principal, in this process. 0: no limit. Not given: 100, or no limit with "
         "`auth.mode: none`.",
     )
@@ -157,14 +161,11 @@ class LimitsConfig(Settings):
     stream_buffer_bytes: Size = Field(
         size("1MiB"), gt=0, description="Bytes that may wait for a slow reader of a stream."
     )
-    stream_blocked: Duration = Field(
+    stream_blocked: TimeLimit = Field(
         duration("30s"),
-        gt=0,
         description="A connection whose reader takes nothing for so long is closed; its stream can be resumed.",
     )
-    stream_keepalive: Duration = Field(
-        duration("15s"), gt=0, description="Silence after which a stream gets a comment."
-    )
+    stream_keepalive: TimeLimit = Field(duration("15s"), description="Silence after which a stream gets a comment.")
 
 
 class RetentionConfig(Settings):
@@ -201,7 +202,7 @@ class PushConfig(Settings):
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
         (443, 8443), description="Ports that may be posted to; any when the list is empty."
     )
-    timeout: Duration = Field(duration("15s"), gt=0, le=duration("5m"), description="Longest time of one post.")
+    timeout: TimeLimit = Field(duration("15s"), le=duration("5m"), description="Longest time of one post.")
     max_attempts: Count = Field(
         10, description="Attempts to deliver an event, over 75 hours; then its configuration is stopped."
     )

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from gateway.config import shape
 from gateway.config.agents import AgentConfig
 from gateway.config.gateway import GatewayConfig, GatewaySections
+from gateway.config.numbers import unusable_numbers
 from gateway.config.overrides import ENVIRONMENT, override_from_environment, override_from_flags
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, display, path_text
 from gateway.config.settings import NAME
@@ -172,9 +173,11 @@ class _Builder:
         context = {"base_dir": self._base_dir, "name": name}
         while True:
             try:
-                return model.model_validate_json(json.dumps(data), strict=True, context=context)
+                fitted = model.model_validate_json(json.dumps(data), strict=True, context=context)
             except ValidationError as invalid:
                 misfits = [self._misfit(error, data, path) for error in invalid.errors(include_url=False)]
+            else:
+                return None if self._has_unusable_numbers(data, path) else fitted
             if not _read_as_text(misfits, data, path):
                 break
         words: dict[KeyPath, tuple[shape.Misfit, list[str]]] = {}
@@ -185,6 +188,12 @@ class _Builder:
             at_key = misfit.error["type"] in {"missing", "extra_forbidden"}
             self._add_problem(misfit.path, " or ".join(dict.fromkeys(messages)), at_key=at_key)
         return None
+
+    def _has_unusable_numbers(self, data: dict[str, object], path: KeyPath) -> bool:
+        found = [*unusable_numbers(data, path)]
+        for place, message in found:
+            self._add_problem(place, message)
+        return bool(found)
 
     def _misfit(self, error: ErrorDetails, data: dict[str, object], start: KeyPath) -> shape.Misfit:
         """The error at its path in the file, without pydantic's names for the members of a union."""

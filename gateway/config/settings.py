@@ -31,6 +31,9 @@ EXPECTED = "expected_form"
 
 _KEY_LENGTH = 32
 
+LONGEST = 36500 * 86400
+"""Seconds of the longest duration: a time so far from now has four digits for its year."""
+
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
@@ -44,7 +47,10 @@ def duration(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("must be a duration such as 500ms, 30s, 15m, 1h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > LONGEST:
+        raise ValueError(f"must be at most {duration_text(LONGEST)}")
+    return seconds
 
 
 def duration_text(seconds: float) -> str:
@@ -153,6 +159,9 @@ Duration = Annotated[
 ]
 """Seconds; in the file `500ms`, `30s`, `15m`, `1h`, `7d`."""
 
+TimeLimit = Annotated[Duration, Field(ge=duration("100ms"))]
+"""A duration in which something has to happen. A shorter one would pass before anything can."""
+
 Size = Annotated[
     int,
     _quantity(size, ("B", "KiB", "MiB")),
@@ -206,7 +215,9 @@ _MediaType = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_MEDIA_TYPE.pattern}$"}),
 ]
 MediaTypes = Annotated[tuple[_MediaType, ...], Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
+MOST = 2**31 - 1
+Count = Annotated[int, Field(ge=1, le=MOST)]
+CountOrZero = Annotated[int, Field(ge=0, le=MOST)]
 
 
 class Settings(BaseModel):

@@ -218,7 +218,7 @@ def _unit(value: object) -> tuple[Callable[[float], str], str] | None:
 def _limits(context: dict[str, Any], value: object) -> dict[str, Any]:
     """The same with limits in the form that the file has for them."""
     unit = _unit(value)
-    write = unit[0] if unit else "{:g}".format
+    write = unit[0] if unit else "{:.15g}".format
     return {name: write(limit) if name in _LIMITS else limit for name, limit in context.items()}
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, SerializeAsAny
 
 from gateway.a2a.redaction import json_path
 from gateway.a2a.tool_calls import Exposure
-from gateway.config.settings import Duration, Name, Settings, Size, Text, duration, matching, size
+from gateway.config.settings import Name, Settings, Size, Text, TimeLimit, duration, matching, size
 from gateway.core.tools.client_tools import NAME as TOOL_NAME
 from gateway.core.tools.client_tools import fault
 
@@ -97,7 +97,7 @@ class ToolCommon(Settings):
     allow: tuple[Text, ...] | None = Field(
         None, description="Which of its tools may be used, by name or pattern (`search_*`); all when not given."
     )
-    timeout: Duration = Field(duration("60s"), gt=0, description="Longest time that one call may take.")
+    timeout: TimeLimit = Field(duration("60s"), description="Longest time that one call may take.")
     required: bool = Field(
         True,
         description="A turn fails when the source cannot be reached; with `false` it goes on without these tools.",

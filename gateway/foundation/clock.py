@@ -56,6 +56,10 @@ def _random() -> bytes:
         return fresh[:_CHUNK]
 
 
+ID_LENGTH = 36
+"""Characters of the ids that callers see of the gateway."""
+
+
 def uuid4() -> str:
     """Source: RFC 9562, section 5.4. Formatted here, because `uuid.UUID` takes four times as long, ten times a turn."""
     digits = _random().hex()

@@ -39,7 +39,8 @@ def scheduled(waits: Sequence[float], tries: int, jitter: float) -> float:
 
 
 def parse_retry_after(headers: Mapping[str, str], now: int) -> float | None:
-    """Seconds, None where the header is absent or malformed. `now` is in milliseconds since the epoch.
+    """Seconds, None where the header is absent or malformed, as is a date that no calendar has. `now` is in milliseconds
+    since the epoch.
 
     A date counts from the response's own `Date`, as the two clocks may differ. Source: RFC 9110, section 10.2.3.
     """
@@ -56,7 +57,7 @@ def parse_retry_after(headers: Mapping[str, str], now: int) -> float | None:
 def _date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

@@ -15,6 +15,7 @@ from adapters.openai.encoding import tool_names
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig
+from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -28,10 +29,8 @@ class ChatSettings(OpenAISettings):
 
     history: HistoryConfig = Field(HistoryConfig(), description="Who keeps the conversation: always the gateway.")
     instructions_role: Literal["system", "developer"] = Field("system", description="Role of the instructions.")
-    max_tokens: int | None = Field(
-        None, ge=1, description="Limit of an answer; OpenAI's newer models want the next one."
-    )
-    max_completion_tokens: int | None = Field(None, ge=1, description="Limit of an answer, reasoning included.")
+    max_tokens: Count | None = Field(None, description="Limit of an answer; OpenAI's newer models want the next one.")
+    max_completion_tokens: Count | None = Field(None, description="Limit of an answer, reasoning included.")
     reasoning_effort: str | None = Field(None, description="How much a reasoning model thinks.")
     include_usage: bool = Field(True, description="Ask for the number of tokens; some servers refuse the question.")
 

@@ -16,6 +16,7 @@ from adapters.openai.responses.stream import ResponseParser
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig, check_window
+from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest
 from gateway.ports.conversation import StorageOwner
 
@@ -57,7 +58,7 @@ class ResponsesSettings(OpenAISettings):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     history: HistoryConfig = Field(HistoryConfig(), description="Who keeps the conversation: the backend by default.")
-    max_output_tokens: int | None = Field(None, ge=1, description="Limit of an answer, reasoning included.")
+    max_output_tokens: Count | None = Field(None, description="Limit of an answer, reasoning included.")
     reasoning: dict[str, JsonValue] | None = Field(None, description="Effort and summary of reasoning models.")
     encrypted_reasoning: bool = Field(
         True, description="With a history kept by the gateway: ask for reasoning to send back. Some models refuse it."

@@ -208,7 +208,7 @@ WRONG = {
     ),
     "limit of nothing": (
         f"{FILE}limits: {{turn_timeout: 0s}}",
-        "gateway.yaml:6:24: limits.turn_timeout: must be more than 0s, not '0s'; the units are ms, s, m, h, d",
+        "gateway.yaml:6:24: limits.turn_timeout: must be at least 100ms, not '0s'; the units are ms, s, m, h, d",
     ),
     "durations that are too short and too long": (
         f"{FILE}retention: {{tasks: 1s, contexts_idle: 23h}}\npush: {{timeout: 10m}}\n",
@@ -217,6 +217,39 @@ WRONG = {
             "gateway.yaml:6:39: retention.contexts_idle: must be at least 1d, not '23h'; the units are ms, s, m, h, d\n"
             "gateway.yaml:7:17: push.timeout: must be at most 5m, not '10m'; the units are ms, s, m, h, d"
         ),
+    ),
+    "durations and numbers with which nothing works": (
+        f"""{FILE}storage: {{lease_timeout: 1ms}}
+limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms, turn_timeout: 999999999d}}""",
+        (
+            "gateway.yaml:6:26: storage.lease_timeout: must be at least 500ms, not '1ms'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:7:21: limits.id_length: must be at least 36, not 35\n"
+            "gateway.yaml:7:37: limits.json_depth: must be at least 8, not 1\n"
+            "gateway.yaml:7:54: limits.request_body: must be at least 1KiB, not '10B'; "
+            "the units are B, kB, KiB, MB, MiB, GB, GiB\n"
+            "gateway.yaml:7:77: limits.stream_keepalive: must be at least 100ms, not '1ms'; the units are ms, s, m, h, d\n"
+            "gateway.yaml:7:96: limits.turn_timeout: must be at most 36500d, not '999999999d'"
+        ),
+    ),
+    "numbers that JSON has not": (
+        f"""{FILE}    card:
+      extensions:
+      - uri: x
+        params: {{a: .nan, b: [1, {{c: -.inf}}], d: 1e999, e: {10**30}, f: '.nan', g: 1}}""",
+        "\n".join(
+            f"gateway.yaml:9:{column}: agents.support.card.extensions[0].params.{key}: must be {what}; "
+            "put it in quotes if it is a text"
+            for column, key, what in (
+                (21, "a", "a finite number: JSON has no infinity and no NaN"),
+                (38, "b[1].c", "a finite number: JSON has no infinity and no NaN"),
+                (50, "d", "a finite number: JSON has no infinity and no NaN"),
+                (60, "e", "a number of at most 64 bits"),
+            )
+        ),
+    ),
+    "count beyond all use": (
+        f"{FILE}    history: {{owner: gateway, max_messages: {10**30}}}",
+        f"gateway.yaml:6:45: agents.support.history.max_messages: must be at most 2147483647, not {10**30}",
     ),
     "unknown choice": (
         f"{FILE}    history: {{owner: bakend}}",
@@ -427,6 +460,17 @@ def test_an_alias_repeats_what_its_anchor_names() -> None:
 
 def test_a_value_that_is_wholly_a_reference_gets_the_type_of_its_text() -> None:
     assert loaded(f"{FILE}server:\n  port: ${{PORT:-8081}}").server.port == 8081
+
+
+@pytest.mark.parametrize("value", ["1" * 40, "1e999", ".nan"])
+def test_a_key_may_look_like_a_number_that_no_setting_can_have(value: str) -> None:
+    assert settings(loaded(f"{FILE}    api_key: ${{KEY}}", {"KEY": value})).api_key == SecretStr(value)
+
+
+@pytest.mark.parametrize("value", ["1" * 40, "1e999", ".nan"])
+def test_a_variable_brings_no_number_that_no_setting_can_have(value: str) -> None:
+    text = f"{FILE}    card:\n      extensions:\n      - uri: x\n        params:\n          a: ${{N}}"
+    assert "agents.support.card.extensions[0].params.a: must be a " in refusal(text, {"N": value})
 
 
 def test_a_key_made_of_digits_stays_a_key() -> None:

@@ -259,7 +259,7 @@ async def test_a_call_id_longer_than_the_wire_takes_is_replaced_by_the_same_one_
         ({"base_url": "ftp://x.example"}, "must be an address"),
         ({"api_key": "two\nlines"}, "must be one line"),
         ({"model": ""}, "at least 1 character"),
-        ({"timeouts": {"connect": "0s"}}, "greater than 0"),
+        ({"timeouts": {"connect": "0s"}}, "greater than or equal to 0.1"),
         ({"previous_response_id": "resp_1"}, "Extra inputs are not permitted"),
     ],
 )

@@ -21,6 +21,10 @@ _NOT_UTF8 = "Could not decode to UTF-8"
 """The message of `sqlite3` for a single unreadable row, which has the same class as a failure of the database."""
 
 
+class TextTooLong(LedgerUnavailable):
+    """A read found a text that is longer than its connection may read."""
+
+
 def trouble(error: Exception) -> str:
     """`full`, `locked`, `read-only`, `failing` (the disk), or `unavailable` for everything else."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -40,6 +44,8 @@ def unavailable(what: str, error: Exception) -> LedgerUnavailable:
 
 def read_failure(error: Exception) -> LedgerUnavailable | CorruptRecord:
     """The error of a read that failed so."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_TOOBIG:
+        return TextTooLong(text_of(error))
     if not str(error).startswith(_NOT_UTF8):
         return unavailable("the database could not be read", error)
     failure = CorruptRecord(f"a row cannot be read: {error}")

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import Message, StreamResponse, Task
+from gateway.a2a.weight import weight
 from gateway.a2a.wire.v1_0 import encode
+from gateway.foundation.off_loop import off_loop
 from gateway.ledger.events import Frame
 
 
@@ -201,6 +203,11 @@ class TaskStream:
 
 def task_frame(task: Task, number: int | None) -> Frame:
     return number, encode(StreamResponse(task=task))
+
+
+async def large_task_frame(task: Task, number: int | None) -> Frame:
+    """The same for a task that may be large."""
+    return await off_loop(weight(task), task_frame, task, number)
 
 
 def message_stream(reply: Message) -> TaskStream:

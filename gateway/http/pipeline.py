@@ -16,11 +16,13 @@ from gateway.a2a import errors
 from gateway.a2a import limits as checks
 from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Json
+from gateway.a2a.weight import weight
 from gateway.a2a.wire import strict_json
 from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
+from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
@@ -30,9 +32,6 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 from gateway.operations.service import Operations
-
-_OFF_LOOP = 1024 * 1024
-"""Bodies longer than this are parsed in another thread."""
 
 _BODY_TIMEOUT = 30.0
 
@@ -128,10 +127,7 @@ class Pipeline:
         body = await self._read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
-        depth = self._depth + deeper
-        if len(body) > _OFF_LOOP:
-            return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
-        return Document(body, strict_json.decode(body, depth))
+        return Document(body, await off_loop(len(body), strict_json.decode, body, self._depth + deeper))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         for name, value in scope["headers"]:
@@ -169,7 +165,7 @@ class Pipeline:
         Raises: A2AError.
         """
         dialect = negotiate(admitted.parameters.version)
-        method, request = await asyncio.to_thread(read, dialect) if size > _OFF_LOOP else read(dialect)
+        method, request = await off_loop(size, read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
         requested = admitted.parameters.extensions(self.limits)
@@ -190,7 +186,7 @@ class Pipeline:
             stream = await self._open_stream(perform, call, request)
             return EventResponse(stream, envelope, self._streams, headers, on_revocation)
         result = await perform(call, request)
-        body = envelope.empty if result is None else dialect.encode(result)
+        body = envelope.empty if result is None else await off_loop(weight(result), dialect.encode, result)
         return Reply(b"%b%b%b" % (envelope.head, body, envelope.tail), media_type=envelope.media_type, headers=headers)
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:

@@ -15,7 +15,7 @@ from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import PushReads
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask
-from gateway.ledger.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
+from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
@@ -40,14 +40,13 @@ class TaskReads(Protocol):
     async def task(self, caller: Caller, agent: str, task_id: str) -> TaskRecord | None: ...
 
     async def whole_task(
-        self, caller: Caller, agent: str, task_id: str
+        self, caller: Caller, agent: str, task_id: str, history: int | None = None
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        """A task and its turns in order, with artifacts, from one snapshot."""
+        """A task and its turns in order, with artifacts and the history of the `history` latest turns (None: of all),
+        from one snapshot."""
 
-    async def tasks(
-        self, caller: Caller, agent: str, where: TaskFilter, limit: int
-    ) -> tuple[tuple[TaskRecord, ...], int]:
-        """A page, the latest status first, and the number of all tasks that match."""
+    async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
+        """A page of the tasks that match, from one snapshot. What does not fit into it is not read."""
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]: ...
 
@@ -173,6 +172,9 @@ class RetentionReads(Protocol):
 
 class RetentionLedger(Commits, RetentionReads, Protocol):
     """The part of retention and of deletions at backends."""
+
+    def on_deletion(self, wake: Callable[[], None]) -> None:
+        """`wake` is called in the event loop after each commit of this process that may have queued a deletion."""
 
 
 class PushLedger(Commits, PushReads, Protocol):

@@ -3,6 +3,7 @@
 import msgspec
 
 from gateway.a2a.model import Artifact, Json, Message, TaskState
+from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.states import TurnStatus
 
 
@@ -81,7 +82,8 @@ class StoredArtifact(msgspec.Struct, frozen=True):
 class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message and its output, None while it has not ended.
 
-    `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too.
+    `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too. Where
+    the history was not asked for, `message` and those of `answers` are empty and `messages` is None.
     `quarantined`: given up, because no attempt could end it. `reports` are the tokens of its service calls, as the backend
     reported them.
     """
@@ -112,6 +114,32 @@ class TaskFilter(msgspec.Struct, frozen=True):
     state: TaskState | None = None
     status_since: int | None = None
     after: tuple[int, str] | None = None
+
+
+class PageLimits(msgspec.Struct, frozen=True):
+    """What a page of tasks may hold: `tasks` tasks, each with the history of its `history` latest turns (None: of all), and
+    with its artifacts or without. It ends with the task that brings it to `size` bytes of JSON."""
+
+    tasks: int
+    size: int
+    history: int | None = None
+    artifacts: bool = False
+
+
+class ListedTask(msgspec.Struct, frozen=True):
+    """A task of a page, its turns, or why they cannot be read, and how many bytes of JSON it was read from."""
+
+    record: TaskRecord
+    turns: tuple[TurnRecord, ...] | CorruptRecord
+    size: int
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """The latest status first. `total` is the number of tasks on all pages, `more` says that another page follows."""
+
+    tasks: tuple[ListedTask, ...]
+    total: int
+    more: bool
 
 
 class TaskOwner(msgspec.Struct, frozen=True):

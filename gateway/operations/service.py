@@ -11,14 +11,13 @@ from gateway.a2a.errors import (
     invalid,
 )
 from gateway.a2a.model import INTERRUPTED, TERMINAL
-from gateway.core.task_record import assemble
-from gateway.engine.fanout import Fanout, Subscription, TaskStream, message_stream, task_frame
+from gateway.engine.fanout import Fanout, Subscription, TaskStream, large_task_frame, message_stream, task_frame
 from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import TaskFilter
+from gateway.ledger.tasks import PageLimits, TaskFilter
 from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
@@ -27,10 +26,12 @@ from gateway.operations.incoming import read_message
 from gateway.operations.paused_turns import OnStored, PausedTurns
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
-from gateway.operations.task_reader import TaskReader, status_of
+from gateway.operations.task_reader import TaskReader
 from gateway.scheduling.runner import Runner
 
 _PAGE_SIZE = 50
+_PAGE_BYTES = 4 * 1024 * 1024
+"""A page ends with the task that brings it to this size."""
 _CANCEL_ATTEMPTS = 3
 
 
@@ -165,25 +166,16 @@ class Operations:
             after=page_tokens.decode(self._page_secret, call, request),
         )
         size = request.page_size if request.page_size is not None else _PAGE_SIZE
-        artifacts = bool(request.include_artifacts)
-        records, total = await self._ledger.tasks(call.caller, call.agent.name, where, size + 1)
-        page = records[:size]
-        outputs = await self._reader.listed(page, artifacts)
-        tasks = tuple(
-            assemble(
-                record.id,
-                record.context_id,
-                status_of(record),
-                outputs[record.id],
-                history_length=request.history_length,
-                artifacts=artifacts,
-            )
-            for record in page
-        )
+        limits = PageLimits(size, _PAGE_BYTES, request.history_length, bool(request.include_artifacts))
+        found = await self._ledger.tasks(call.caller, call.agent.name, where, limits)
+        tasks = await self._reader.page(found.tasks, limits)
         token = ""
-        if len(records) > size:
-            token = page_tokens.encode(self._page_secret, call, request, (page[-1].status_at, page[-1].id))
-        return model.ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
+        if found.more or len(tasks) < len(found.tasks):
+            last = found.tasks[len(tasks) - 1].record
+            token = page_tokens.encode(self._page_secret, call, request, (last.status_at, last.id))
+        return model.ListTasksResponse(
+            tasks=tuple(tasks), next_page_token=token, page_size=size, total_size=found.total
+        )
 
     async def cancel_task(self, call: OperationCall, request: model.CancelTaskRequest) -> model.Task:
         asked = ours = False
@@ -230,7 +222,7 @@ class Operations:
                 current = await self._reader.live(run.live) if call.last_event_id is None else None
                 if current is not None:
                     task, number = current
-                    return TaskStream([task_frame(task, number)], number, subscription)
+                    return TaskStream([await large_task_frame(task, number)], number, subscription)
             return await self._attach_stored(call, task_id, subscription, with_turn=with_turn)
         except BaseException:
             subscription.close()
@@ -248,10 +240,10 @@ class Operations:
             )
         if resume is None:
             task, number = await self._reader.stored(call, task_id)
-            ready, state = [task_frame(task, number)], task.status.state
+            ready, state = [await large_task_frame(task, number)], task.status.state
         else:
             task, later, number = await self._reader.at_event(record, resume)
-            ready, state = [task_frame(task, None), *later], record.state
+            ready, state = [await large_task_frame(task, None), *later], record.state
         ended = state in TERMINAL or (with_turn and state in INTERRUPTED)
         ledger, tail = self._ledger, self._runner.log_tail
         return LogTailStream(record.id, ready, number, subscription, ledger, tail, with_turn=with_turn, ended=ended)

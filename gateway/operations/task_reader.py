@@ -12,10 +12,11 @@ from gateway.core import usage
 from gateway.core.task_record import TurnOutput, assemble, only_works, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
+from gateway.foundation.off_loop import off_loop
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.events import Frame, Update, logged
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import TaskRecord
+from gateway.ledger.tasks import ListedTask, PageLimits, TaskRecord, TurnRecord
 from gateway.operations.call import OperationCall
 from gateway.operations.target import not_found
 from gateway.scheduling.runner import Runner
@@ -79,7 +80,7 @@ class TaskReader:
     async def stored(self, call: OperationCall, task_id: str, history_length: int | None = None) -> tuple[Task, int]:
         """The task as the ledger has it, and the number of its latest event. Raises: TaskNotFound."""
         try:
-            found = await self.ledger.whole_task(call.caller, call.agent.name, task_id)
+            found = await self.ledger.whole_task(call.caller, call.agent.name, task_id, history_length)
         except CorruptRecord:
             quarantined = await self._quarantined(call, task_id)
             if quarantined is None:
@@ -97,10 +98,8 @@ class TaskReader:
         if not turns[-1].ended:
             # The log of a turn that has not ended holds more than the record.
             events = await self.ledger.events(record.id, record.last_event)
-            for number, update in replay_events(outputs[-1], turns[-1], events):  # noqa: B007 - the last one counts
-                current = _status_after(update, current)
-                if _ends(update):  # later events belong to the next turn
-                    break
+            size = sum(len(payload) for _, payload in events)
+            number, current = await off_loop(size, _replay, outputs[-1], turns[-1], events, (number, current))
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
     async def _quarantined(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:
@@ -118,32 +117,42 @@ class TaskReader:
         turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
-    async def listed(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        """The outputs of the turns of these tasks. A task that cannot be read has no outputs, and does not hide other
-        tasks."""
-        try:
-            return await self._outputs(records, artifacts)
-        except CorruptRecord:
-            found: dict[str, list[TurnOutput]] = {}
-        for record in records:
-            try:
-                found |= await self._outputs((record,), artifacts)
-            except CorruptRecord as error:
-                log.error("task.unreadable", task=record.id, error=str(error))
-                found[record.id] = []
-        return found
+    async def page(self, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
+        """The tasks of a page, as many as fit. A task that cannot be read is shown without its turns."""
+        tasks: list[Task] = []
+        room = limits.size
+        for each in listed:
+            if tasks and room <= 0:
+                break
+            record, turns = each.record, each.turns
+            room -= each.size
+            outputs: list[TurnOutput] = []
+            if isinstance(turns, CorruptRecord):
+                log.error("task.unreadable", task=record.id, error=str(turns))
+            else:
+                outputs = [TurnOutput.stored(turn) for turn in turns]
+                if limits.artifacts or limits.history != 0:
+                    room -= await self._replay_paused(record, turns, outputs)
+            current, history, artifacts = status_of(record), limits.history, limits.artifacts
+            tasks.append(
+                assemble(record.id, record.context_id, current, outputs, history_length=history, artifacts=artifacts)
+            )
+        return tasks
 
-    async def _outputs(self, records: Sequence[TaskRecord], artifacts: bool) -> dict[str, list[TurnOutput]]:
-        """A running turn shows only its message, because the rest is about to change; a paused turn shows everything."""
-        turns = await self.ledger.turns(tuple(record.id for record in records), artifacts)
-        found = {task_id: [TurnOutput.stored(turn) for turn in of_task] for task_id, of_task in turns.items()}
-        for record in records:
-            of_task = turns[record.id]
-            if record.state in INTERRUPTED and of_task and not of_task[-1].ended:
-                events = await self.ledger.events(record.id, record.last_event)
-                for _ in replay_events(found[record.id][-1], of_task[-1], events):
-                    pass
-        return found
+    async def _replay_paused(self, record: TaskRecord, turns: Sequence[TurnRecord], outputs: list[TurnOutput]) -> int:
+        """A running turn shows only its message in a list, because the rest is about to change; a paused turn shows
+        everything. Returns the bytes that were read for it."""
+        if record.state not in INTERRUPTED or not turns or turns[-1].ended:
+            return 0
+        try:
+            events = await self.ledger.events(record.id, record.last_event)
+            size = sum(len(payload) for _, payload in events)
+            await off_loop(size, _replay, outputs[-1], turns[-1], events, (0, status_of(record)))
+        except CorruptRecord as error:
+            log.error("task.unreadable", task=record.id, error=str(error))
+            outputs.clear()
+            return 0
+        return size
 
     async def at_event(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task right after event `number`, the later events, and the number of the latest event.
@@ -160,15 +169,38 @@ class TaskReader:
             outputs = [TurnOutput.stored(turn) for turn in turns]
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
-        openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
-        answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
-        updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
-        state = record.state
-        if updates:
-            state = TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
-        first = status(state, timestamp(record.status_at))
-        current, outputs = _fold(first, openings, answers, updates[:number])
-        return assemble(record.id, record.context_id, current, outputs), list(events[number:]), latest
+        size = sum(len(payload) for _, payload in events)
+        return await off_loop(size, _at_event, record, turns, events, number), list(events[number:]), latest
+
+
+def _replay(
+    output: TurnOutput, turn: TurnRecord, events: Sequence[tuple[int, bytes]], at: tuple[int, TaskStatus]
+) -> tuple[int, TaskStatus]:
+    """Applies the log of an open turn to its output. Returns the number of its latest event and the status of the task.
+
+    `at` is the same before these events. Raises: CorruptRecord.
+    """
+    number, current = at
+    for number, update in replay_events(output, turn, events):  # noqa: B007 - the last one counts
+        current = _status_after(update, current)
+        if _ends(update):  # later events belong to the next turn
+            break
+    return number, current
+
+
+def _at_event(
+    record: TaskRecord, turns: Sequence[TurnRecord], events: Sequence[tuple[int, bytes]], number: int
+) -> Task:
+    """The task right after event `number` of its log. Raises: CorruptRecord."""
+    openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
+    answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
+    updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
+    state = record.state
+    if updates:
+        state = TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
+    first = status(state, timestamp(record.status_at))
+    current, outputs = _fold(first, openings, answers, updates[:number])
+    return assemble(record.id, record.context_id, current, outputs)
 
 
 def _status_after(update: Update, current: TaskStatus) -> TaskStatus:

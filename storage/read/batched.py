@@ -6,37 +6,48 @@ Waking another thread costs many times what finding a row costs: the callers tha
 import asyncio
 import queue
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from storage.errors import FAILURES, read_failure
 from storage.read.inline import Row
 from storage.worker import call_in_loop, resolve, start_worker
 
+T = TypeVar("T")
+
 Query = tuple[str, dict[str, Any]]
 """SQL and its parameters."""
 
-_Read = tuple[tuple[Query, ...], asyncio.Future[list[list[Row]]]]
-_Answer = tuple[asyncio.Future[list[list[Row]]], list[list[Row]] | Exception]
+Job = Callable[[sqlite3.Connection], T]
+"""A read in the thread. It leaves no cursor open."""
+
+_Read = tuple[Job[Any], asyncio.Future[Any]]
+_Answer = tuple[asyncio.Future[Any], Any]
 
 
 class BatchedReader:
-    """Owns its connection and its thread. `fetch` and `close` are called in the event loop."""
+    """Owns its connection and its thread. `fetch`, `run` and `close` are called in the event loop."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str = "ledger-reader") -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
         self._batches: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        start_worker("ledger-reader", self._run)
+        start_worker(name, self._serve)
 
     async def fetch(self, *queries: Query) -> list[list[Row]]:
         """The rows of each query, all from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
-        answer: asyncio.Future[list[list[Row]]] = self._loop.create_future()
+        return await self.run(partial(_rows, queries))
+
+    async def run(self, job: Job[T]) -> T:
+        """What the job returns, from one snapshot. Raises: LedgerUnavailable, CorruptRecord, and what the job raises."""
+        answer: asyncio.Future[T] = self._loop.create_future()
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
-        self._waiting.append((queries, answer))
+        self._waiting.append((job, answer))
         return await answer
 
     def _hand_over(self) -> None:
@@ -50,7 +61,7 @@ class BatchedReader:
 
     # --- in the thread ---
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while (batch := self._batches.get()) is not None:
             call_in_loop(self._loop, _deliver, self._answers(batch))
         self._connection.close()
@@ -65,25 +76,29 @@ class BatchedReader:
         except FAILURES as error:
             return [(answer, read_failure(error)) for _, answer in batch]
         try:
-            return [(answer, self._read(queries)) for queries, answer in batch]
+            return [(answer, self._read(job)) for job, answer in batch]
         finally:
             with suppress(*FAILURES):
                 self._connection.execute("COMMIT")
 
-    def _read(self, queries: tuple[Query, ...]) -> list[list[Row]] | Exception:
+    def _read(self, job: Job[T]) -> T | Exception:
         try:
-            return [self._connection.execute(*query).fetchall() for query in queries]
+            return job(self._connection)
         except FAILURES as error:
             return read_failure(error)
         except Exception as error:  # noqa: BLE001  # of this read alone: the thread continues with the others
             return error
 
 
+def _rows(queries: tuple[Query, ...], connection: sqlite3.Connection) -> list[list[Row]]:
+    return [connection.execute(*query).fetchall() for query in queries]
+
+
 def _deliver(answers: list[_Answer]) -> None:
-    for answer, rows in answers:
+    for answer, found in answers:
         if answer.done():  # the caller was cancelled
             continue
-        if isinstance(rows, Exception):
-            answer.set_exception(rows)
+        if isinstance(found, Exception):
+            answer.set_exception(found)
         else:
-            answer.set_result(rows)
+            answer.set_result(found)

@@ -7,33 +7,41 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import DATA_VERSION
-from storage.errors import FAILURES, read_failure, text_of, unavailable
-from storage.read.batched import BatchedReader, Query
+from storage.errors import FAILURES, TextTooLong, read_failure, text_of, unavailable
+from storage.read.batched import BatchedReader, Job, Query
 from storage.read.inline import InlineReader, Row
 from storage.worker import no_thread
+
+T = TypeVar("T")
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
 _CONNECTIONS = 3
 """Connections for reads that may be long. Each has a thread; more threads would only wait for the interpreter's lock."""
 
+_LONGEST = 256 * 1024
+"""Bytes of the longest text that a short read may find. SQLite checks it before it reads the text."""
+
 
 class Readers:
-    """`lookup` is for a few rows that an index finds, `fetch` for other short reads; `scan` for long ones, on a pool."""
+    """`lookup` is for a few rows that an index finds, `fetch` for other short reads; `scan` for long ones, on a pool. `run`
+    is for reads that stop by themselves when they have enough; they take turns. A short read that meets a long text
+    becomes one of these."""
 
     _inline: InlineReader
     _batched: BatchedReader
+    _long: BatchedReader
 
     def __init__(self) -> None:
         self._idle: asyncio.Queue[aiosqlite.Connection] = asyncio.Queue()
         self._opened = 0
-        self._running = False
+        self._threads: list[BatchedReader] = []
         self._closed = False
         self._path = ""
         self._busy_timeout_ms = 0
@@ -46,10 +54,14 @@ class Readers:
             # All connections are opened before any thread starts: if one failed to open later, the threads would
             # outlive the event loop.
             with ExitStack() as failed:
-                patience = (0, *[busy_timeout_ms] * (1 + _CONNECTIONS))
-                inline, batched, *opened = [failed.enter_context(closing(_connect(path, one))) for one in patience]
-                self._inline, self._batched = InlineReader(inline), BatchedReader(batched)
-                self._running = True
+                patience = (0, *[busy_timeout_ms] * (2 + _CONNECTIONS))
+                opened = [failed.enter_context(closing(_connect(path, one))) for one in patience]
+                inline, batched, long, *opened = opened
+                for short in (inline, batched):
+                    short.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+                self._inline = InlineReader(inline)
+                self._batched = self._started(batched, "ledger-reader")
+                self._long = self._started(long, "ledger-long-reader")
                 for connection in opened:
                     self._idle.put_nowait(await aiosqlite.Connection([connection].pop, iter_chunk_size=64))
                     self._opened += 1
@@ -58,6 +70,12 @@ class Readers:
             raise LedgerUnavailable(f"the database does not open for reading: {text_of(error)}") from error
         except RuntimeError as error:
             raise no_thread(error) from error
+
+    def _started(self, connection: sqlite3.Connection, name: str) -> BatchedReader:
+        """Raises: LedgerUnavailable."""
+        reader = BatchedReader(connection, name)
+        self._threads.append(reader)
+        return reader
 
     async def lookup(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that an index answers with few rows. Raises: LedgerUnavailable, CorruptRecord."""
@@ -73,7 +91,15 @@ class Readers:
     async def fetch_all(self, *queries: Query) -> list[list[Row]]:
         """Does what `fetch` does, for several queries on one snapshot."""
         self._refuse_when_closed()
-        return await self._batched.fetch(*queries)
+        try:
+            return await self._batched.fetch(*queries)
+        except TextTooLong:
+            return await self._long.fetch(*queries)
+
+    async def run(self, job: Job[T]) -> T:
+        """What the job returns, from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
+        self._refuse_when_closed()
+        return await self._long.run(job)
 
     async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows, without a limit. Raises: LedgerUnavailable, CorruptRecord."""
@@ -132,9 +158,10 @@ class Readers:
         if self._closed:
             return
         self._closed = True
-        if self._running:
+        if self._threads:
             self._inline.close()
-            await self._batched.close()
+        for reader in self._threads:
+            await reader.close()
         if self._version_connection is not None:
             self._version_connection.close()
         for _ in range(self._opened):

@@ -1,12 +1,13 @@
 """The reading half of the Ledger port: queries, and their rows as records. Law: a read changes nothing."""
 
 import asyncio
-from functools import cache
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from gateway.a2a.model import Message
+from gateway.foundation.off_loop import off_loop
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
@@ -15,7 +16,7 @@ from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask
 from gateway.ledger.states import ToolCallStatus
-from gateway.ledger.tasks import OpenTurn, TaskFilter, TaskOwner, TaskRecord, TurnRecord
+from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
@@ -24,6 +25,7 @@ from storage import compiled
 from storage.read import rows as records
 from storage.read.documents import document
 from storage.read.inline import Row
+from storage.read.pages import recent_values, size_of, task_page, turns_of
 from storage.read.pool import Readers
 
 _TASK_COLUMNS = len(TaskRecord.__struct_fields__)
@@ -72,16 +74,14 @@ class Reads:
         return records.task(rows[0]) if rows else None
 
     async def whole_task(
-        self, caller: Caller, agent: str, task_id: str
+        self, caller: Caller, agent: str, task_id: str, history: int | None = None
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        rows = await self._readers.lookup(compiled.WHOLE_TASK, {**_owned(caller, agent), "task": task_id})
-        if not rows:
-            return None
-        return records.task(rows[0][:_TASK_COLUMNS]), records.turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
+        sql = compiled.WHOLE_TASK if history is None else compiled.RECENT_TASK
+        which = {"task": task_id} if history is None else recent_values(task_id, history)
+        rows = await self._readers.lookup(sql, {**_owned(caller, agent), **which})
+        return await off_loop(sum(map(size_of, rows)), _whole_task, task_id, rows) if rows else None
 
-    async def tasks(
-        self, caller: Caller, agent: str, where: TaskFilter, limit: int
-    ) -> tuple[tuple[TaskRecord, ...], int]:
+    async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
         after_at, after_id = where.after or (None, None)
         values = {
             **_owned(caller, agent),
@@ -90,23 +90,19 @@ class Reads:
             "status_since": where.status_since,
             "after_at": after_at,
             "after_id": after_id,
-            "limit": limit,
+            "limit": limits.tasks + 1,
         }
         filters = (where.context_id, where.state, where.status_since, where.after)
         queries = compiled.LISTINGS[tuple(value is not None for value in filters)]
-        page, [[total]] = await self._readers.fetch_all(*((sql, values) for sql in queries))
-        return tuple(map(records.task, page)), total
+        return await self._readers.run(partial(task_page, queries, values, limits))
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:
         """Every task that was asked for, with its turns in order."""
         if not task_ids:
             return {}
-        sql = _of_tasks(len(task_ids), artifacts)
+        sql = turns_of(len(task_ids), history=True, artifacts=artifacts)
         rows = await self._readers.fetch(sql, {f"task_{index}": task_id for index, task_id in enumerate(task_ids)})
-        found: dict[str, list[list[Any]]] = {task_id: [] for task_id in task_ids}
-        for task_id, *row in rows:
-            found[task_id].append(row)
-        return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
+        return await off_loop(sum(map(size_of, rows)), _turns, task_ids, rows)
 
     async def first_message(self, task_id: str) -> Message | None:
         row = await self._first(compiled.FIRST_MESSAGE, task=task_id)
@@ -125,7 +121,7 @@ class Reads:
 
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         rows = await self._readers.scan(compiled.EVENTS, {"task": task_id, "after": after})
-        return _numbered(task_id, rows, after + 1)
+        return await off_loop(sum(map(size_of, rows)), _numbered, task_id, rows, after + 1)
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         rows = await self._readers.fetch(compiled.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})
@@ -350,11 +346,17 @@ class Reads:
         return tuple(map(records.api_key, await self._readers.scan(compiled.API_KEYS, {})))
 
 
-@cache
-def _of_tasks(count: int, artifacts: bool) -> str:
-    parameters = ", ".join(f":task_{index}" for index in range(count))
-    sql: str = compiled.TURNS[artifacts]
-    return sql.replace(":task_0", parameters)
+def _whole_task(task_id: str, rows: list[Row]) -> tuple[TaskRecord, tuple[TurnRecord, ...]]:
+    """Raises: CorruptRecord."""
+    return records.task(rows[0][:_TASK_COLUMNS]), records.turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
+
+
+def _turns(task_ids: tuple[str, ...], rows: list[Row]) -> dict[str, tuple[TurnRecord, ...]]:
+    """Raises: CorruptRecord."""
+    found: dict[str, list[list[Any]]] = {task_id: [] for task_id in task_ids}
+    for task_id, *row in rows:
+        found[task_id].append(row)
+    return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
 
 
 def _numbered(task: str, rows: list[Row], first: int) -> tuple[tuple[int, bytes], ...]:

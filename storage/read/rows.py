@@ -1,11 +1,12 @@
 """Rows as records. Law: an unreadable row is a CorruptRecord that names its owner."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.a2a.model import Json, Message, TaskState
+from gateway.a2a.model import Json, Message, Role, TaskState
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
@@ -25,6 +26,11 @@ _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
 
 T = TypeVar("T")
+
+_in_order = itemgetter(2, 0)
+"""Each turn is accepted after the end of the turn before it, and that end was an event."""
+
+_LEFT_OUT = Message(message_id="", role=Role.USER, parts=())
 
 
 def decoded(decode: Callable[[str], T], payload: str, owner: str) -> T:
@@ -58,22 +64,27 @@ def task(row: Row | list[Any]) -> TaskRecord:
 
 
 def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
-    """A turn has a row for its first message and one for each further message."""
+    """A turn has a row for its first message and one for each further message. `rows` have any order."""
     turns: list[TurnRecord] = []
-    for ordinal, *row in rows:
+    for ordinal, *row in sorted(rows, key=_in_order):
         if ordinal == 0:
             turns.append(_turn(task_id, row))
             continue
-        answer = decoded(message_decoder.decode, row[0], f"task {task_id!r}")
+        answer = _message(row[0], f"task {task_id!r}")
         turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], answer)))
     return tuple(turns)
+
+
+def _message(payload: str | None, owner: str) -> Message:
+    """An empty message when the query has left it out. Raises: CorruptRecord."""
+    return _LEFT_OUT if payload is None else decoded(message_decoder.decode, payload, owner)
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
     payload, event, ended_at, quarantined, reports, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
-        message=decoded(message_decoder.decode, payload, owner),
+        message=_message(payload, owner),
         event=event,
         messages=None if messages is None else decoded(_messages_decoder.decode, messages, owner),
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),

@@ -84,9 +84,16 @@ def _queries(dialect: Dialect) -> Iterator[str]:
         if not isinstance(source, Write):
             yield f"{name} = {sql(source, dialect)!r}"
     yield f"DATA_VERSION = {database.DATA_VERSION!r}"
-    yield f"TURNS = {{{', '.join(f'{a!r}: {sql(tasks.turns(artifacts=a), dialect)!r}' for a in (False, True))}}}"
+    both = (False, True)
+    yield "TURNS = {"
+    for history, made in product(both, repeat=2):
+        yield f"    {(history, made)!r}: {sql(tasks.turns(history=history, artifacts=made), dialect)!r},"
+    yield "}"
+    yield '"""By (history, artifacts)."""'
+    recent = ", ".join(f"{a!r}: {sql(tasks.recent_turns(artifacts=a), dialect)!r}" for a in both)
+    yield f"RECENT_TURNS = {{{recent}}}"
     yield "LISTINGS: dict[tuple[bool, ...], tuple[str, str]] = {"
-    for on in product((False, True), repeat=4):
+    for on in product(both, repeat=4):
         page, total = tasks.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
         yield f"    {on!r}: ({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"

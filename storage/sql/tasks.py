@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, literal_column, select, text, tuple_
+from sqlalchemy import Select, and_, bindparam, case, func, literal_column, select, text, tuple_
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
 from storage.schema.tables import context, event, input_, service_call, task, thread, turn
-from storage.sql.fragments import ZERO, joined, limited, matches, some, task_columns, word
+from storage.sql.fragments import ONE, ZERO, joined, limited, matches, some, task_columns, word
 
 _THREAD = (
     *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),
@@ -76,34 +76,71 @@ REPLAY = (
 _REPORTS = select(joined(service_call.c.usage)).where(service_call.c.turn == turn.c.id).scalar_subquery()
 """What the backend reported of the tokens of a turn: the report of each service call, with commas between them."""
 
-_TURN = (
-    *some(input_, "ordinal", "payload", "event"),
-    *(turn.c.ended_at, _QUARANTINED, _REPORTS, turn.c.messages),
+_OPENING, _OPENED = input_.alias("opening"), turn.alias("opened")
+
+_FIRST_RECENT = (
+    select(_OPENING.c.event)
+    .select_from(_OPENED.join(_OPENING, _OPENING.c.turn == _OPENED.c.id))
+    .where(_OPENED.c.task == bindparam("task"), _OPENING.c.ordinal == ZERO)
+    .order_by(_OPENING.c.event.desc())
+    .limit(ONE)
+    .offset(bindparam("skip"))
+    .scalar_subquery()
 )
+"""When the first of the latest turns was accepted; NULL when the task has no more than `skip` turns. Each turn is accepted
+after the end of the turn before it, and that end was an event."""
 
-_IN_ORDER = input_.c.event
-"""The order of the turns of one task: each turn is accepted after the end of the turn before it, and that end was an
-event."""
+_IS_RECENT = and_(bindparam("history") > ZERO, input_.c.event >= func.coalesce(_FIRST_RECENT, literal_column("-1")))
 
 
-def turns(*, artifacts: bool) -> Select[Any]:
-    """The turns of one task, `task_0`. A reader of several tasks adds one parameter for each, because a list in JSON
-    would cut an id at a NUL."""
+_NOTHING: ColumnElement[Any] = literal_column("NULL")
+
+
+def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElement[Any], ...]:
+    """The columns of a turn. `history` is `all`, `none`, or `recent` for that of the `history` latest turns of `task`, which
+    are those after `skip` turns, counted from the last one. What the turn made stands beside its first message."""
+    first = input_.c.ordinal == ZERO
+    payload: ColumnElement[Any] = input_.c.payload
+    messages: ColumnElement[Any] = case((first, turn.c.messages))
+    if history == "recent":
+        payload, messages = case((_IS_RECENT, payload)), case((and_(first, _IS_RECENT), turn.c.messages))
+    elif history == "none":
+        payload = messages = _NOTHING
+    made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
+    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, _REPORTS, messages, made
+
+
+def turns(*, history: bool, artifacts: bool) -> Select[Any]:
+    """The turns of one task, `task_0`, in no order, so that a reader may stop. A reader of several tasks adds one
+    parameter for each, because a list in JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return (
-        select(turn.c.task, *_TURN, turn.c.artifacts if artifacts else literal_column("NULL"))
+        select(turn.c.task, *_turn_columns("all" if history else "none", artifacts=artifacts))
         .select_from(turn.join(input_, input_.c.turn == turn.c.id))
         .where(turn.c.task.in_(asked))
-        .order_by(turn.c.task, _IN_ORDER, input_.c.ordinal)
     )
 
 
-WHOLE_TASK = (
-    select(*task_columns, *_TURN, turn.c.artifacts)
-    .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id))
-    .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
-    .order_by(_IN_ORDER, input_.c.ordinal)
-)
+def recent_turns(*, artifacts: bool) -> Select[Any]:
+    """The turns of `task`, in no order, with the history of the `history` latest ones."""
+    return (
+        select(*_turn_columns("recent", artifacts=artifacts))
+        .select_from(turn.join(input_, input_.c.turn == turn.c.id))
+        .where(turn.c.task == bindparam("task"))
+    )
+
+
+def whole_task(history: str) -> Select[Any]:
+    """A task, and its turns in no order."""
+    return (
+        select(*task_columns, *_turn_columns(history))
+        .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id))
+        .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
+    )
+
+
+WHOLE_TASK = whole_task("all")
+RECENT_TASK = whole_task("recent")
 
 _FIRST_TURN = limited(
     select(turn.c.id)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gateway.a2a.errors import (
     Busy,
@@ -33,9 +34,19 @@ from gateway.a2a.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from gateway.core.tools.tool_call import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.ledger.threads import Caller
-from gateway.ports.adapter import CallCompleted, DirectReply, Ending, PartReady, Progress, ServiceRequest, TextDelta
+from gateway.ports.adapter import (
+    CallCompleted,
+    DirectReply,
+    Ending,
+    PartReady,
+    Progress,
+    ServiceRequest,
+    TextDelta,
+    ToolCallReady,
+)
 from tests.support.core import (
     Core,
     answer,
@@ -50,6 +61,7 @@ from tests.support.core import (
     streamed,
 )
 from tests.support.scripted import G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 NOW = "2026-11-20T10:00:00.000Z"
 ASKS = [CallCompleted("r", Ending.INPUT_REQUIRED, (Part(text="which?"),))]
@@ -374,6 +386,61 @@ async def test_pages_miss_nothing_and_repeat_nothing_while_tasks_come_in(core: C
         await core.send("late")
     assert sorted(seen) == [f"U {number}" for number in range(7)]
     assert sizes == [7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("text", ["x", "é"], ids=["ascii", "other"])
+async def test_a_page_ends_early_where_its_tasks_are_large_and_the_next_one_goes_on(core: Core, text: str) -> None:
+    """Each page has a task, and no more of them than fit."""
+    core.agent(ScriptedAdapter(G, otherwise=lambda _: says("a")))
+    sizes = [5_000_000, 10, 2_700_000, 1_500_000, 10, 5_000_000, 10]
+    sent = [await core.send(text * (size // len(text.encode()))) for size in sizes]
+    pages: list[list[str]] = []
+    token = ""
+    while not pages or token:
+        page = await core.list(page_token=token)
+        assert (page.page_size, page.total_size) == (50, 7)
+        pages.append([task.id for task in page.tasks])
+        assert all(task == replace(each, artifacts=None) for task in page.tasks for each in sent if each.id == task.id)
+        token = page.next_page_token
+    assert [task for page_ in pages for task in page_] == [task.id for task in reversed(sent)]
+    assert [len(page_) for page_ in pages] == [2, 3, 2]
+    assert len((await core.list(history_length=0)).tasks) == 7
+
+
+async def test_a_page_ends_early_where_a_paused_task_has_a_large_log(core: Core) -> None:
+    """What a turn that waits for its caller has shown stands in the log of its task alone."""
+    long = "x" * 3_000_000
+    asks: Script = [TextDelta(long), ToolCallReady("c1", "pay", "{}"), CallCompleted("r")]
+    core.agent(
+        ScriptedAdapter(G, otherwise=lambda _: asks),
+        toolset=ScriptedTools({"pay": "paid"}),
+        approvals=(ApprovalRule("*"),),
+    )
+    tasks = [await core.send(context) for context in "abc"]
+    assert {task.status.state for task in tasks} == {TaskState.INPUT_REQUIRED}
+    page = await core.list(include_artifacts=True)
+    assert [answer(task) for task in page.tasks] == [long, long]
+    rest = await core.list(include_artifacts=True, page_token=page.next_page_token)
+    assert ([task.id for task in rest.tasks], rest.next_page_token) == ([tasks[0].id], "")
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 5, None])
+async def test_history_of_several_turns_is_cut_alike_in_the_task_and_in_the_list(
+    core: Core, length: int | None
+) -> None:
+    asks: Script = [Progress("p"), TextDelta("a"), CallCompleted(ending=Ending.INPUT_REQUIRED)]
+    core.agent(ScriptedAdapter(G, asks, asks, says("done")))
+    task = await core.send("1")
+    for text in "23":
+        await core.send(text, task=task.id)
+    whole = ["U 1", "A p", "U 2", "A p", "U 3"]
+    kept = whole if length is None else whole[len(whole) - length :] if length else []
+    found = await core.get(task.id, history=length)
+    assert (said(found), answer(found)) == (kept, "aadone")
+    for artifacts in (False, True):
+        [listed_] = (await core.list(history_length=length, include_artifacts=artifacts)).tasks
+        assert said(listed_) == kept
+        assert answer(listed_) == ("aadone" if artifacts else "")
 
 
 async def test_a_page_token_of_another_list_is_refused(core: Core) -> None:

@@ -107,6 +107,14 @@ def test_a_read_without_memory_fails_and_the_next_one_is_answered() -> None:
     ], ran.stderr
 
 
+async def test_a_job_reads_as_much_as_it_wants(path: Path, reader: BatchedReader) -> None:
+    def first(connection: sqlite3.Connection) -> object:
+        with closing(connection.execute("SELECT number FROM numbers ORDER BY number")) as rows:
+            return next(rows)
+
+    assert await reader.run(first) == (0,)
+
+
 async def test_a_cancelled_read_delays_no_other(reader: BatchedReader) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from storage.compiled import DATA_VERSION
+from storage.errors import TextTooLong
 from storage.read.pool import Readers
 
 COUNT = "SELECT count(*) FROM numbers"
@@ -154,3 +155,15 @@ async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(
     with pytest.raises(LedgerUnavailable, match="no memory"):
         await readers.scan(COUNT, {})
     assert [await readers.scan(COUNT, {}) for _ in range(6)] == [[(count,)]] * 6
+
+
+async def test_a_long_text_is_read_where_no_short_read_waits_for_it(path: Path, readers: Readers) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE texts (text TEXT)")
+        connection.execute("INSERT INTO texts VALUES (?)", ("x" * 1_000_000,))
+    query = "SELECT text FROM texts"
+    with pytest.raises(TextTooLong):
+        await readers._batched.fetch((query, {}))
+    assert readers._inline.fetch(query, {}) is None
+    for read in (readers.lookup, readers.fetch, readers.scan):
+        assert await read(query, {}) == [("x" * 1_000_000,)]

@@ -49,7 +49,8 @@ def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, 
 
 @pytest.mark.parametrize("artifacts", [False, True])
 def test_turns_are_found_by_their_tasks(connection: sqlite3.Connection, artifacts: bool) -> None:
-    assert scans(connection, compiled.TURNS[artifacts]) == []
+    for sql in (compiled.TURNS[False, artifacts], compiled.TURNS[True, artifacts], compiled.RECENT_TURNS[artifacts]):
+        assert scans(connection, sql) == []
 
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,60 @@
+"""The weight of a result, without writing it: never far below what is written."""
+
+import msgspec
+import pytest
+
+from gateway.a2a.model import (
+    Artifact,
+    GetTaskRequest,
+    Json,
+    ListTasksResponse,
+    Message,
+    Part,
+    Role,
+    SendMessageResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from gateway.a2a.weight import weight
+
+
+def task(part: Part, place: str) -> Task:
+    message = Message(message_id="m", role=Role.AGENT, parts=(part,))
+    status = TaskStatus(state=TaskState.COMPLETED, message=message if place == "status" else None, timestamp="t")
+    return Task(
+        id="t",
+        context_id="c",
+        status=status,
+        artifacts=(Artifact(artifact_id="a", parts=(part,)),) if place == "artifacts" else None,
+        history=(message,) if place == "history" else None,
+    )
+
+
+LONG = "x" * 2_000_000
+DATA: list[Json] = [LONG, [LONG], {"a": {LONG: 1}}, [1.5] * 100_000, {str(n): [] for n in range(100_000)}]
+
+
+@pytest.mark.parametrize("place", ["status", "artifacts", "history"])
+@pytest.mark.parametrize(
+    "part",
+    [Part(text=LONG), Part(raw=LONG), *(Part(data=data) for data in DATA)],
+    ids=["text", "raw", "text in data", "list", "key", "numbers", "members"],
+)
+def test_a_large_part_makes_a_task_heavy_wherever_it_stands(part: Part, place: str) -> None:
+    heavy = task(part, place)
+    written = len(msgspec.json.encode(heavy))
+    assert weight(heavy) > written * 0.9
+    assert weight(SendMessageResponse(task=heavy)) == weight(heavy)
+    assert weight(ListTasksResponse(tasks=(heavy, heavy), next_page_token="", page_size=2, total_size=2)) == 2 * weight(
+        heavy
+    )
+
+
+@pytest.mark.parametrize("part", [Part(text="hi"), Part(url="https://x.example/"), Part(data={"a": [1, "b", None]})])
+def test_a_small_part_weighs_little(part: Part) -> None:
+    assert weight(task(part, "history")) < 100
+
+
+def test_what_is_no_task_weighs_nothing() -> None:
+    assert weight(GetTaskRequest(id="t")) == weight(None) == 0

@@ -1,0 +1,164 @@
+"""Pages of tasks: as long as they may be, in tasks and in bytes, and nothing is read that they have no room for."""
+
+import sqlite3
+from contextlib import closing
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.a2a.model import Message, Part, Role
+from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.tasks import PageLimits, TaskFilter, TaskPage
+from storage import compiled
+from storage.ledger import SqliteLedger
+from storage.read.pages import task_page
+from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded
+
+ALL = TaskFilter()
+MANY = 2**30
+
+
+@pytest.fixture
+def ledger(database: Recorded) -> SqliteLedger:
+    return database.ledger
+
+
+def message(text: str) -> Message:
+    return Message(message_id="m", role=Role.USER, parts=(Part(text=text),))
+
+
+async def tasks(ledger: SqliteLedger, *sizes: int) -> None:
+    """Tasks a, b, ... with a message of so many bytes each; the latest is the last one."""
+    for index, size in enumerate(sizes):
+        name, first = "abcdefgh"[index], index == 0
+        point = ACCEPT if first else replace(FOLLOW_UP, new_task=True)
+        await ledger.commit(
+            replace(
+                point, task=name, turn=f"t-{name}", message=message("x" * size), now=1000 + index, event=None, key=None
+            )
+        )
+
+
+async def page(ledger: SqliteLedger, size: int = MANY, most: int = 100, **limits: object) -> TaskPage:
+    return await ledger.tasks(ADA, "echo", ALL, PageLimits(most, size, **limits))  # type: ignore[arg-type]
+
+
+def names(found: TaskPage) -> str:
+    return "".join(each.record.id for each in found.tasks)
+
+
+@pytest.mark.parametrize(
+    ("size", "found", "more"),
+    [
+        (1, "d", True),
+        (900, "d", True),
+        (1200, "dc", True),
+        (2500, "dcb", True),
+        (3500, "dcba", False),
+        (MANY, "dcba", False),
+    ],
+)
+async def test_a_page_ends_with_the_task_that_brings_it_to_its_size(
+    ledger: SqliteLedger, size: int, found: str, more: bool
+) -> None:
+    await tasks(ledger, 1000, 1000, 1000, 1000)
+    read = await page(ledger, size)
+    assert (names(read), read.more, read.total) == (found, more, 4)
+    assert [len(each.turns) for each in read.tasks if isinstance(each.turns, tuple)] == [1] * len(found)
+
+
+@pytest.mark.parametrize("history", [None, 1])
+async def test_a_page_has_a_task_however_large_that_is(ledger: SqliteLedger, history: int | None) -> None:
+    await tasks(ledger, 10, 3_000_000)
+    read = await page(ledger, 1000, history=history)
+    assert (names(read), read.more) == ("b", True)
+    [each] = read.tasks
+    assert isinstance(each.turns, tuple)
+    assert each.turns[0].message == message("x" * 3_000_000)
+    assert each.size > 3_000_000
+
+
+async def test_the_number_of_tasks_ends_a_page_as_well(ledger: SqliteLedger) -> None:
+    await tasks(ledger, 10, 10, 10)
+    assert (names(await page(ledger, most=2)), (await page(ledger, most=2)).more) == ("cb", True)
+    assert (names(await page(ledger, most=3)), (await page(ledger, most=3)).more) == ("cba", False)
+
+
+@pytest.mark.parametrize("history", [None, 1])
+async def test_what_a_page_has_no_room_for_is_not_read(
+    database: Recorded, ledger: SqliteLedger, history: int | None
+) -> None:
+    await tasks(ledger, 60_000, 30_000, 900)
+    with closing(sqlite3.connect(database.path)) as connection:
+        # A longer text than this cannot be read by this connection.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 40_000)
+        values = {"tenant": ADA.tenant, "principal": ADA.principal, "agent": "echo", "limit": 101}
+        listing = compiled.LISTINGS[False, False, False, False]
+        read = partial(task_page, listing, values, connection=connection)
+        assert names(read(limits=PageLimits(100, 20_000, history))) == "cb"
+        assert names(read(limits=PageLimits(100, MANY, 0))) == "cba"
+        with pytest.raises(sqlite3.DataError):
+            read(limits=PageLimits(100, 100_000, history))
+
+
+@pytest.mark.parametrize("damage", ["UPDATE input SET payload = ''", "UPDATE turn SET messages = '{}'"])
+async def test_no_history_is_read_where_none_is_asked_for(
+    database: Recorded, ledger: SqliteLedger, damage: str
+) -> None:
+    await ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND, FINISH)
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        connection.execute(damage)
+    for artifacts in (False, True):
+        [each] = (await page(ledger, history=0, artifacts=artifacts)).tasks
+        assert isinstance(each.turns, tuple)
+    found = await ledger.whole_task(ADA, "echo", "task-1", 0)
+    assert found is not None
+    [turn] = found[1]
+    assert (turn.messages, bool(turn.artifacts), turn.ended) == (None, True, True)
+
+
+@pytest.mark.parametrize(
+    ("history", "read"), [(1, ["", "", "3"]), (2, ["", "2", "3"]), (3, ["1", "2", "3"]), (99, ["1", "2", "3"])]
+)
+async def test_the_history_of_the_latest_turns_is_read(ledger: SqliteLedger, history: int, read: list[str]) -> None:
+    await ledger.commit(replace(ACCEPT, message=message("1"), event=None, last_event=0))
+    for number in (2, 3):
+        await ledger.commit(
+            replace(FOLLOW_UP, turn=f"t-{number}", message=message(str(number)), event=None, last_event=number)
+        )
+    found = await ledger.whole_task(ADA, "echo", "task-1", history)
+    assert found is not None
+    [each] = (await page(ledger, history=history, artifacts=True)).tasks
+    for turns in (found[1], each.turns):
+        assert isinstance(turns, tuple)
+        assert ["".join(part.text or "" for part in turn.message.parts) for turn in turns] == read
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE input SET payload = '' WHERE turn = 't-b'",
+        "UPDATE input SET payload = CAST(x'ff' AS TEXT) WHERE turn = 't-b'",
+        "UPDATE task SET status_message = '{' WHERE id = 'b'",
+    ],
+)
+@pytest.mark.parametrize("history", [None, 1])
+async def test_a_task_that_cannot_be_read_hides_no_other(
+    database: Recorded, ledger: SqliteLedger, damage: str, history: int | None
+) -> None:
+    await tasks(ledger, 10, 10, 10)
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        connection.execute(damage)
+    found = await page(ledger, history=history)
+    assert names(found) == "cba"
+    assert [isinstance(each.turns, CorruptRecord) for each in found.tasks] == [False, True, False]
+
+
+async def test_long_texts_are_read_by_their_key_too(ledger: SqliteLedger) -> None:
+    """No short read takes so long a text: another reader does it."""
+    await tasks(ledger, 3_000_000)
+    found = await ledger.whole_task(ADA, "echo", "a")
+    assert found is not None
+    assert found[1][0].message == message("x" * 3_000_000)
+    assert (await ledger.turns(("a",), artifacts=True))["a"] == found[1]

@@ -22,6 +22,7 @@ _LAST_COLUMN = 10
 """The least room that a table wants for its last column."""
 
 PROGRAM = "a2a-gateway"
+_MODULES = {"__main__.py": "gateway", "a2a_gateway.py": "a2a_gateway"}
 
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
 """For the head of each column, the function that makes the text of a cell from a value."""
@@ -91,8 +92,8 @@ def json_text(value: Any, indent: int | None = None) -> str:
 def program() -> str:
     """How to call this program again from the same folder, for a shell."""
     called = Path(sys.argv[0])
-    if called.name == "__main__.py":
-        return f"{shlex.quote(_from_here(Path(sys.executable)))} -m gateway"
+    if called.name in _MODULES:
+        return f"{shlex.quote(_from_here(Path(sys.executable)))} -m {_MODULES[called.name]}"
     path = _from_here(called.absolute())
     found = shutil.which(PROGRAM)
     on_path = found is not None and Path(path).is_absolute() and Path(found).absolute() == called.absolute()

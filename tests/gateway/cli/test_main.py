@@ -183,6 +183,31 @@ def test_the_module_is_the_command_and_its_status_the_exit_code(tmp_path: Path) 
     assert "Traceback" not in wrong.stderr
 
 
+@pytest.mark.parametrize(
+    "start", [["-m", "a2a_gateway"], ["-c", "from a2a_gateway import main; main()"], ["-m", "gateway"]], ids=" ".join
+)
+def test_modules_of_a_user_do_not_take_the_place_of_the_gateways(tmp_path: Path, start: list[str]) -> None:
+    """Python searches the working directory and PYTHONPATH first."""
+    for name in ("gateway.py", "storage.py", "adapters/__init__.py"):
+        if (name, start[1]) != ("gateway.py", "gateway"):  # Python itself runs that one
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("raise SystemExit('a module of the user')\n")
+    (tmp_path / "agent.py").write_text("def reply(text): return text\n")
+    agents = (
+        'a: {type: python, ref: "./agent.py:reply"}, b: {type: openai-chat, model: m, base_url: "http://127.0.0.1:1"}'
+    )
+    (tmp_path / "gateway.yaml").write_text(f"version: 1\nagents: {{{agents}}}\n")
+    ended = subprocess.run(
+        [sys.executable, *start, "check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "gateway.yaml: ok; agents: a, b\n", "")
+
+
 async def test_without_arguments_there_is_help_and_a_usage_error(command_line: CommandLine) -> None:
     ended = await command_line()
     assert ended.code == 2

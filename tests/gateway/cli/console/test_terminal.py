@@ -111,6 +111,7 @@ def test_colours_can_be_turned_off(name: str, value: str, monkeypatch: pytest.Mo
         ("/opt/a b/a2a-gateway", "/opt/x/a2a-gateway", "'/opt/a b/a2a-gateway'"),
         ("/opt/x/pytest", None, "a2a-gateway"),
         ("/opt/x/gateway/__main__.py", None, "/opt/python -m gateway"),
+        ("/opt/x/a2a_gateway.py", None, "/opt/python -m a2a_gateway"),
     ],
 )
 def test_the_program_is_named_so_that_this_shell_finds_it(

@@ -1,0 +1,32 @@
+"""The command `a2a-gateway`. Law: finds the packages of the gateway beside this file, whatever other folders hold under their
+names.
+
+With PYTHONPATH, and with `python -m` in the working directory, modules of a user are found before what is installed; and
+`gateway.py`, `storage.py` or `adapters/` are likely names.
+"""
+
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+_PACKAGES = ("gateway", "adapters", "storage")
+
+
+def main() -> None:
+    for name in _PACKAGES:
+        _import_from_here(name)
+    from gateway.cli.main import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+def _import_from_here(name: str) -> None:
+    spec = PathFinder.find_spec(name, [str(Path(__file__).resolve().parent)])
+    if name not in sys.modules and spec is not None and spec.loader is not None:
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Visibility, VisibilityRule
+from gateway.app.approvals import approval_rule
 from gateway.config.agents import AgentConfig, check_window
 from gateway.config.gateway import GatewayConfig, PushConfig
 from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.ownership import contradiction
-from gateway.core.tools.tool_call import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules
@@ -119,9 +119,7 @@ def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool
         for section in (config.limits, agent.history, agent)
         for name in names.intersection(type(section).model_fields)
     }
-    given["approvals"] = tuple(
-        ApprovalRule(rule.tool, rule.ask, tuple(sorted(rule.arguments.items()))) for rule in agent.approvals
-    )
+    given["approvals"] = tuple(map(approval_rule, agent.approvals))
     given["client_tools"] = tuple(
         ToolDeclaration(tool.name, tool.description, tool.parameters) for tool in agent.client_tools
     )

@@ -18,7 +18,7 @@ from gateway.config.settings import NAME
 from gateway.config.shape import PluginTypes, Section, Shape
 from gateway.config.tools import ToolConfig
 from gateway.config.yaml import Document, References, read
-from gateway.core.tools.tool_call import may_fit
+from gateway.core.tools.approval_rules import may_fit
 from gateway.foundation.text import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
@@ -116,12 +116,11 @@ class _Builder:
             if source not in sources:
                 message = f"there is no {display(source)} under `tools`; {_hint(source, sources)}{there}"
                 self._add_problem((*path, "tools", index), message)
-        for index, rule in enumerate(agent.approvals):
+        own = f"its sources are {', '.join(agent.tools)}" if agent.tools else "it has no `tools`"
+        for index, rule in enumerate(agent.approvals if self._plugins.takes_tools(agent.type) else ()):
             # A rule that fits nothing would let the calls that it was meant for run unasked.
-            if not any(may_fit(rule.tool, source) for source in sources):
-                message = (
-                    f"{rule.tool!r} fits no tool of any source under `tools`: write SOURCE.TOOL, as 'github.*'; {there}"
-                )
+            if not any(may_fit(rule.tool, source) for source in agent.tools):
+                message = f"{rule.tool!r} fits no tool of this agent: write SOURCE.TOOL, as 'github.*'; {own}"
                 self._add_problem((*path, "approvals", index, "tool"), message)
 
     def _entries(self, section: Section, entry: type[E], values: Mapping[str, object]) -> dict[str, E]:

@@ -9,6 +9,7 @@ KeyPath = tuple[str | int, ...]
 _SHOWN = 60
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,8 @@ def display(value: object, text: str | None = None) -> str:
 def without_credentials(text: str) -> str:
     """The text without the credentials of the URLs in it."""
     return _CREDENTIALS.sub("***@", text)
+
+
+def read_path(text: str) -> KeyPath:
+    """The path of a text as `path_text` writes it, where no key needs quotes."""
+    return tuple(int(index) if index else key for index, key in _STEP.findall(text))

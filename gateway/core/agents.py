@@ -8,7 +8,7 @@ from typing import Literal
 from gateway.a2a.errors import NotFound, echo, invalid
 from gateway.a2a.model import AgentCard
 from gateway.a2a.tool_calls import Visibility
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import Toolset
 from gateway.ports.adapter import Adapter
 from gateway.ports.capabilities import Backend

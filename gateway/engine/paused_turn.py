@@ -4,7 +4,7 @@ one unit that finds the turn still waiting.
 Source: docs/state-model.md, scenarios 110 to 120.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.a2a.model import TaskState, TaskStatus
@@ -188,7 +188,8 @@ async def load(
     facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
     machine = TurnMachine(facts, non_decreasing(clock, task.status_at))
     links = tuple(prompts.links_of(task.status_message))
-    machine.restore(tuple(_call(asked, links) for asked in turn.calls))
+    identities = prompts.identities_of(task.status_message)
+    machine.restore(tuple(_call(asked, links, identities) for asked in turn.calls))
     return PausedTurn(caller, task, turn, thread, stored.outputs, stored.number, machine)
 
 
@@ -196,7 +197,7 @@ def call_facts(call: ToolCallRecord) -> CallFacts:
     return CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
 
 
-def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
+def _call(asked: AskedCall, links: tuple[ConsentLink, ...], identities: Mapping[str, str]) -> ToolCall:
     call = asked.call
     return ToolCall(
         call_facts(call),
@@ -212,4 +213,5 @@ def _call(asked: AskedCall, links: tuple[ConsentLink, ...]) -> ToolCall:
         shown=True,
         rerun=call.status is ToolCallStatus.RUNNING,
         pages=tuple(link for link in links if link.call == call.id),
+        identity=identities.get(call.id),
     )

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
+from typing import TypeAlias
 
 import structlog
 
 from gateway.a2a.model import Json
+from gateway.core.tools.approval_rules import ApprovalRule, KnownTools, in_force
 from gateway.core.tools.toolset import OfferedTool, offered_names
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import Breaker
@@ -19,7 +21,8 @@ from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSour
 
 log = structlog.get_logger("gateway.engine.tool_sources")
 
-_Listing = tuple[SourceTool, ...]
+Listing: TypeAlias = tuple[SourceTool, ...]
+"""The tools that a source has, as it lists them."""
 
 
 def source_breaker(monotonic: Callable[[], float]) -> Breaker:
@@ -46,7 +49,7 @@ class AttachedSource:
     def allows(self, tool: str) -> bool:
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
 
-    async def tools(self) -> _Listing:
+    async def tools(self) -> Listing:
         """Raises: ToolError, also when it takes too long."""
         try:
             async with asyncio.timeout(self.timeout):
@@ -56,11 +59,15 @@ class AttachedSource:
 
 
 class SourceToolset:
-    """A Toolset of these sources, in their order."""
+    """A Toolset of these sources, in their order. A source that is away has the tools that it listed last, for the rules
+    about approvals."""
 
     def __init__(self, sources: Sequence[AttachedSource]) -> None:
         self._sources = tuple(sources)
-        self._listed: tuple[_Listing | None, ...] | None = None
+        self._listed: tuple[Listing | None, ...] | None = None
+        self._last: dict[str, Listing] = {}
+        self._known: KnownTools = MappingProxyType({})
+        self._in_force: tuple[KnownTools, Sequence[ApprovalRule], tuple[ApprovalRule, ...]] | None = None
         self._offered: Mapping[str, OfferedTool] = MappingProxyType({})
         self._checking = asyncio.Lock()
 
@@ -71,12 +78,32 @@ class SourceToolset:
                 # Checking many schemas takes time, and so does importing the checker for the first one.
                 self._offered = await asyncio.to_thread(_offer, self._sources, listed)
                 self._listed = listed
+                for attached, tools in zip(self._sources, listed, strict=True):
+                    if tools is not None:
+                        self._last[attached.name] = tools
+                self._known = known_tools(self._last)
             return self._offered
 
-    async def _listings(self) -> tuple[_Listing | None, ...]:
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        if not rules:
+            return rules
+        if self._in_force is None or self._in_force[0] is not self._known or self._in_force[1] != rules:
+            found = in_force(rules, [attached.name for attached in self._sources], self._known)
+            self._in_force = self._known, rules, found
+            self._log_misfits(rules)
+        return self._in_force[2]
+
+    def _log_misfits(self, rules: Sequence[ApprovalRule]) -> None:
+        for rule in rules:
+            half = rule.misfit(self._known)
+            if half is not None:
+                known = sorted(self._known)
+                log.error("approvals.fit-nothing", rule=rule.tool, half=half, asks_about_all=rule.ask, tools=known)
+
+    async def _listings(self) -> tuple[Listing | None, ...]:
         """None for a source that is unreachable and not required. Raises: ToolError for a required one."""
         if len(self._sources) == 1:
-            answers: list[_Listing | ToolError | None] = [await _asked(self._sources[0])]
+            answers: list[Listing | ToolError | None] = [await _asked(self._sources[0])]
         else:
             answers = await asyncio.gather(*map(_asked, self._sources))
         for attached, answer in zip(self._sources, answers, strict=True):
@@ -85,7 +112,17 @@ class SourceToolset:
         return tuple(answer for answer in answers if not isinstance(answer, ToolError))
 
 
-async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
+def known_tools(listings: Mapping[str, Listing]) -> KnownTools:
+    """The tools of these listings, which stand under the names of their sources."""
+    return {
+        f"{source}.{tool.name}": tool.parameters
+        for source, tools in listings.items()
+        # Of two tools with one name the first is offered.
+        for tool in reversed(tools)
+    }
+
+
+async def _asked(attached: AttachedSource) -> Listing | ToolError | None:
     """None for a source that is unreachable and not required."""
     if attached.required:
         try:
@@ -109,7 +146,7 @@ async def _asked(attached: AttachedSource) -> _Listing | ToolError | None:
     return listed
 
 
-def _offer(sources: Sequence[AttachedSource], listed: Sequence[_Listing | None]) -> Mapping[str, OfferedTool]:
+def _offer(sources: Sequence[AttachedSource], listed: Sequence[Listing | None]) -> Mapping[str, OfferedTool]:
     checked = [
         (attached, *each)
         for attached, tools in zip(sources, listed, strict=True)
@@ -136,7 +173,7 @@ def _offer(sources: Sequence[AttachedSource], listed: Sequence[_Listing | None])
 
 
 def _checked(
-    attached: AttachedSource, tools: _Listing
+    attached: AttachedSource, tools: Listing
 ) -> Iterator[tuple[SourceTool, Callable[[dict[str, Json]], str | None]]]:
     """The tools that the operator allows and whose arguments can be checked."""
     from gateway.core.tools.arguments import SchemaRefused, checker

@@ -17,7 +17,8 @@ from gateway.core.failures import TOOLS_UNAVAILABLE
 from gateway.core.history import Doubt, View, Window, off_chain, project, weight_of_tokens
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
-from gateway.core.tools.tool_call import ToolPolicy, asks
+from gateway.core.tools.approval_rules import ApprovalRule, asks
+from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.tools.toolset import OfferedTool
 from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.engine.runtime import Runtime
@@ -111,9 +112,11 @@ class TurnContext:
         agent, policies = self.run.agent, self.run.agent.policies
         of_client = client_tools.offered(policies.client_tools, self.run.message)
         offered: Mapping[str, OfferedTool] = {}
+        rules: Sequence[ApprovalRule] = policies.approvals
         if agent.toolset is not None:
             try:
                 offered = await agent.toolset.offered()
+                rules = agent.toolset.rules_in_force(rules)
             except ToolError as error:
                 raise TurnFailed(TOOLS_UNAVAILABLE, error.detail) from error
         standing: tuple[StandingApproval, ...] = ()
@@ -123,7 +126,7 @@ class TurnContext:
         self.tools = ToolPolicy(
             offered,
             {tool.name: tool for tool in of_client if tool.name not in offered},
-            partial(asks, policies.approvals),
+            partial(asks, rules),
             unknown_fails=policies.unknown_tool == "fail",
             exhausted=self.machine.round >= policies.tool_rounds,
             patience=int(policies.approval_timeout * 1000),

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from gateway.app import build
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agents
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.engine.tool_sources import AttachedSource
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
@@ -26,6 +27,9 @@ class Effects:
     def __init__(self, folder: Path, *, idempotent: bool) -> None:
         self._file = folder / _FILE
         self._idempotent = idempotent
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        return rules
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         declaration = ToolDeclaration(_NAME, "Books it.", {"type": "object"})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
@@ -133,6 +134,9 @@ class SteeredTools:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        return rules
 
     async def offered(self) -> dict[str, OfferedTool]:
         declaration = ToolDeclaration("work", "Works.", {"type": "object"})

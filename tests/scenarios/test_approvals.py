@@ -25,7 +25,8 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agents
 from gateway.core.tools.answers import confirmation_of
-from gateway.core.tools.tool_call import NOT_RUN, ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
+from gateway.core.tools.tool_call import NOT_RUN
 from gateway.engine.paused_turn import EXPIRED, NO_RESULT, REJECTED
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import Finish
@@ -152,11 +153,11 @@ async def test_110_a_gated_call_is_asked_about_and_not_run(core: Core, ownership
     adapter, tools = setup(core, ownership, asks("r1", PAY))
     task = await start(core, streaming=streaming)
     [tool] = asked(task)
-    assert (tool["name"], tool["args"]) == ("pay", {"to": "ada", "sum": 3})
+    assert (tool["tool"], tool["name"], tool["args"]) == ("box.pay", "pay", {"to": "ada", "sum": 3})
     assert str(tool["id"]).startswith("call_")
     assert (tools.ran, len(adapter.requests)) == ([], 1)
     assert task.status.message is not None
-    assert task.status.message.parts[0].text == 'May the tool pay (test:box) with {"to":"ada","sum":3} be used?'
+    assert task.status.message.parts[0].text == 'May the tool box.pay with {"to":"ada","sum":3} be used?'
     [row] = query(core.path, "SELECT status, approval_required, digest IS NULL, approval_decision FROM tool_call")
     assert row == ("pending_approval", 1, 0, None)
     assert query(core.path, "SELECT status FROM turn") == [("waiting",)]

@@ -7,7 +7,7 @@ The machine decides the order: the invariants hold for any.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from gateway.a2a.errors import A2AError
 from gateway.a2a.model import TERMINAL, TaskState
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.tasks import Finish
 from gateway.ports.adapter import (
@@ -135,6 +136,9 @@ class TurnRun:
         self.begun: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self._chance = chance
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        return rules
 
     async def offered(self) -> dict[str, OfferedTool]:
         declaration = ToolDeclaration("work", "Works.", {"type": "object"})

@@ -12,7 +12,7 @@ import pytest
 from gateway.a2a.errors import UnsupportedOperation
 from gateway.a2a.model import Task, TaskState
 from gateway.core.tools import tool_call
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.ledger.calls import Complete, Fail, Prepare
 from gateway.ledger.documents import Import
 from gateway.ledger.points import CommitPoint

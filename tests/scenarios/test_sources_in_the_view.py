@@ -13,7 +13,7 @@ from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.core.citations import NONE_CITED
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, reply, yes
 from tests.scenarios.test_tool_loop import adapter_of, asks, call

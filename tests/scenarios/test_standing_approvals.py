@@ -8,7 +8,7 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import Json, TaskState
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.operations.call import OperationCall
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply

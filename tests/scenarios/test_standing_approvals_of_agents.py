@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.a2a.model import TaskState
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from tests.invariants import violations
 from tests.scenarios.test_approvals import asked, one, reply
 from tests.scenarios.test_standing_approvals import always, ask

@@ -94,14 +94,16 @@ async def test_119_a_decision_that_comes_too_late_is_refused_by_its_field_or_by_
 # --- what is asked once more
 
 
-async def test_119_the_question_for_the_rest_names_the_server_of_its_tools_as_the_first_one_did(core: Core) -> None:
+async def test_119_the_question_for_the_rest_names_its_tools_as_a_rule_does_and_as_the_first_one_did(
+    core: Core,
+) -> None:
     setup(core, G, asks("r1", PAY, call("c3", "pay_more")), says("done", "r2"))
     task = await start(core)
     first, second = (tool["id"] for tool in asked(task))
     rest = await reply(core, task.id, yes(first))
     assert one(rest) == second
     assert rest.status.message is not None
-    assert rest.status.message.parts[0].text == "May the tool pay_more (test:box) with {} be used?"
+    assert rest.status.message.parts[0].text == "May the tool box.pay_more with {} be used?"
 
 
 async def test_103_every_moment_of_a_call_names_its_server_also_behind_a_wait(core: Core) -> None:

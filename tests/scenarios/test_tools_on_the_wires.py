@@ -1,7 +1,7 @@
 """The tool loop through the real adapters, in front of emulators that refuse unpaired calls, as the services do."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,6 +11,7 @@ from adapters.openai.chat import adapter as openai_chat
 from adapters.openai.responses import adapter as openai_responses
 from gateway.a2a.model import Json, Task, TaskState
 from gateway.core.agents import Agent, AgentPolicies
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ports.adapter import Adapter
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
@@ -27,6 +28,9 @@ class Weather:
     """One tool, which knows three cities and fails for any other."""
 
     known: Mapping[str, Json] = {"Oslo": {"degrees": 3}, "Rome": "18C", "Bonn": ""}
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        return rules
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         declaration = ToolDeclaration("weather", "The weather.", {"type": "object", "properties": {}})

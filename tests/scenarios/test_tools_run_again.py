@@ -11,7 +11,8 @@ import pytest
 
 from gateway.a2a.model import TaskState
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
-from gateway.core.tools.tool_call import RUNS, ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
+from gateway.core.tools.tool_call import RUNS
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes

@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.a2a.model import TaskState
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolError
 from tests.invariants import violations

@@ -1,9 +1,10 @@
 """Tools whose answers are written down beforehand, attached to an agent through the port; they keep the runs that they got."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.a2a.model import Json
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolOutput, ToolRun
 from tests.support.scripted import Pause
@@ -25,6 +26,9 @@ class ScriptedTools:
     @property
     def ran(self) -> list[str]:
         return [run.name for run in self.runs]
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        return rules
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         if self.unreachable is not None:

@@ -7,7 +7,7 @@ Google ADK understands the part: a long-running call of `adk_request_confirmatio
 use. Source: A2A 1.0, section 7.6; MCP 2025-11-25, elicitation in URL mode.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -48,7 +48,7 @@ def prompt(
     parts = (*words, *map(_confirmation, asked), *map(_request, theirs))
     ours: dict[str, Json] = {"waitsFor": [call.facts.id for call in calls], "expiresAt": expires_at}
     if asked:
-        tools = [_call(call) for call in asked]
+        tools = [{**_call(call), **({} if call.identity is None else {"tool": call.identity})} for call in asked]
         ours["approval"] = {"requestId": request_id, "tools": tools, "expiresAt": expires_at}
     links = [link for call in calls if call.status is ToolCallStatus.PENDING_CONSENT for link in call.pages]
     if links:
@@ -74,6 +74,9 @@ def _shown(call: ToolCall) -> str:
 
 
 def _name(call: ToolCall) -> str:
+    """The name that a rule has for the tool, so that the person who answers can write the rule."""
+    if call.identity is not None:
+        return _line(call.identity)
     return call.facts.name if call.facts.server is None else f"{call.facts.name} ({call.facts.server})"
 
 
@@ -148,6 +151,18 @@ def _line(text: str) -> str:
 def _link(link: ConsentLink) -> dict[str, Json]:
     words = {"server": link.server, "text": link.text, "callId": link.call}
     return {"id": link.id, "url": link.url, **{name: _line(word) for name, word in words.items() if word}}
+
+
+def identities_of(message: Message | None) -> Mapping[str, str]:
+    """The identities of the tools that a stored prompt asks about, by the id of the call."""
+    match (message.metadata or {}).get(tool_calls.URI) if message is not None else None:
+        case {"approval": {"tools": [*tools]}}:
+            return {
+                str(one["id"]): str(one["tool"])
+                for one in tools
+                if isinstance(one, dict) and {"id", "tool"} <= one.keys()
+            }
+    return {}
 
 
 def links_of(message: Message | None) -> Iterator[ConsentLink]:

@@ -7,7 +7,6 @@ Source: docs/state-model.md, sections 6 and 13 E.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -48,26 +47,9 @@ ALLOWED: dict[str, Json] = {"approved": True}
 """The outcome of a backend's question that was approved."""
 
 _canonical = msgspec.json.Encoder(order="sorted")
-_MISSING = object()
 
 Gate = Callable[[str, dict[str, Json]], bool]
 """Whether a call of the tool with this identity and these arguments needs an approval."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRule:
-    """A rule that says which calls need an approval. `tool` is a pattern for `source.tool`. `arguments` are pairs
-    (path, pattern) of values that all have to match too.
-
-    The names in a path are separated by dots. A value that is not text is compared in its JSON form.
-    """
-
-    tool: str
-    ask: bool = True
-    arguments: tuple[tuple[str, str], ...] = ()
-
-    def fits(self, identity: str, arguments: Json) -> bool:
-        return _like(identity, self.tool) and all(_matches(arguments, *each) for each in self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +111,8 @@ class ToolCall:
     approval of `digest` before `expires_at`. `shown` says that callers have seen the call with its arguments. With
     `question`, the call is a question of the backend whether it may run a tool of its own, and the decision is the
     outcome. `runs_left` is the number of times that the call may still be started. `rerun` says that the call ran when
-    its process died, and may run again. `pages` are the pages on which the user has to consent first.
+    its process died, and may run again. `pages` are the pages on which the user has to consent first. `identity` is the name
+    that rules have for the tool of a call that needs an approval of its own.
     """
 
     facts: CallFacts
@@ -148,6 +131,7 @@ class ToolCall:
     runs_left: int = 1
     rerun: bool = False
     pages: tuple[ConsentLink, ...] = ()
+    identity: str | None = None
 
     def enter(self, status: ToolCallStatus) -> None:
         """Raises: IllegalTransition."""
@@ -204,7 +188,8 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
             return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}", DO_NOT_FIT)
         allowed = is_allowed(policy.standing, tool.server, tool.identity)
         call.asked = not allowed and policy.asks(tool.identity, inputs)
-        call.digest = digest(tool.identity, arguments) if call.asked else None
+        if call.asked:
+            call.digest, call.identity = digest(tool.identity, arguments), tool.identity
         # An approval is for one run.
         call.runs_left = RUNS if tool.idempotent and not call.asked else 1
     call.enter(ToolCallStatus.PENDING_APPROVAL if call.asked else ToolCallStatus.ANNOUNCED)
@@ -236,41 +221,6 @@ def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     if status is ToolCallStatus.RUNNING:
         return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
     return Settled(ToolCallStatus.CANCELLED, NOT_RUN)
-
-
-def asks(rules: Sequence[ApprovalRule], identity: str, arguments: Json) -> bool:
-    """Whether the call needs an approval: the first rule that fits decides; without one it does not."""
-    return next((rule.ask for rule in rules if rule.fits(identity, arguments)), False)
-
-
-def may_fit(pattern: str, source: str) -> bool:
-    """Whether a rule with this pattern can fit any tool of the source."""
-    begins = f"{source}."
-    # A beginning of the pattern matches the name of the source, and the rest can match the name of a tool.
-    return any(
-        _like(begins, pattern[:end]) and (end < len(pattern) or pattern.endswith("*"))
-        for end in range(1, len(pattern) + 1)
-    )
-
-
-def _matches(arguments: Json, path: str, pattern: str) -> bool:
-    value = _at(arguments, path)
-    if value is _MISSING:
-        return False
-    return _like(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
-
-
-def _like(text: str, pattern: str) -> bool:
-    """Only `*` and `?` are special: a bracket in a rule, as of a list in JSON, matches a bracket."""
-    return fnmatchcase(text, pattern.replace("[", "[[]"))
-
-
-def _at(value: Json, path: str) -> Json:
-    for key in path.split("."):
-        if not isinstance(value, dict) or key not in value:
-            return _MISSING
-        value = value[key]
-    return value
 
 
 def digest(identity: str, arguments: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import Json
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.ports.tools import ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
 
 _LONGEST = 64
@@ -146,3 +147,6 @@ class Toolset(Protocol):
 
         Raises: ToolError when a source cannot list its tools.
         """
+
+    def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
+        """The rules that decide about calls of the tools that were last offered: `approval_rules.in_force`."""

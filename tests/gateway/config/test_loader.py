@@ -122,7 +122,7 @@ WRONG = {
         f"{FILE}telemetry: {{enabled: true}}",
         (
             "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, "
-            "push, cards, tools, agents"
+            "push, cards, logs, tools, agents"
         ),
     ),
     "key one level too high": (
@@ -583,15 +583,22 @@ WRONG_TOOLS = {
     "an approval for what is not there": (
         f"{FILE}    tools: [github]\n    approvals: [{{tool: 'git*'}}, {{tool: create_issue}}]\n{TOOLS}",
         (
-            "gateway.yaml:7:40: agents.support.approvals[1].tool: 'create_issue' fits no tool of any source under "
-            "`tools`: write SOURCE.TOOL, as 'github.*'; There: github"
+            "gateway.yaml:7:40: agents.support.approvals[1].tool: 'create_issue' fits no tool of this agent: "
+            "write SOURCE.TOOL, as 'github.*'; its sources are github"
+        ),
+    ),
+    "an approval for a source of another agent": (
+        (f"{FILE}    tools: [github]\n    approvals: [{{tool: 'githb.*'}}]\n{TOOLS}  githb: {{type: mcp, url: u}}\n"),
+        (
+            "gateway.yaml:7:24: agents.support.approvals[0].tool: 'githb.*' fits no tool of this agent: "
+            "write SOURCE.TOOL, as 'github.*'; its sources are github"
         ),
     ),
     "an approval without tools": (
         f"{FILE}    approvals: [{{tool: 'github.*'}}]\n",
         (
-            "gateway.yaml:6:24: agents.support.approvals[0].tool: 'github.*' fits no tool of any source under "
-            "`tools`: write SOURCE.TOOL, as 'github.*'; There: nothing"
+            "gateway.yaml:6:24: agents.support.approvals[0].tool: 'github.*' fits no tool of this agent: "
+            "write SOURCE.TOOL, as 'github.*'; it has no `tools`"
         ),
     ),
     "no tools at all": (

@@ -11,6 +11,7 @@ from gateway.app.build import build_agents, build_sources
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.engine.tool_sources import AttachedSource, SourceToolset, source_breaker
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolOutput, ToolRun
 
@@ -240,3 +241,50 @@ async def test_an_agent_has_the_tools_that_it_names_and_another_has_none(tmp_pat
 def test_an_entry_that_cannot_work_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tools\.clock: .*has no 'later'"):
         build_sources(loaded(tmp_path, FILE.replace(":now", ":later")), Registry())
+
+
+# --- rules about approvals
+
+RULES = (ApprovalRule("b.get-sum"),)
+ALL_OF_B = (ApprovalRule("b.*"),)
+
+
+async def in_force(toolset: SourceToolset) -> tuple[ApprovalRule, ...]:
+    await toolset.offered()
+    return tuple(toolset.rules_in_force(RULES))
+
+
+async def test_a_rule_follows_the_tools_that_its_source_lists() -> None:
+    b = Scripted(tool("get-sum"))
+    toolset = SourceToolset([AttachedSource("a", "mcp", Scripted(tool("a"))), AttachedSource("b", "mcp", b)])
+    assert await in_force(toolset) == RULES
+    b.listed = (tool("get_sum"),)
+    with structlog.testing.capture_logs() as logs:
+        assert await in_force(toolset) == ALL_OF_B
+        assert await in_force(toolset) == ALL_OF_B
+    assert [(each["event"], each["rule"], each["half"], each["tools"]) for each in logs] == [
+        ("approvals.fit-nothing", "b.get-sum", "tool", ["a.a", "b.get_sum"])
+    ]
+    b.listed = (tool("get-sum"),)
+    assert await in_force(toolset) == RULES
+
+
+async def test_a_source_that_is_away_has_the_tools_that_it_listed_last_and_one_that_never_came_has_none() -> None:
+    b, now = Scripted(tool("get-sum")), [1000.0]
+    b.down = "ConnectError"
+    attached = AttachedSource("b", "mcp", b, required=False, breaker=source_breaker(lambda: now[0]))
+    toolset = SourceToolset([AttachedSource("a", "mcp", Scripted(tool("a"))), attached])
+    assert await in_force(toolset) == ALL_OF_B
+    b.down = ""
+    now[0] += 15
+    assert await in_force(toolset) == RULES
+    b.down = "ConnectError"
+    assert await in_force(toolset) == RULES
+    assert list(await toolset.offered()) == ["a"]
+
+
+async def test_a_rule_for_a_tool_that_is_not_allowed_or_left_out_is_no_mistake() -> None:
+    broken = tool("get-sum", {"type": "no such type"})
+    assert await in_force(SourceToolset([AttachedSource("b", "mcp", Scripted(broken, tool("b")))])) == RULES
+    source = Scripted(tool("get-sum"), tool("b"))
+    assert await in_force(SourceToolset([AttachedSource("b", "mcp", source, allow=("b",))])) == RULES

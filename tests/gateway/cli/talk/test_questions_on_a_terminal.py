@@ -35,7 +35,7 @@ SCRIPT = by_keyword(
     [Say("Hello there.")],
 )
 CAMERA = f"camera={sys.executable} -c 'import json, sys; print(json.load(sys.stdin))'"
-ASKED = 'May the tool book (python:desk) with {"hotel":"Ritz"} be used?'
+ASKED = 'May the tool desk.book with {"hotel":"Ritz"} be used?'
 ALLOW = 'allow book {"hotel":"Ritz"}? [y/N] '
 WAITING, WORKING, COMPLETED = "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"
 

@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.a2a.model import Json
-from gateway.core.tools.tool_call import ApprovalRule, asks, digest, is_allowed, may_fit
+from gateway.core.tools.approval_rules import ApprovalRule, asks, in_force, may_fit
+from gateway.core.tools.tool_call import digest, is_allowed
 from gateway.ledger.tool_calls import StandingApproval
 
 WRITES = (ApprovalRule("github.list_*", ask=False), ApprovalRule("github.*", ask=True))
@@ -93,3 +94,84 @@ def test_a_yes_for_always_is_for_that_tool_of_that_server_with_whatever_argument
     assert not is_allowed(given, "mcp:github", "github.create_issues")
     assert not is_allowed(given, "http:github", "github.create_issue")
     assert not is_allowed((), "mcp:github", "github.create_issue")
+
+
+# --- rules that fit no tool
+
+SOURCES = ("everything", "clock")
+TEXT: Json = {"type": "object", "properties": {"text": {"type": "string"}, "to": {"$ref": "#/$defs/To"}}}
+KNOWN: dict[str, Json] = {"everything.get-sum": TEXT, "everything.echo": {"type": "object"}, "clock.now": TEXT}
+ALL_OF_EVERYTHING = (ApprovalRule("everything.*"),)
+
+
+@pytest.mark.parametrize("pattern", ["everything.get-sum", "everything.get*", "*.now", "*", "every*-sum"])
+def test_a_rule_that_fits_a_tool_stands_as_it_is_written(pattern: str) -> None:
+    rules = (ApprovalRule(pattern),)
+    assert in_force(rules, SOURCES, KNOWN) == rules
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (ApprovalRule("everything.getsum"), ALL_OF_EVERYTHING),
+        (ApprovalRule("everything.Get-Sum"), ALL_OF_EVERYTHING),
+        (ApprovalRule("everything.get-sum "), ALL_OF_EVERYTHING),
+        (ApprovalRule("everything.sum*"), ALL_OF_EVERYTHING),
+        (ApprovalRule("every*.getsum", arguments=(("a", "1"),)), ALL_OF_EVERYTHING),
+        (ApprovalRule("*.getsum"), (ApprovalRule("everything.*"), ApprovalRule("clock.*"))),
+        (ApprovalRule("elsewhere.getsum"), ()),
+        (ApprovalRule("everything.getsum", ask=False), (ApprovalRule("everything.getsum", ask=False),)),
+    ],
+)
+def test_a_rule_that_fits_no_tool_asks_about_all_that_it_may_mean(
+    rule: ApprovalRule, expected: tuple[ApprovalRule, ...]
+) -> None:
+    assert in_force((rule,), SOURCES, KNOWN) == expected
+
+
+def test_while_no_tool_is_known_every_rule_that_asks_asks_about_all_that_it_may_mean() -> None:
+    rules = (ApprovalRule("clock.now", ask=False), ApprovalRule("everything.get-sum"))
+    assert in_force(rules, SOURCES, {}) == (rules[0], *ALL_OF_EVERYTHING)
+
+
+def test_a_wider_rule_stands_where_the_misspelt_one_stood() -> None:
+    rules = (ApprovalRule("everything.echo", ask=False), ApprovalRule("everything.getsum"))
+    before = in_force((*rules, ApprovalRule("everything.*", ask=False)), SOURCES, KNOWN)
+    assert not asks(before, "everything.echo", {})
+    assert asks(before, "everything.get-sum", {})
+    behind = in_force((ApprovalRule("everything.*", ask=False), *rules), SOURCES, KNOWN)
+    assert not asks(behind, "everything.get-sum", {})
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "fits"),
+    [
+        ("text", TEXT, True),
+        ("txt", TEXT, False),
+        ("text.length", TEXT, False),
+        ("to.country", TEXT, True),
+        ("txt", {"type": "object"}, True),
+        ("txt", True, True),
+        ("txt", {"type": "object", "properties": {}}, False),
+        ("txt", {"type": "object", "properties": {}, "additionalProperties": True}, True),
+        ("txt", {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}, True),
+        ("txt", {"type": "object", "properties": {}, "additionalProperties": False}, False),
+        ("txt", {"type": "object", "properties": {}, "anyOf": [{}]}, True),
+        ("txt", {"type": "object", "properties": {}, "patternProperties": {"^t": {}}}, True),
+        ("a.b", {"properties": {"a": {"type": ["object", "null"]}}}, True),
+        ("a.b", {"properties": {"a": {"type": ["string", "null"]}}}, False),
+        ("a.b", {"properties": {"a": {"properties": {"c": {}}}}}, False),
+    ],
+)
+def test_a_rule_for_arguments_that_no_tool_takes_asks_about_every_call_of_the_tools(
+    path: str, schema: Json, fits: bool
+) -> None:
+    rule = ApprovalRule("box.write", arguments=((path, "/etc/*"),))
+    assert in_force((rule,), ("box",), {"box.write": schema}) == ((rule,) if fits else (ApprovalRule("box.write"),))
+
+
+def test_a_rule_for_arguments_fits_where_one_of_several_tools_takes_all_of_them() -> None:
+    rule = ApprovalRule("everything.*", arguments=(("text", "x"), ("other", "x")))
+    assert rule.misfit({"everything.get-sum": TEXT}) == "arguments"
+    assert rule.misfit(KNOWN) is None
+    assert rule.misfit({}) == "tool"

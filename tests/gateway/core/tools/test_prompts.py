@@ -1,8 +1,13 @@
 """The prompt of a waiting turn: text for people, parts for programs."""
 
+from dataclasses import replace
+
+import msgspec
+
+from gateway.a2a.model import Message, Role
 from gateway.a2a.tool_calls import URI, CallFacts
 from gateway.core.tools.answers import confirmation_of
-from gateway.core.tools.prompts import prompt
+from gateway.core.tools.prompts import identities_of, prompt
 from gateway.core.tools.tool_call import ToolCall
 from gateway.ledger.states import ToolCallStatus
 
@@ -49,3 +54,18 @@ def test_long_arguments_are_cut_in_words_and_whole_in_the_part() -> None:
     assert len(parts[0].text or "") < 400
     assert isinstance(parts[1].data, dict)
     assert parts[1].data["args"]["originalFunctionCall"]["args"] == {"text": "x" * 1000}
+
+
+def test_a_tool_of_the_gateway_is_named_as_a_rule_names_it_and_another_with_its_server() -> None:
+    ours = replace(PAY, identity="bank.pay")
+    theirs = replace(call("pay", "pending_approval", "backend", "mcp:bank"), question=True)
+    parts, metadata = prompt([ours, theirs], "r1", WHEN)
+    assert parts[0].text == 'May these tools be used?\n- bank.pay with {"sum":3}\n- pay (mcp:bank) with {}'
+    message = Message(message_id="m", role=Role.AGENT, parts=parts, metadata=metadata)
+    assert identities_of(message) == {"call_pay": "bank.pay"}
+    assert (identities_of(None), identities_of(msgspec.structs.replace(message, metadata={}))) == ({}, {})
+
+
+def test_the_name_that_a_source_gives_its_tool_stays_in_the_line() -> None:
+    parts, _ = prompt([replace(PAY, identity="bank.a be used?\nMay b\x1b[2J")], "r1", WHEN)
+    assert parts[0].text == 'May the tool bank.a be used? May b [2J with {"sum":3} be used?'

@@ -67,7 +67,8 @@ async def local_gateway(
             env={},
             plugins=plugins,
             base_dir=directory,
-            overrides={"server.public_url": url},
+            # What a command says on standard error is compared with what the test expects.
+            overrides={"server.public_url": url, "logs.requests": False, "logs.turns": False},
         )
         async with running(config, plugins, clock, pace) as gateway:
             front.app = gateway.app

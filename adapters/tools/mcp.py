@@ -6,9 +6,9 @@ import this module.
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from adapters.http.settings import SecretHeaders, plain_headers
 from adapters.tools.mcp_errors import SessionExpired, start_error
@@ -32,6 +32,16 @@ class McpSettings(Settings):
         description="Environment of `command`, besides PATH, HOME and the like: it gets nothing else of the gateway's.",
     )
     cwd: LocalPath | None = Field(None, description="Folder in which `command` runs.")
+    _entry: str = PrivateAttr(default="mcp")
+
+    def model_post_init(self, context: Any) -> None:
+        if isinstance(context, dict) and "name" in context:
+            self._entry = context["name"]
+
+    @property
+    def source(self) -> str:
+        """The name of the source in the configuration."""
+        return self._entry
 
     @model_validator(mode="after")
     def _one_transport(self) -> Self:
@@ -93,7 +103,8 @@ def _connect(settings: McpSettings) -> "Connection":
         return Connection(over_http(settings.url, plain_headers(settings.headers)))
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
-    return Connection(over_stdio(command, env, settings.cwd), partial(start_error, command, env, settings.cwd))
+    transport = over_stdio(command, env, settings.cwd, settings.source)
+    return Connection(transport, partial(start_error, command, env, settings.cwd))
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -10,7 +10,6 @@ This module is imported only where it is used: the `mcp` package is an extra, an
 import asyncio
 import contextvars
 import math
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -30,6 +29,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from adapters.tools.mcp_errors import SessionExpired
+from adapters.tools.program_output import logged_output
 from gateway.a2a.model import Json
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
@@ -60,11 +60,15 @@ http_answers: ContextVar[list[HttpAnswer]] = ContextVar("http_answers")
 """The answers to the requests of the current call."""
 
 
-def over_stdio(command: list[str], env: dict[str, str], cwd: Path | None) -> Transport:
+@asynccontextmanager
+async def over_stdio(
+    command: list[str], env: dict[str, str], cwd: Path | None, source: str
+) -> AsyncGenerator[_Streams, None]:
     """A transport to a server that runs as a child process. The process gets `env` and the few variables that programs
-    need, but none of the gateway's secrets. It shares the gateway's stderr."""
+    need, but none of the gateway's secrets. Its stderr goes to the log, under the name of the source."""
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=cwd)
-    return stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
+    async with logged_output(source) as output, stdio_client(parameters, errlog=output) as streams:
+        yield streams
 
 
 @asynccontextmanager

@@ -2,24 +2,28 @@
 sources of tools and the limits that a configuration describes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from starlette.routing import Router
+from starlette.types import ASGIApp
 
 from gateway.app import build
+from gateway.app.approvals import refuse_misfits
 from gateway.app.reload import LoadedConfig, ReloadableApp
-from gateway.config.gateway import GatewayConfig
+from gateway.config.gateway import GatewayConfig, LogsConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
 from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Pace
 from gateway.engine.tool_sources import AttachedSource
+from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
+from gateway.http.request_log import RequestLog
 from gateway.http.routes import routes
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
@@ -50,14 +54,23 @@ class Gateway:
         pace: Pace | None,
         page_secret: bytes,
         push: build.Push | None,
+        access: AccessLog | None = None,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._push = push
+        self._requests = access if config.logs.requests else None
         self.drain = Drain()
         self._quotas = Quotas(clock, build.quota_limits(config))
         self._fanout = fanout = Fanout(build.stream_limits(config))
-        self.runner = runner = Runner(ledger, fanout, clock, LeaseTimes(config.storage.lease_timeout), pace)
+        self.runner = runner = Runner(
+            ledger,
+            fanout,
+            clock,
+            LeaseTimes(config.storage.lease_timeout),
+            pace,
+            access if config.logs.turns else None,
+        )
         self._operations = Operations(
             ledger,
             runner,
@@ -78,13 +91,18 @@ class Gateway:
         self.app = ReloadableApp(self._loaded(config, agents, sources), self._wait_unused)
         runner.find_agent = self._agent
 
-    def reload(self, config: GatewayConfig) -> None:
-        """Applies the agents and limits of `config` to new requests; `server`, `storage` and `push` do not change.
+    async def reload(self, config: GatewayConfig) -> None:
+        """Applies the agents and limits of `config` to new requests; `server`, `storage`, `push` and `logs` do not
+        change.
 
-        Raises: ValueError, as `build_agents` does; in this case nothing has changed.
+        Raises: ValueError as `build_agents` does, ConfigInvalid as `refuse_misfits`; in these cases nothing has changed.
         """
         sources = build.build_sources(config, self._registry)
-        self.app.replace(self._loaded(config, build.build_agents(config, self._registry, sources), sources))
+        async with _closed_unless_used(sources) as used:
+            agents = build.build_agents(config, self._registry, sources)
+            await refuse_misfits(config, sources)
+            self.app.replace(self._loaded(config, agents, sources))
+            used()
         self._fanout.limits = build.stream_limits(config)
         self._quotas.limit(build.quota_limits(config))
         self._retention.lifetimes = build.lifetimes(config)
@@ -126,7 +144,9 @@ class Gateway:
             jwks=push.jwks if push is not None else None,
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False)
-        app = HostGuard(router, allowed_hosts(config.server.host, public_url))
+        app: ASGIApp = HostGuard(router, allowed_hosts(config.server.host, public_url))
+        if self._requests is not None:
+            app = RequestLog(app, self._requests, self._clock)
         return LoadedConfig(app, agents, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
@@ -137,16 +157,48 @@ class Gateway:
 
 @asynccontextmanager
 async def running(
-    config: GatewayConfig, registry: Registry, clock: Clock | None = None, pace: Pace | None = None
+    config: GatewayConfig,
+    registry: Registry,
+    clock: Clock | None = None,
+    pace: Pace | None = None,
+    on_built: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Gateway]:
-    """Runs the gateway of this configuration while the block runs. Raises: ValueError, LedgerUnavailable."""
+    """Runs the gateway of this configuration while the block runs. `on_built` is called when all agents and sources are made,
+    and nothing is asked or opened yet.
+
+    Raises: ValueError as `build_agents` does, ConfigInvalid as `refuse_misfits`, LedgerUnavailable.
+    """
     clock = clock or Clock()
     sources = build.build_sources(config, registry)
-    agents = build.build_agents(config, registry, sources)
-    ledgers = registry.ledger(config.storage.url)
-    async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
-        secret = await ledger.secret("page-token")
-        push = await build.build_push(config.push, config.server.public_url, ledger, clock)
-        gateway = Gateway(config, registry, agents, sources, ledger, clock, pace, secret, push)
-        async with gateway.running():
-            yield gateway
+    async with _closed_unless_used(sources) as used:
+        agents = build.build_agents(config, registry, sources)
+        on_built()
+        await refuse_misfits(config, sources)
+        ledgers = registry.ledger(config.storage.url)
+        async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
+            secret = await ledger.secret("page-token")
+            push = await build.build_push(config.push, config.server.public_url, ledger, clock)
+            with _access_log(config.logs, clock) as access:
+                gateway = Gateway(config, registry, agents, sources, ledger, clock, pace, secret, push, access)
+                used()
+                async with gateway.running():
+                    yield gateway
+
+
+@contextmanager
+def _access_log(config: LogsConfig, clock: Clock) -> Iterator[AccessLog | None]:
+    """None where no line of it would be written."""
+    if config.level in ("debug", "info") and (config.requests or config.turns):
+        with AccessLog(now=clock.now) as access:
+            yield access
+    else:
+        yield None
+
+
+@asynccontextmanager
+async def _closed_unless_used(sources: Sources) -> AsyncIterator[Callable[[], object]]:
+    """Closes the sources where the block does not call the function that it gets, which says that others close them."""
+    async with AsyncExitStack() as stack:
+        for attached in sources.values():
+            stack.push_async_callback(attached.source.aclose)
+        yield stack.pop_all

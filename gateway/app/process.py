@@ -4,6 +4,7 @@ messages at once; running turns have until the end of the grace."""
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,7 +23,7 @@ running turns allocate and free about 10,000 objects all the time, and looking a
 
 _Wait = Coroutine[Any, Any, object] | asyncio.Task[None]
 
-_FIXED = ("server", "storage", "push")
+_FIXED = ("server", "storage", "push", "logs")
 """Sections that change only with a restart."""
 
 
@@ -40,7 +41,7 @@ async def serve(
     with bound:
         served = config.model_copy(update={"server": config.server.bound_to(bound.getsockname()[1])})
         signals = Signals()
-        async with running(served, Registry()) as gateway:
+        async with running(served, Registry(), on_built=partial(_log_built, served)) as gateway:
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked)
             # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
@@ -53,11 +54,16 @@ async def serve(
                     if reload is not None:
                         waits.append(_reload_on_signal(gateway, config, served, signals.reload, reload))
                     await _first_of(*waits)
+                    log.info("drain.begun", grace=config.server.shutdown_grace)
                     server.retire()
                     gateway.drain.set()
                     gateway.runner.retired = True
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
+
+
+def _log_built(config: GatewayConfig) -> None:
+    log.info("start.agents", agents=list(config.agents), tools=list(config.tools), database=config.storage.url)
 
 
 async def _reload_on_signal(
@@ -73,7 +79,7 @@ async def _reload_on_signal(
         asked.clear()
         try:
             wanted = await asyncio.to_thread(read)
-            gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in _FIXED}))
+            await gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in _FIXED}))
         except ConfigInvalid as error:
             for problem in error.problems:
                 log.error("reload.refused", problem=str(problem))

@@ -133,7 +133,8 @@ def check(
     Exit codes: 0 all is well, 78 the file is wrong; with --live also 69 a backend is unreachable, 75 try again,
     77 not authorised.
     """
-    from gateway.cli.serve.check import check_file
+    with hidden("rich"):
+        from gateway.cli.serve.check import check_file
 
     check_file(file, live=live, show=show)
 

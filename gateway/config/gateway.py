@@ -213,6 +213,17 @@ class PushConfig(Settings):
     signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
 
 
+class LogsConfig(Settings):
+    """What the gateway says on standard error."""
+
+    format: Literal["auto", "text", "json"] = Field(
+        "auto", description="Text for people, or a JSON object per line; `auto`: text on a terminal, else JSON."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is said.")
+    requests: bool = Field(True, description="A line for each request, with `level: info` or `debug`.")
+    turns: bool = Field(True, description="A line for each turn, with `level: info` or `debug`.")
+
+
 class ProviderConfig(Settings):
     """Who offers the agents."""
 
@@ -237,6 +248,7 @@ class GatewaySections(Settings):
     retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
     push: PushConfig = Field(PushConfig(), description="Push notifications.")
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
+    logs: LogsConfig = Field(LogsConfig(), description="What is said on standard error.")
 
 
 class GatewayConfig(GatewaySections):

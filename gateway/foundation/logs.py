@@ -1,13 +1,35 @@
-"""Log lines: one JSON object each, on stderr. Law: data of a caller or backend is a value, never a format string."""
+"""Log lines on stderr, as JSON objects or as text for people.
 
+Law: data of a caller or backend is a value, never a format string; no value can begin a line of its own or steer a terminal.
+"""
+
+import json
 import logging
+import os
 import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import structlog
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogLevelColumnFormatter, plain_traceback
 from structlog.stdlib import ProcessorFormatter
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+from gateway.foundation.clock import timestamp
+
+LogFormat: TypeAlias = Literal["text", "json"]
+
+_SPECIAL = frozenset(" =\"'")
+_TIME = {"json": "iso", "text": "%Y-%m-%d %H:%M:%S"}
+
+_TALKATIVE = ("aiohttp", "alembic", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "uvicorn")
+"""Loggers of libraries of the gateway that tell of each request; they are heard from a warning on, or from `debug` on."""
+
+_encoder = json.JSONEncoder(default=repr)
+_basic_config = logging.basicConfig
 
 
 class _Stderr:
@@ -21,34 +43,135 @@ class _Stderr:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
 
+    def isatty(self) -> bool:
+        with suppress(OSError, ValueError):
+            return sys.stderr.isatty()
+        return False
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """JSON escapes control characters, so no line can be forged."""
-    common: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    stderr = cast("TextIO", _Stderr())
-    output: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+_stderr = _Stderr()
+
+
+def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
+    """`auto` is text on a terminal and JSON elsewhere."""
+    if given == "auto":
+        return "text" if _stderr.isatty() else "json"
+    return given
+
+
+def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> None:
+    """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`."""
+    # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
+    stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
+    common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
+    output: list[Processor] = [structlog.processors.format_exc_info, _renderer(form)]
+    if form == "text":
+        output.insert(1, _set_apart)
     structlog.configure(
         processors=[*common, *output],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _stderr)),
         cache_logger_on_first_use=True,
     )
-    logging.lastResort = _last_resort(stderr, common, output)
+    _take_over_logging(level, [*common, structlog.stdlib.add_logger_name], output)
 
 
-def _last_resort(stderr: TextIO, common: list[Processor], output: list[Processor]) -> logging.Handler:
-    """The handler for log lines that adapters and libraries write with `logging`, unless code of the operator has
-    configured `logging`."""
-    handler = logging.StreamHandler(stderr)
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(
-        ProcessorFormatter(
-            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],
-            processors=[ProcessorFormatter.remove_processors_meta, *output],
-        )
-    )
-    return handler
+def write_lines(lines: Iterable[tuple[int, Mapping[str, object]]]) -> None:
+    """Writes lines in one piece and in the form of all others. Each has its time, in milliseconds since 1970, and all of its
+    facts, `event` and `level` among them."""
+    render = structlog.get_config()["processors"][-1]
+    stamp = _local_time if isinstance(render, ConsoleRenderer) else timestamp
+    _stderr.write("".join(f"{render(None, '', {**facts, 'timestamp': stamp(at)})}\n" for at, facts in lines))
+    _stderr.flush()
+
+
+def _local_time(milliseconds: int) -> str:
+    return time.strftime(_TIME["text"], time.localtime(milliseconds / 1000))
+
+
+# --- the standard library's logging
+
+
+def _take_over_logging(level: int, before: list[Processor], output: list[Processor]) -> None:
+    """Lines of `logging` come as those of the gateway do, unless code of the operator has configured `logging`.
+
+    They go through the handler of last resort and not through one of the root logger, because only then a configuration of
+    the operator has its effect.
+    """
+    handler = logging.StreamHandler(cast("TextIO", _stderr))
+    handler.setLevel(level)
+    processors = [ProcessorFormatter.remove_processors_meta, *output]
+    handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=processors))
+    logging.lastResort = handler
+    logging.basicConfig = _configure_when_told
+    logging.captureWarnings(True)
+    # Its own handler, because Python gives this logger one that writes nothing.
+    logging.getLogger("py.warnings").handlers[:] = [handler]
+    logging.getLogger().setLevel(level)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.NOTSET if level <= logging.DEBUG else max(level, logging.WARNING))
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _log_end_of_thread
+
+
+def _configure_when_told(**given: Any) -> None:
+    """`logging.basicConfig`, which `logging.info()` and the like call without arguments: without a place or a form for lines
+    it would add nothing but a second form."""
+    if given.keys() <= {"level"}:
+        if "level" in given:
+            logging.getLogger().setLevel(given["level"])
+    else:
+        _basic_config(**given)
+
+
+def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_type is SystemExit:
+        return
+    name = ended.thread.name if ended.thread is not None else None
+    error = ended.exc_value
+    structlog.get_logger("gateway.foundation.logs").error("thread.failed", thread=name, exc_info=error or True)
+
+
+# --- forms
+
+
+def _renderer(form: LogFormat) -> Processor:
+    if form == "json":
+        # JSON escapes control characters.
+        return structlog.processors.JSONRenderer(serializer=lambda value, **_: _encoder.encode(value))
+    colors = _stderr.isatty() and not os.environ.get("NO_COLOR")
+    styles = ConsoleRenderer.get_default_level_styles(colors)
+    columns = [
+        Column("", KeyValueColumnFormatter("", "", "", _value)),
+        Column("timestamp", KeyValueColumnFormatter(None, "", "", str)),
+        Column("level", LogLevelColumnFormatter(styles, "\x1b[0m" if colors else "")),
+        Column("event", KeyValueColumnFormatter(None, "", "", _visible)),
+    ]
+    return ConsoleRenderer(columns=columns, exception_formatter=plain_traceback, sort_keys=False)
+
+
+def _visible(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _value(value: object) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    return value if value and value.isprintable() and _SPECIAL.isdisjoint(value) else repr(value)
+
+
+def _set_apart(_logger: object, _name: str, facts: EventDict) -> EventDict:
+    """Values of several lines, such as a traceback, stand below their line. Each of their lines is indented, so that none looks
+    like a line of the log."""
+    long = [key for key, value in facts.items() if key != "event" and isinstance(value, str) and "\n" in value.strip()]
+    blocks = [(key, facts.pop(key)) for key in long]
+    if blocks:
+        facts["exception"] = "\n".join(line for key, text in blocks for line in _block(key, text))
+    return facts
+
+
+def _block(key: str, text: str) -> Iterator[str]:
+    if key != "exception":
+        yield f"  {key}:"
+    yield from (f"    {_visible(line)}" for line in text.strip("\n").splitlines())

@@ -26,7 +26,8 @@ from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
-from gateway.http.reply import Reply
+from gateway.http.reply import Reply, reason
+from gateway.http.request_log import note
 from gateway.http.sse import Envelope, EventResponse, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
@@ -44,6 +45,7 @@ class AdmittedRequest(msgspec.Struct, frozen=True):
     agent: str | None
     parameters: ServiceParameters
     identity: Identity
+    scope: Scope
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -115,7 +117,8 @@ class Pipeline:
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        return AdmittedRequest(agent, ServiceParameters.of(scope), identity)
+        note(scope, principal=identity.caller.principal)
+        return AdmittedRequest(agent, ServiceParameters.of(scope), identity, scope)
 
     async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
         """The body as JSON. `empty` is the value of a body without bytes. `deeper` is a number of levels that the body
@@ -168,6 +171,7 @@ class Pipeline:
         method, request = await off_loop(size, read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
+        note(admitted.scope, agent=agent.name, operation=method.name)
         requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
         call = OperationCall(
@@ -205,13 +209,16 @@ class Pipeline:
         try:
             response = await work
         except A2AError as error:
+            note(scope, error=reason(error))
             response = refuse(error)
         except LedgerUnavailable as error:
             log.warning("storage unavailable", error=str(error))
+            note(scope, error="BUSY")
             response = refuse(_storage_error(error))
         except _ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the caller gets a response to any error, and none of its text
+            note(scope, error="INTERNAL_ERROR")
             response = refuse(self.unexpected(error))
         await response(scope, receive, send)
 

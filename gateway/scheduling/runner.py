@@ -7,16 +7,19 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
+import msgspec
 import structlog
 
-from gateway.a2a.model import TERMINAL
+from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.agents import Agent
+from gateway.core.usage import NONE
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
 from gateway.engine.runtime import Pace, Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
+from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -33,9 +36,17 @@ class Runner:
     """The turns of this process. Use inside `async with runner.running()`."""
 
     def __init__(
-        self, ledger: Ledger, fanout: Fanout, clock: Clock, lease: LeaseTimes | None = None, pace: Pace | None = None
+        self,
+        ledger: Ledger,
+        fanout: Fanout,
+        clock: Clock,
+        lease: LeaseTimes | None = None,
+        pace: Pace | None = None,
+        access: AccessLog | None = None,
     ) -> None:
+        """`access` gets a line for each turn that ran here."""
         self._fanout = fanout
+        self._access = access
         self._lease = lease = lease or LeaseTimes()
         self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace())
         self._queues = ThreadQueues()
@@ -214,25 +225,30 @@ class Runner:
 
     async def _run(self, run: TurnRun, queue: ThreadQueue) -> None:
         run.entered = True
-        parked = False
+        parked, outcome, began = False, "", self.runtime.clock.monotonic()
         try:
             await TurnRunner(self.runtime, run, queue).run()
         except Parked:
             parked = True
         except Conflict as error:
+            outcome = "lost"
             log.warning("turn.lost", task=run.live.id, turn=run.turn, error=str(error))
             queue.current = False
             self._fanout.close(run.live.id)
         except LedgerUnavailable as error:
+            outcome = "not-recorded"
             log.error("turn.not-recorded", task=run.live.id, turn=run.turn, error=str(error))
             queue.current = False
         except Exception:  # recovery ends this turn, and the other turns continue
+            outcome = "not-recorded"
             log.exception("turn.not-recorded", task=run.live.id, turn=run.turn)
             queue.current = False
         finally:
             if parked:
                 self._park(run, queue)
             else:
+                if self._access is not None:
+                    self._access.add("turn", _turn_line(run, outcome, self.runtime.clock.monotonic() - began))
                 self._remove(run, queue)
 
     def _park(self, run: TurnRun, queue: ThreadQueue) -> None:
@@ -259,3 +275,21 @@ class Runner:
         self._fanout.release(run.live.id)
         run.respond(None)
         run.done.set_result(None)
+
+
+def _turn_line(run: TurnRun, outcome: str, seconds: float) -> dict[str, object]:
+    """The line of a turn, from its begin in this process to its end, its pause, or the end of the process. `outcome` is
+    empty where the state of the task tells it."""
+    state, usage = run.live.status.state, run.live.outputs[-1].usage
+    ended = state in TERMINAL or state in INTERRUPTED
+    tokens = {} if usage is NONE else msgspec.structs.asdict(usage)
+    return {
+        "agent": run.agent.name,
+        "context": run.live.context_id,
+        "task": run.live.id,
+        "turn": run.turn,
+        "principal": run.caller.principal,
+        "outcome": outcome or (state.removeprefix("TASK_STATE_").lower().replace("_", "-") if ended else "left"),
+        "ms": round(seconds * 1000, 1),
+        **{name: count for name, count in tokens.items() if count is not None},
+    }

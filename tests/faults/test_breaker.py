@@ -220,5 +220,7 @@ async def test_a_reload_keeps_what_is_known_of_a_backend_but_not_of_another_acco
     async with a2a_http(gateway.url) as http:
         for text in "12":
             await A2A(http, "a").send(text)
-        gateway.gateway.reload(load(changed, source="changed.yaml", env={}, plugins=Registry(), base_dir=tmp_path))
+        await gateway.gateway.reload(
+            load(changed, source="changed.yaml", env={}, plugins=Registry(), base_dir=tmp_path)
+        )
         assert why(await A2A(http, "a").send("3")) == told

@@ -242,7 +242,7 @@ async def test_authentication_can_be_turned_on_by_a_reload(tmp_path: Path) -> No
             base_dir=tmp_path,
             overrides={"server.public_url": gateway.url},
         )
-        gateway.gateway.reload(asked)
+        await gateway.gateway.reload(asked)
         assert (await http.get("/a2a/echo/tasks")).status_code == 401
         assert "securitySchemes" in (await http.get("/.well-known/agent-card.json")).json()
 

@@ -48,7 +48,7 @@ agents:
 - Every key is an environment variable, too: `A2A_GATEWAY__SERVER__PORT=9000`, `A2A_GATEWAY__AGENTS__SUPPORT__MODEL=...`, in
   any case, with `_` for `-`, and lists and mappings in brackets; two `_` stand between two keys. A flag beats a
   variable, a variable the file, the file the default.
-- SIGHUP reads the file again ([operations](operations.md#reload)); `server`, `storage` and `push` need a restart.
+- SIGHUP reads the file again ([operations](operations.md#reload)); `server`, `storage`, `push` and `logs` need a restart.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Json, Task, TaskState
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership

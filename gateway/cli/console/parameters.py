@@ -17,6 +17,8 @@ from gateway.cli.console.output import Output
 DEFAULT_FILE = Path("gateway.yaml")
 
 Approve: TypeAlias = Literal["ask", "yes", "no"]
+LogFormatName: TypeAlias = Literal["text", "json"]
+LogLevelName: TypeAlias = Literal["debug", "info", "warning", "error"]
 StateName: TypeAlias = Literal[
     "submitted", "working", "completed", "failed", "canceled", "rejected", "input-required", "auth-required"
 ]
@@ -202,10 +204,27 @@ class ServeOptions:
         bool,
         typer.Option("--insecure", help="Listen where other machines reach it, though nobody is asked who they are."),
     ] = False
+    log_format: Annotated[
+        LogFormatName | None,
+        typer.Option(
+            metavar="text|json",
+            show_default="text on a terminal, else json",
+            help="The log on standard error: text for people, or a JSON object per line.",
+        ),
+    ] = None
+    log_level: Annotated[
+        LogLevelName | None,
+        typer.Option(metavar="debug|info|warning|error", show_default="info", help="The least that is logged."),
+    ] = None
 
     def flags(self) -> dict[str, object]:
         """Settings by dotted path."""
-        given = {"server.host": self.host, "server.port": self.port}
+        given = {
+            "server.host": self.host,
+            "server.port": self.port,
+            "logs.format": self.log_format,
+            "logs.level": self.log_level,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
 

@@ -14,7 +14,7 @@ from gateway.cli.demo.backends import backends
 from gateway.cli.serve.serve import cannot_listen, run_loop
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
-from gateway.foundation.logs import configure_logging
+from gateway.foundation.logs import configure_logging, log_format
 
 _HOST = "127.0.0.1"
 _PORTS = range(8080, 8100)
@@ -27,7 +27,7 @@ _CONTEXT_COMMANDS = (
 
 def run_demo(port: int | None) -> None:
     """Raises: Stop when no port is free."""
-    configure_logging(logging.WARNING)
+    configure_logging(logging.WARNING, log_format("auto"))
     try:
         with TemporaryDirectory(prefix="a2a-gateway-demo-") as folder:
             run_loop(_run(Path(folder), _PORTS if port is None else (port,)))
@@ -60,6 +60,7 @@ def configuration(backend: str, database: Path) -> str:
     return f"""\
 version: 1
 server: {{shutdown_grace: 2s}}
+logs: {{level: warning}}
 storage: {{url: {json.dumps(f"sqlite:///{database}")}}}
 agents:
   responses:

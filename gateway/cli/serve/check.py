@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.cli.console.output import ExitCode, Stop, json_text, visible
 from gateway.cli.serve.sources import invalid, load_file, warn
@@ -18,10 +19,11 @@ from gateway.config.dump import dump
 from gateway.config.gateway import GatewayConfig
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid, KeyPath, Problem
+from gateway.config.problems import ConfigInvalid, Problem, read_path
 from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
-from gateway.engine.tool_sources import AttachedSource, SourceToolset
+from gateway.engine.tool_sources import AttachedSource, Listing, SourceToolset
+from gateway.foundation.logs import configure_logging
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import CanProbe, ProbeReport
 from gateway.ports.tools import ProgramNotStarted, ToolError
@@ -71,6 +73,8 @@ _Finding: TypeAlias = tuple[ExitCode, str]
 
 def check_file(file: Path, *, live: bool, show: bool) -> None:
     """Raises: Stop (78) with a line for each problem; with `live` also Stop (69, 75, 77)."""
+    # What is told beside the findings, such as a tool that is left out, must not stand among them.
+    configure_logging(form="text")
     config = load_file(file)
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
@@ -82,11 +86,15 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     verdict = sys.stderr if show else sys.stdout
     verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
     if live:
-        findings = asyncio.run(_probe_all(config))
+        findings, listings = asyncio.run(_probe_all(config))
         verdict.writelines(visible(f"{file}: {path}: {text}\n") for path, (code, text) in findings.items() if not code)
         wrong = [Problem(str(file), None, None, path, text) for path, (code, text) in findings.items() if code]
+        codes = {code for code, _ in findings.values() if code}
+        for problem in misfits(config, listings):
+            wrong.append(replace(problem, file=str(file)))
+            codes.add(ExitCode.CONFIG_INVALID)
         if wrong:
-            code = min((code for code, _ in findings.values() if code), key=_PRECEDENCE.index)
+            code = min(codes, key=_PRECEDENCE.index)
             raise Stop(code, "\n".join(str(problem) for problem in with_positions(file, wrong)))
 
 
@@ -135,37 +143,43 @@ def with_positions(file: Path, problems: Iterable[Problem]) -> list[Problem]:
         return list(problems)
     found = []
     for problem in problems:
-        path: KeyPath = tuple(problem.path.split("."))  # names of agents and sources hold no dot
+        path = read_path(problem.path)  # names of agents and sources hold no dot
         place = places.get(path)
         line, column = (place.key or place.value if place is not None else None) or (None, None)
         found.append(replace(problem, line=line, column=column))
     return found
 
 
-async def _probe_all(config: GatewayConfig) -> dict[str, _Finding]:
-    """By key of the configuration: each agent, then each source of tools; all are asked at once."""
+async def _probe_all(config: GatewayConfig) -> tuple[dict[str, _Finding], dict[str, Listing]]:
+    """By key of the configuration: each agent, then each source of tools; all are asked at once. Then the tools of the
+    sources that told them, by the names of the sources."""
     sources = build_sources(config, Registry())
     async with asyncio.TaskGroup() as group:
-        tasks = {f"agents.{name}": group.create_task(_probe_agent(agent)) for name, agent in config.agents.items()}
-        tasks |= {f"tools.{name}": group.create_task(_probe_source(attached)) for name, attached in sources.items()}
-    return {path: task.result() for path, task in tasks.items()}
+        agents = {name: group.create_task(_probe_agent(agent)) for name, agent in config.agents.items()}
+        tools = {name: group.create_task(_probe_source(attached)) for name, attached in sources.items()}
+    findings = {f"agents.{name}": task.result() for name, task in agents.items()}
+    findings |= {f"tools.{name}": task.result()[0] for name, task in tools.items()}
+    return findings, {name: listed for name, task in tools.items() if (listed := task.result()[1]) is not None}
 
 
-async def _probe_source(attached: AttachedSource) -> _Finding:
-    """The tools of this source that a model would get; the log says why one is left out."""
+async def _probe_source(attached: AttachedSource) -> tuple[_Finding, Listing | None]:
+    """What a model would get of this source, and all its tools where it told them; the log says why one is left out."""
     try:
-        total = len(await attached.tools())
+        listed = await attached.tools()
         offered = await SourceToolset([attached]).offered()
     except ProgramNotStarted as error:
-        return ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"
+        return (ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"), None
     except ToolError as error:
-        return ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail)
+        return (ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail)), None
+    except Exception as error:  # noqa: BLE001  # a plug-in that breaks must not keep the others from being asked
+        return (ExitCode.UNREACHABLE, f"cannot be used: it raised {type(error).__name__}: {error}"), None
     finally:
         await attached.source.aclose()
-    more = f" (of {total})" if total > len(offered) else ""
+    more = f" (of {len(listed)})" if len(listed) > len(offered) else ""
     if not offered:
-        return ExitCode.CONFIG_INVALID, f"works, but has no tool that can be used{more}; check `allow`"
-    return ExitCode.OK, f"{len(offered)} tool{'' if len(offered) == 1 else 's'}{more}: {', '.join(offered)}"
+        return (ExitCode.CONFIG_INVALID, f"works, but has no tool that can be used{more}; check `allow`"), listed
+    many = "" if len(offered) == 1 else "s"
+    return (ExitCode.OK, f"{len(offered)} tool{many}{more}: {', '.join(offered)}"), listed
 
 
 async def _probe_agent(agent: AgentConfig) -> _Finding:
@@ -177,6 +191,8 @@ async def _probe_agent(agent: AgentConfig) -> _Finding:
     except AdapterError as error:
         code, text = _FAILURES.get(error.kind, (ExitCode.UNREACHABLE, _UNREACHABLE))
         return code, text.format(detail=error.detail)
+    except Exception as error:  # noqa: BLE001  # as for a source
+        return ExitCode.UNREACHABLE, f"cannot be used: it raised {type(error).__name__}: {error}"
     finally:
         await adapter.aclose()
     return ExitCode.OK, "; ".join(_sentences(report)) or "works"

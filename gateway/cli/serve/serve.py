@@ -2,27 +2,32 @@
 
 import asyncio
 import errno
+import logging
 import shlex
 import sys
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import structlog
+
 from gateway.app.process import serve
 from gateway.cli.console.output import ExitCode, Stop, program, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.serve.check import build_problems, with_positions
-from gateway.cli.serve.sources import COMMAND_LINE, compose, invalid, read_composed, read_file, warn
+from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
-from gateway.config.problems import ConfigInvalid
+from gateway.config.problems import ConfigInvalid, Problem
 from gateway.foundation.addresses import http_url
-from gateway.foundation.logs import configure_logging
+from gateway.foundation.logs import configure_logging, log_format
 from gateway.ledger.errors import LedgerUnavailable
 
 T = TypeVar("T")
+
+log = structlog.get_logger("gateway.cli.serve.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,6 @@ def serve_agents(options: ServeOptions) -> None:
         raise invalid(error.problems) from error
     if options.save is not None:
         _save(source, config, options.save, force=options.force)
-    warn(config)
     _run(source, config, options)
 
 
@@ -63,20 +67,36 @@ def _check(options: ServeOptions) -> None:
 
 def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
     """Serves until a signal. Raises: Stop where the gateway cannot start."""
-    configure_logging()
+    form = log_format(config.logs.format)
+    configure_logging(logging.getLevelNamesMapping()[config.logs.level.upper()], form)
+    if form == "text":
+        warn(config)
+        file = options.save if options.targets else options.file or DEFAULT_FILE
+        announce = partial(_announce, config, file)
+    else:
+        for problem in doubts(config):
+            log.warning("start.doubtful", problem=str(problem))
+        announce = partial(_log_ready, config)
     try:
         reload = partial(read_config, source.read, config, insecure=options.insecure)
-        file = options.save if options.targets else options.file or DEFAULT_FILE
-        run_loop(serve(config, partial(_announce, config, file), reload))
+        run_loop(serve(config, announce, reload))
     except OSError as error:
         raise cannot_listen(error, config.server.host, config.server.port) from error
+    except ConfigInvalid as error:
+        raise invalid(_located(source, options, error.problems)) from error
     except LedgerUnavailable as error:
         raise Stop(ExitCode.UNREACHABLE, f"the database {config.storage.url} cannot be used: {error}") from error
     except ValueError as error:
         problems = asyncio.run(build_problems(source.name, config))
         if not problems:
             raise Stop(ExitCode.CONFIG_INVALID, f"{source.name}: {error}") from error
-        raise invalid(problems if options.targets else with_positions(Path(source.name), problems)) from error
+        raise invalid(_located(source, options, problems)) from error
+
+
+def _located(source: _Source, options: ServeOptions, problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems with the places that they have in the file; a composed text has none that the user has seen."""
+    named = [replace(problem, file=source.name) for problem in problems]
+    return named if options.targets else with_positions(Path(source.name), named)
 
 
 def read_config(read: Callable[[], GatewayConfig], served: GatewayConfig | None, *, insecure: bool) -> GatewayConfig:
@@ -134,6 +154,11 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
         return Stop(ExitCode.UNREACHABLE, text)
     reason = (error.strerror or str(error)).lower()
     return Stop(ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {reason}; choose another --host or --port")
+
+
+def _log_ready(config: GatewayConfig, url: str) -> None:
+    cards = {name: f"{url}/a2a/{name}/.well-known/agent-card.json" for name in config.agents}
+    log.info("start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards)
 
 
 def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:

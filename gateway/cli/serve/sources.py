@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -90,7 +90,7 @@ def _text(file: Path) -> str:
 
 def compose(targets: Sequence[str], flags: Mapping[str, object], folder: Path) -> str:
     """The text of the file, in this folder, that serves these targets. `flags` are settings by dotted path. Raises: Stop."""
-    server = {name.partition(".")[2]: value for name, value in flags.items()}
+    server = {name.removeprefix("server."): value for name, value in flags.items() if name.startswith("server.")}
     return configuration(read_targets(targets, os.environ, folder), server)
 
 
@@ -114,9 +114,14 @@ def invalid(problems: Iterable[Problem]) -> Stop:
     return Stop(ExitCode.CONFIG_INVALID, "\n".join(str(problem) for problem in problems))
 
 
+def doubts(config: GatewayConfig) -> Iterator[Problem]:
+    """What is hardly meant as it is written."""
+    return warnings(config, os.environ, Registry())
+
+
 def warn(config: GatewayConfig) -> None:
     """Writes to standard error what is hardly meant as it is written."""
-    for problem in warnings(config, os.environ, Registry()):
+    for problem in doubts(config):
         sys.stderr.write(visible(f"warning: {problem}\n"))
 
 

@@ -195,7 +195,7 @@ async def test_a_running_turn_ends_at_its_first_backend_and_the_context_continue
         async with agent.stream("Hello") as stream:
             early = await stream.read_until(lambda frames: streamed_text(frames) == "one ")
             context = early[0].event["task"]["contextId"]
-            local.gateway.reload(configuration(local.url, tmp_path, chat(after)))
+            await local.gateway.reload(configuration(local.url, tmp_path, chat(after)))
             pause.set()
             frames = await stream.rest()
         answer = await agent.send("And now?", context)
@@ -222,7 +222,7 @@ async def test_a_turn_without_a_listener_ends_at_its_first_backend_too(tmp_path:
         body = {"message": user_message("Hello"), "configuration": {"returnImmediately": True}}
         sent = await http.post("/a2a/chat/message:send", json=body)
         await soon(reached.wait())
-        local.gateway.reload(configuration(local.url, tmp_path, chat(after)))
+        await local.gateway.reload(configuration(local.url, tmp_path, chat(after)))
         await A2A(http, "chat").send("Hello")
         pause.set()
         await soon(local.gateway.runner.idle())
@@ -252,7 +252,7 @@ async def test_tools_are_those_of_the_new_configuration_and_the_old_ones_are_clo
         agent, tmp_path, settings=section.replace("DESCRIPTION", "before"), registry=Sources()
     ) as local:
         following = configuration(local.url, tmp_path, f"{agent}\n{section.replace('DESCRIPTION', 'after')}")
-        local.gateway.reload(following)
+        await local.gateway.reload(following)
         await until(lambda: tools["before"].closed)
         assert not tools["after"].closed
     assert tools["after"].closed
@@ -280,7 +280,7 @@ async def test_an_adapter_stays_open_while_a_turn_arrives(tmp_path: Path) -> Non
     adapters = Adapters()
     async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
         with local.gateway.runner.in_flight.now:
-            local.gateway.reload(configuration(local.url, tmp_path, AGENT))
+            await local.gateway.reload(configuration(local.url, tmp_path, AGENT))
             await http.get("/a2a/a/.well-known/agent-card.json")
             assert not adapters.built[0].closed
         await until(lambda: adapters.built[0].closed)
@@ -294,7 +294,7 @@ async def test_an_adapter_stays_open_while_it_has_a_handle_forgotten(tmp_path: P
     adapters = Adapters(held := Pause())
     async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
         await soon(held.reached.wait())
-        local.gateway.reload(configuration(local.url, tmp_path, AGENT))
+        await local.gateway.reload(configuration(local.url, tmp_path, AGENT))
         await http.get("/a2a/a/.well-known/agent-card.json")
         assert not adapters.built[0].closed
         held.go.set()
@@ -306,7 +306,7 @@ async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_pa
     python = "{type: python, ref: 'gateway.cli.demo.agent:reply'"
     async with local_gateway(f"a: {python}}}", tmp_path) as local, a2a_http(local.url) as http:
         described = f"b: {python}, card: {{description: New}}}}"
-        local.gateway.reload(configuration(local.url, tmp_path, described, "{parts: 1}"))
+        await local.gateway.reload(configuration(local.url, tmp_path, described, "{parts: 1}"))
         assert (await http.get("/a2a/a/.well-known/agent-card.json")).status_code == 404
         assert (await http.get("/a2a/b/.well-known/agent-card.json")).json()["description"] == "New"
         message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "1"}, {"text": "2"}]}
@@ -318,6 +318,6 @@ async def test_agents_cards_and_limits_are_those_of_the_new_configuration(tmp_pa
 async def test_a_configuration_whose_agents_cannot_be_built_changes_nothing(tmp_path: Path) -> None:
     async with local_gateway("a: {type: python, ref: 'gateway.cli.demo.agent:reply'}", tmp_path) as local:
         with pytest.raises(ValueError, match=r"agents\.a: 'gone:reply': there is no module 'gone'"):
-            local.gateway.reload(configuration(local.url, tmp_path, "a: {type: python, ref: 'gone:reply'}"))
+            await local.gateway.reload(configuration(local.url, tmp_path, "a: {type: python, ref: 'gone:reply'}"))
         async with a2a_http(local.url) as http:
             assert text_of(await A2A(http, "a").send("Hello")) == "Your message has 1 word."

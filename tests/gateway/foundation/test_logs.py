@@ -4,13 +4,21 @@ import json
 import subprocess
 import sys
 
-CONFIGURED = "import logging; from gateway.foundation.logs import configure_logging; configure_logging(); "
+import pytest
+
+from gateway.foundation.logs import log_format
+
+CONFIGURED = "import logging; from gateway.foundation.logs import configure_logging; configure_logging({}); "
 
 
-def logged(code: str) -> list[str]:
+def logged(code: str, settings: str = "") -> list[str]:
     """The lines that a process with the gateway's logs writes to its standard error."""
     ended = subprocess.run(
-        [sys.executable, "-c", CONFIGURED + code], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", CONFIGURED.format(settings) + code],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     return ended.stderr.splitlines()
 
@@ -33,10 +41,45 @@ def test_an_exception_goes_with_its_line() -> None:
     assert told["exception"].endswith("ZeroDivisionError: division by zero")
 
 
-def test_anything_below_a_warning_is_not_written() -> None:
-    code = "some = logging.getLogger('some.library'); some.setLevel('DEBUG'); some.info('connected')"
+def test_what_an_agent_says_is_kept_from_the_level_of_the_log_on() -> None:
+    code = "mine = logging.getLogger('mine'); mine.info('%s asked', 'ada'); mine.debug('closely')"
 
-    assert logged(code) == []
+    (line,) = map(json.loads, logged(code))
+    assert (line["event"], line["level"], line["logger"]) == ("ada asked", "info", "mine")
+    assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["ada asked", "closely"]
+    assert logged(code, "logging.WARNING") == []
+
+
+def test_a_call_of_the_logging_module_itself_has_the_form_of_all_lines_and_leaves_it_to_the_others() -> None:
+    lines = [json.loads(line) for line in logged("logging.info('one'); logging.getLogger('two').info('two')")]
+
+    assert [(line["event"], line["logger"]) for line in lines] == [("one", "root"), ("two", "two")]
+
+
+def test_a_level_alone_is_no_other_form() -> None:
+    code = "logging.basicConfig(level=logging.WARNING); mine = logging.getLogger('mine'); mine.info('no'); mine.error('yes')"
+
+    assert [json.loads(line)["event"] for line in logged(code)] == ["yes"]
+
+
+def test_libraries_that_tell_of_each_request_are_heard_from_a_warning_on() -> None:
+    code = "quiet = logging.getLogger('httpx2'); quiet.info('GET'); quiet.warning('late')"
+
+    assert [json.loads(line)["event"] for line in logged(code)] == ["late"]
+    assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["GET", "late"]
+
+
+def test_a_warning_of_python_and_the_end_of_a_thread_are_lines_too() -> None:
+    code = (
+        "import threading, warnings; warnings.warn('old\\n{}', stacklevel=1); "
+        "thread = threading.Thread(target=lambda: 1 / 0, name='mine'); thread.start(); thread.join()"
+    )
+
+    warned, ended = map(json.loads, logged(code))
+    assert (warned["level"], warned["logger"]) == ("warning", "py.warnings")
+    assert "UserWarning: old\n{}" in warned["event"]
+    assert (ended["event"], ended["level"], ended["thread"]) == ("thread.failed", "error", "mine")
+    assert ended["exception"].endswith("ZeroDivisionError: division by zero")
 
 
 def test_a_function_that_configures_logging_keeps_its_configuration() -> None:
@@ -56,3 +99,71 @@ def test_a_line_is_written_in_one_piece() -> None:
     )
 
     assert [json.loads(line)["event"] for line in logged(code)] == ["one", "two"]
+
+
+# --- text for people
+
+TEXT = "form='text'"
+
+
+def test_a_line_of_text_has_time_level_event_and_values() -> None:
+    code = "import structlog; structlog.get_logger().info('turn', agent='a', ms=1.5, said='two words', none='')"
+
+    (line,) = logged(code, TEXT)
+    day, time, rest = line.split(" ", 2)
+    assert (day.count("-"), time.count(":")) == (2, 2)
+    assert rest == "[info     ] turn agent=a ms=1.5 said='two words' none=''"
+
+
+def test_no_value_of_a_text_begins_a_line_or_steers_a_terminal() -> None:
+    forged = r"a\n2026-01-01 00:00:00 [info     ] forged\x1b[2J\u2028\u202e"
+    said = f"structlog.get_logger().info('said', text='{forged}')"
+    code = f"import structlog; {said}; logging.getLogger('mine').error('{forged}')"
+
+    lines = logged(code, TEXT)
+    assert all(line.isprintable() for line in lines)
+    first, second = [line for line in lines if not line.startswith("  ")]
+    assert first.endswith("] said")
+    assert second.endswith(rf"] {forged} logger=mine")
+
+
+def test_a_traceback_of_a_text_is_readable_and_cannot_be_taken_for_lines_of_the_log() -> None:
+    code = (
+        "\ntry: raise ValueError('no\\n2026-01-01 00:00:00 [info] forged\\x1b[2J')"
+        "\nexcept ValueError: logging.getLogger('mine').exception('not closed')"
+    )
+
+    first, *rest = logged(code, TEXT)
+    assert first.endswith("[error    ] not closed logger=mine")
+    assert rest[0] == "    Traceback (most recent call last):"
+    assert rest[-2:] == ["    ValueError: no", r"    2026-01-01 00:00:00 [info] forged\x1b[2J"]
+    assert all(line.startswith("    ") for line in rest)
+
+
+def test_several_lines_are_written_in_the_form_of_all_others() -> None:
+    code = "from gateway.foundation.logs import write_lines; write_lines([(0, {'event': 'turn', 'level': 'info', 'ms': 1})])"
+
+    assert [json.loads(line) for line in logged(code)] == [
+        {"event": "turn", "level": "info", "ms": 1, "timestamp": "1970-01-01T00:00:00.000Z"}
+    ]
+    (line,) = logged(f"import os, time; os.environ['TZ'] = 'UTC'; time.tzset(); {code}", TEXT)
+    assert line == "1970-01-01 00:00:00 [info     ] turn ms=1"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_standard_error_that_is_closed_ends_nothing(form: str) -> None:
+    code = "import os, structlog, sys; os.close(2); structlog.get_logger().error('lost'); logging.error('lost'); sys.exit(0)"
+
+    assert logged(code, f"form='{form}'") == []
+
+
+def test_text_is_for_a_terminal() -> None:
+    assert (log_format("auto"), log_format("text"), log_format("json")) == ("json", "text", "json")
+
+
+def test_a_value_of_several_lines_stands_below_its_line() -> None:
+    code = r"import structlog; structlog.get_logger().warning('failed', detail='one\n  two\x1b\n', task='t')"
+
+    first, *rest = logged(code, TEXT)
+    assert first.endswith("[warning  ] failed task=t")
+    assert rest == ["  detail:", "    one", r"      two\x1b"]

@@ -208,3 +208,39 @@ async def test_tools_that_cannot_be_made_are_found_without_asking(tmp_path: Path
     ended = await command_line("check", "-c", str(file))
     assert ended.code == 78
     assert ended.err.startswith(f"{file}:3:3: tools.clock: './none.py:now': there is no file")
+
+
+async def test_a_rule_about_approvals_that_fits_no_tool_is_reported_where_it_stands(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    async with serve(ChatServer().app) as backend:
+        file.write_text(
+            "version: 1\n"
+            "tools:\n"
+            "  clock: {type: python, ref: './mine.py:now'}\n"
+            f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
+            "agents:\n"
+            f"  a: {{type: openai-chat, model: m, base_url: '{backend}/v1', tools: [clock, gone], approvals: [\n"
+            "    {tool: clock.now},\n"
+            "    {tool: clock.know},\n"
+            "    {tool: gone.know},\n"
+            "    {tool: '*.know'}]}\n"
+        )
+        ended = await command_line("check", "--live", "-c", str(file))
+        assert ended.code == 69
+        unreachable, misfit = [line.removeprefix(f"{file}:") for line in ended.err.splitlines() if str(file) in line]
+        assert unreachable.startswith("4:3: tools.gone: cannot be used (")
+        assert misfit == (
+            "8:6: agents.a.approvals[1].tool: 'clock.know' fits no tool; did you mean 'clock.now'? there: clock.now"
+        )
+        file.write_text(file.read_text().replace("tools: [clock, gone]", "tools: [clock]").replace("gone.", "clock."))
+        ended = await command_line("check", "--live", "-c", str(file))
+        assert [line.split(":")[1:3] for line in ended.err.splitlines() if "fits no tool" in line] == [
+            ["8", "6"],
+            ["9", "6"],
+            ["10", "6"],
+        ]
+        file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "  gone:" not in line))
+        assert (await command_line("check", "--live", "-c", str(file))).code == 78

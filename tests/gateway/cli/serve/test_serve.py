@@ -38,13 +38,19 @@ async def bounded(wait: Coroutine[Any, Any, Any]) -> Any:
         return await wait
 
 
+def last(text: str) -> str:
+    """The last line, behind those of the log."""
+    return text.splitlines()[-1]
+
+
 async def started(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", *arguments, stdout=PIPE, stderr=PIPE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_it_says_where_it_serves_and_ends_well_at_a_signal(file: Path, number: signal.Signals) -> None:
-    process = await started("serve", "-c", str(file), "--port", "0")
+    options = ("--log-format", "text", "--log-level", "warning")
+    process = await started("serve", "-c", str(file), "--port", "0", *options)
     assert process.stderr is not None
     try:
         first = (await bounded(process.stderr.readline())).decode()
@@ -116,7 +122,7 @@ def test_an_unusable_database_is_reported(file: Path, call: Call) -> None:
     (file.parent / "gateway.db").write_bytes(b"this is no database, and long enough to be sure of it" * 100)
     ended = call("serve", "-c", str(file), "--port", "0")
     assert (ended.code, ended.out) == (69, "")
-    assert ended.err.startswith(f"the database sqlite:///{file.parent}/gateway.db cannot be used: ")
+    assert last(ended.err).startswith(f"the database sqlite:///{file.parent}/gateway.db cannot be used: ")
     assert "Traceback" not in ended.err
 
 
@@ -127,3 +133,23 @@ def test_without_uvloop_asyncio_runs_the_gateway(monkeypatch: pytest.MonkeyPatch
     assert run_loop(loop()).startswith("uvloop")
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert run_loop(loop()).startswith("asyncio")
+
+
+def test_a_rule_about_approvals_that_fits_no_tool_is_reported_at_its_place_in_the_file(file: Path, call: Call) -> None:
+    (file.parent / "desk.py").write_text("def book() -> str:\n    'Books.'\n    return 'booked'\n")
+    file.write_text(
+        "version: 1\n"
+        "tools: {desk: {type: python, ref: './desk.py:book'}}\n"
+        "agents:\n"
+        "  a:\n"
+        "    type: openai-chat\n"
+        "    model: m\n"
+        "    base_url: http://localhost:1/v1\n"
+        "    tools: [desk]\n"
+        "    approvals:\n"
+        "      - {tool: desk.boook}\n"
+    )
+    ended = call("serve", "-c", str(file), "--port", "0")
+    problem = "agents.a.approvals[0].tool: 'desk.boook' fits no tool; did you mean 'desk.book'? there: desk.book"
+    assert (ended.code, last(ended.err)) == (78, f"{file}:10:10: {problem}")
+    assert not (file.parent / "data").exists()

@@ -16,6 +16,8 @@ agents:
 """
 PUBLIC = "https://agents.invalid/base"
 
+TEXT = ("--log-format", "text", "--log-level", "warning")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -43,7 +45,7 @@ async def test_the_command_line_reaches_a_gateway_whose_cards_lead_elsewhere(
 
 
 async def test_the_banner_shows_where_it_listens_and_what_the_cards_say(folder: Path) -> None:
-    async with serving(folder=folder, A2A_GATEWAY__SERVER__PUBLIC_URL=PUBLIC) as child:
+    async with serving(*TEXT, folder=folder, A2A_GATEWAY__SERVER__PUBLIC_URL=PUBLIC) as child:
         lines = bytes(child.output).decode().splitlines()
         assert lines[:2] == [
             f"a2a-gateway serves 2 agents on {child.url}; the cards name {PUBLIC}",
@@ -53,7 +55,7 @@ async def test_the_banner_shows_where_it_listens_and_what_the_cards_say(folder: 
 
 
 async def test_a_gateway_on_all_addresses_says_so_and_how_this_machine_reaches_it(folder: Path) -> None:
-    async with serving("--host", "0.0.0.0", "--insecure", folder=folder) as child:
+    async with serving("--host", "0.0.0.0", "--insecure", *TEXT, folder=folder) as child:
         lines = bytes(child.output).decode().splitlines()
         port = child.url.rpartition(":")[2]
         assert lines[0].startswith("warning: server.public_url: is not given, so the cards send clients to ")
@@ -70,7 +72,7 @@ async def test_the_banner_of_a_gateway_with_keys_says_how_to_send_and_to_make_on
     text = CONFIG + "auth: {mode: any_of, api_keys: {enabled: true}}\n"
     for name in ("gateway.yaml", "my gateway.yaml"):
         (folder / name).write_text(text)
-    async with serving(*words, folder=folder) as child:
+    async with serving(*words, *TEXT, folder=folder) as child:
         lines = bytes(child.output).decode().splitlines()
         option = " -c 'my gateway.yaml'" if "my gateway.yaml" in words else ""
         assert lines[3].endswith(f" stream -u {child.url} -a echo --key KEY 'Hello'")
@@ -92,5 +94,5 @@ async def test_modules_in_the_working_directory_do_not_take_the_place_of_the_gat
     (folder / "storage.py").write_text("raise RuntimeError('not the storage of the gateway')\n")
     (folder / "adapters").mkdir()
     (folder / "adapters" / "__init__.py").write_text("raise RuntimeError('not the adapters of the gateway')\n")
-    async with serving(folder=folder) as child:
+    async with serving(*TEXT, folder=folder) as child:
         assert b"a2a-gateway serves 2 agents" in child.output

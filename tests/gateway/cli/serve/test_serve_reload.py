@@ -72,8 +72,8 @@ async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> N
 async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:
     terminal, inside = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0", stdin=inside, stderr=PIPE,
-        start_new_session=True,
+        sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0", "--log-format", "text",
+        stdin=inside, stderr=PIPE, start_new_session=True,
     )  # fmt: skip
     os.close(inside)
     assert process.stderr is not None

@@ -34,7 +34,7 @@ from gateway.a2a.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from gateway.core.tools.tool_call import ApprovalRule
+from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.ledger.threads import Caller
 from gateway.ports.adapter import (

@@ -77,6 +77,17 @@ async def test_an_address_without_an_agent_says_so(gateway: Local, command_line:
     assert (ended.code, ended.err.startswith(expected)) == (69, True)
 
 
+@pytest.mark.parametrize(
+    "words", [("send", "Hi", "-a", "mine"), ("card", "mine"), ("agents", "list"), ("tasks", "list")]
+)
+async def test_a_name_that_the_gateway_does_not_answer_to_is_reported_with_the_setting(
+    gateway: Local, command_line: CommandLine, words: tuple[str, ...]
+) -> None:
+    ended = await command_line(*words, "-u", gateway.url, "--header", "Host: agents.example")
+    assert (ended.code, ended.out) == (1, "")
+    assert "needs server.public_url to be set to the address that clients use" in ended.err
+
+
 async def test_https_to_a_plain_server_is_explained(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("stream", "Hi", "-u", gateway.url.replace("http://", "https://"))
     assert (ended.code, "SSL" in ended.err) == (69, False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from gateway.cli.console.output import Output
+from gateway.cli.console.output import ExitCode, Output, Stop
 
 Command: TypeAlias = Callable[..., int | None]
 
@@ -66,6 +66,8 @@ def _expanded(command: Command) -> Command:
     @functools.wraps(command)
     def run(**given: Any) -> int | None:
         if given.pop(_AS_JSON.name, False):
+            if given[_OUTPUT] not in (Output.text, Output.json):
+                raise Stop(ExitCode.USAGE, f"--json is the same as -o json: leave out --json or -o {given[_OUTPUT]}")
             given[_OUTPUT] = Output.json
         for name, members in groups.items():
             given[name] = signature.parameters[name].annotation(**{member: given.pop(member) for member in members})

@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from gateway.testing.serving import serve
-from tests.gateway.cli.conftest import CommandLine
+from tests.gateway.cli.conftest import Call, CommandLine
 from tests.running import local_gateway
 
 AGENTS = """\
@@ -33,6 +33,11 @@ async def test_a_server_that_is_no_gateway_has_no_list_of_agents(command_line: C
         69,
         f"there is no list of agents at {url}/a2a: that is no gateway of this kind\n",
     )
+
+
+def test_two_formats_exclude_each_other(call: Call) -> None:
+    ended = call("agents", "list", "--json", "-o", "jsonl")
+    assert (ended.code, ended.err) == (2, "--json is the same as -o json: leave out --json or -o jsonl\n")
 
 
 async def test_every_command_with_an_output_takes_json_in_short(tmp_path: Path, command_line: CommandLine) -> None:

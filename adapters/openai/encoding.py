@@ -16,7 +16,7 @@ from msgspec import UNSET
 from adapters.http.failures import Failures
 from gateway.a2a.model import Json, Part
 from gateway.ports.adapter import ErrorClass
-from gateway.ports.conversation import OutputItem
+from gateway.ports.conversation import OutputItem, joined
 from gateway.ports.tools import ToolDeclaration
 
 _NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -44,7 +44,7 @@ def answer_text(parts: tuple[Part, ...]) -> str:
     for part in parts:
         text = part_text(part)
         texts.append(f"[{part.filename or part.url or media_type(part)}]" if text is None else text)
-    return "".join(texts)
+    return joined(texts)
 
 
 def media_type(part: Part) -> str:

@@ -104,7 +104,9 @@ class ValueTranslator:
             raise ValueError(f"there are two ToolCalls with the call_id {call_id!r}")
         arguments = msgspec.json.encode(agent.decode_json(value.arguments, f"the arguments of {call_id!r}")).decode()
         self._answered[call_id] = False
-        return port.ToolCallAnnounced(call_id, name), port.ToolCallReady(call_id, name, arguments, handled=True)
+        return port.ToolCallAnnounced(call_id, name, handled=True), port.ToolCallReady(
+            call_id, name, arguments, handled=True
+        )
 
     def _tool_result(self, value: agent.ToolResult) -> port.ToolResultReady:
         call_id = _identifier(value.call_id, "the call_id of a ToolResult")

@@ -192,7 +192,7 @@ def _noted(record: HistoryRecord) -> HistoryRecord | None:
     """A note with the part of an answer that its backend does not know of, because the answer was interrupted."""
     if not isinstance(record.item, AssistantItem):
         return None
-    text = "".join(part.text or "" for part in record.item.parts)
+    text = conversation.joined(part.text or "" for part in record.item.parts)
     note = Message(message_id="", role=Role.USER, parts=(Part(text=f"{INTERRUPTED}{text}"),))
     return replace(record, item=UserItem(note)) if text else None
 

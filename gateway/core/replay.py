@@ -13,7 +13,7 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import ArtifactBuilder, TurnOutput
+from gateway.core.task_record import ArtifactBuilder, TurnOutput, is_plain
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
@@ -39,21 +39,21 @@ class ShownOutput:
 class Replay:
     """Drops the updates of a repeated call that were shown before, and replaces the complete answer if it differs.
 
-    `before` is the output of the turn when the call began, `shown` its present output. `answer` is the id of the
-    artifact with the answer; `calls` are the public ids of the tool calls that were shown, in order.
+    `before` are the parts of the answer when the call began. `answer` is the id of the artifact with the answer; `calls`
+    are the public ids of the tool calls that were shown, in order.
     """
 
-    __slots__ = ("_at", "_before", "_messages", "_offset", "_repeating", "_said", "_shown", "answer", "calls")
+    __slots__ = ("_messages", "_place", "_repeating", "_said", "answer", "before", "calls")
 
     def __init__(self, before: ShownOutput, shown: ShownOutput) -> None:
+        """`before` is the output of the turn when the call began, `shown` its present output."""
         self.answer = shown.answer
+        self.before = before.parts
         self.calls = shown.calls[len(before.calls) :]
-        self._before = before.parts
-        self._shown = _since(before.parts, shown.parts)
         self._messages = shown.messages - before.messages
-        self._said: list[Part] = []
-        self._at, self._offset = 0, 0
-        self._repeating = bool(self._shown)
+        self._said = self._begin(before.parts)
+        self._place = _Place(shown.parts, before.parts)
+        self._repeating = shown.parts != before.parts
 
     def filter(self, update: Update) -> Update | None:
         """The part of the update that is new."""
@@ -72,48 +72,73 @@ class Replay:
     def finish(self) -> Artifact | None:
         """The call is complete. The whole answer, if it is shorter than what was shown."""
         repeating, self._repeating = self._repeating, False
-        return self._whole() if repeating else None
+        return self._said.whole() if repeating else None
 
     def _artifact(self, update: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent | None:
+        parts = update.artifact.parts
         if not self._repeating or update.artifact.artifact_id != self.answer:
             return update
-        for index, part in enumerate(update.artifact.parts):
-            self._said.append(part)
-            rest = self._compare(part)
+        if not update.append:
+            # The call corrects its answer: all of it is said again.
+            self._said, self._place = self._begin(()), _Place(self._place.shown, ())
+        self._said.extend(parts)
+        for index, part in enumerate(parts):
+            rest = self._place.compare(part, begins=index > 0)
             if rest is None:
-                self._said += update.artifact.parts[index + 1 :]
                 self._repeating, self._messages = False, 0
-                return replace(update, artifact=self._whole(), append=False)
-            if self._at == len(self._shown):
+                return replace(update, artifact=self._said.whole(), append=False)
+            if rest or self._place.is_last:
                 self._repeating = False
-                parts = (*rest, *update.artifact.parts[index + 1 :])
-                return replace(update, artifact=replace(update.artifact, parts=parts), append=True) if parts else None
+                new = (*rest, *parts[index + 1 :])
+                if new and not rest and is_plain(new[0]):
+                    new = (Part(text=""), *new)
+                return replace(update, artifact=replace(update.artifact, parts=new), append=True) if new else None
         return None
 
-    def _compare(self, part: Part) -> tuple[Part, ...] | None:
-        """The part of the answer that follows the parts that were shown, or None when the answer differs."""
-        known = self._shown[self._at]
-        if not (_is_plain(part) and _is_plain(known)):
-            if known != part or self._offset:
-                return None
-            self._at += 1
-            return ()
-        shown, text = known.text or "", part.text or ""
-        left = len(shown) - self._offset
-        if not shown.startswith(text[:left], self._offset):
-            return None
-        if len(text) < left:
-            self._offset += len(text)
-            return ()
-        self._at, self._offset = self._at + 1, 0
-        if len(text) == left:
-            return ()
-        return (Part(text=text[left:]),) if self._at == len(self._shown) else None
+    def _begin(self, parts: Sequence[Part]) -> ArtifactBuilder:
+        said = ArtifactBuilder(Artifact(artifact_id=self.answer, parts=()), append=False)
+        said.extend(parts)
+        return said
 
-    def _whole(self) -> Artifact:
-        artifact = ArtifactBuilder(Artifact(artifact_id=self.answer, parts=()), append=False)
-        artifact.extend((*self._before, *self._said))
-        return artifact.whole()
+
+class _Place:
+    """A place in the parts that were shown, up to which they were said again. `said` are the parts with which they begin;
+    the last text of these may have grown since."""
+
+    __slots__ = ("_index", "_offset", "_open", "shown")
+
+    def __init__(self, shown: Sequence[Part], said: Sequence[Part]) -> None:
+        self.shown = shown
+        self._index = len(said) - 1
+        self._open = bool(said) and is_plain(said[-1])
+        self._offset = len(said[-1].text or "") if self._open else 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether everything that was shown was said again."""
+        if self._index < len(self.shown) - 1:
+            return False
+        return not self._open or self._offset == len(self.shown[self._index].text or "")
+
+    def compare(self, part: Part, *, begins: bool) -> tuple[Part, ...] | None:
+        """What follows the parts that were shown, or None when the part differs from them. With `begins`, it continues no
+        text before it."""
+        plain, text = is_plain(part), part.text or ""
+        if not (plain and self._open and not begins):
+            if self._open and self._offset != len(self.shown[self._index].text or ""):
+                return None
+            self._index, self._offset, self._open = self._index + 1, 0, plain
+        if self._index == len(self.shown):
+            # An empty text ends the text before it, which the part does not continue.
+            return (Part(text=""), part) if plain else (part,)
+        known = self.shown[self._index]
+        if not (plain and is_plain(known)):
+            return () if known == part else None
+        left = (known.text or "")[self._offset : self._offset + len(text)]
+        if not text.startswith(left) or (len(left) < len(text) and self._index < len(self.shown) - 1):
+            return None
+        self._offset += len(left)
+        return (Part(text=text[len(left) :]),) if len(left) < len(text) else ()
 
 
 def shown_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> ShownOutput:
@@ -146,21 +171,6 @@ def _is_of_earlier(update: Update, round_: int) -> bool:
 def _requested(messages: Iterable[Message]) -> tuple[str, ...]:
     facts = [(part.metadata or {}).get(tool_calls.URI) for message in messages for part in message.parts]
     return tuple(str(fact["callId"]) for fact in facts if isinstance(fact, dict) and fact.get("phase") == "requested")
-
-
-def _since(before: Sequence[Part], shown: Sequence[Part]) -> list[Part]:
-    """`shown` without `before`, with which it begins. Where the last text of `before` grew, its growth comes first."""
-    if not before:
-        return list(shown)
-    last, grown = before[-1], shown[len(before) - 1]
-    rest = list(shown[len(before) :])
-    if last == grown:
-        return rest
-    return [Part(text=(grown.text or "")[len(last.text or "") :]), *rest]
-
-
-def _is_plain(part: Part) -> bool:
-    return part.text is not None and part == Part(text=part.text)
 
 
 # --- after a process died ---------------------------------------------------------------------------------------------

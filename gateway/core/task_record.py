@@ -17,8 +17,15 @@ from gateway.ledger.tasks import StoredArtifact, TurnRecord
 _encoder = msgspec.json.Encoder()
 
 
+def is_plain(part: model.Part) -> bool:
+    """Whether the part is a text and says nothing else."""
+    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
+
+
 class ArtifactBuilder:
-    """An artifact that grows. Neighbouring plain texts become one part."""
+    """An artifact that grows. A plain text at the beginning of an update continues a plain text at the end of the artifact;
+    every other part of an update is a part of its own. Source: docs/adr/0022-messages-of-an-answer.md.
+    """
 
     __slots__ = ("append", "finished", "head", "parts", "texts")
 
@@ -30,15 +37,24 @@ class ArtifactBuilder:
         self.texts: list[str] = []
 
     def extend(self, parts: Iterable[model.Part]) -> None:
+        """The parts of one update."""
+        begins = False
         for part in parts:
             text = part.text
+            # `is_plain`, without a call for every delta.
             if text is not None and part.metadata is None and part.filename is None and part.media_type is None:
+                if begins:
+                    self._end_text()
                 self.texts.append(text)
             else:
-                if self.texts:
-                    self.parts.append(model.Part(text="".join(self.texts)))
-                    self.texts.clear()
+                self._end_text()
                 self.parts.append(part)
+            begins = True
+
+    def _end_text(self) -> None:
+        if self.texts:
+            self.parts.append(model.Part(text="".join(self.texts)))
+            self.texts.clear()
 
     def whole(self) -> Artifact:
         text = (model.Part(text="".join(self.texts)),) if self.texts else ()

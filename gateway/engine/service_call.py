@@ -119,7 +119,7 @@ class ServiceCallLoop:
         again = False
         if point is not None:
             context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
-            context.machine.replay_call(point.before.answer, round_=point.round)
+            context.machine.replay_call(point.before.answer, point.before.parts, round_=point.round)
             again, self._seen = point.pending is not None, point.before
         if again:
             self._begin_again()
@@ -178,7 +178,7 @@ class ServiceCallLoop:
         """The call repeats its events from the beginning: the replay filters out what was shown of it."""
         shown = self._shown()
         replay = self.executor.replay = Replay(self._seen or shown, shown)
-        self.context.machine.replay_call(replay.answer, replay.calls)
+        self.context.machine.replay_call(replay.answer, replay.before, replay.calls)
 
     # --- a call that failed
 

@@ -56,6 +56,18 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+class MessageReady(msgspec.Struct, frozen=True):
+    """The end of a message of the answer: the next TextDelta begins another message, which callers see as a part of its own.
+
+    `text` is the complete message, and what was shown of the message becomes this text. `key` is the id of the message
+    within its call, if it has one; an event that names an earlier message again replaces the text of that message. An
+    adapter whose answers are one message each may omit this event.
+    """
+
+    text: str
+    key: str = ""
+
+
 class PartReady(msgspec.Struct, frozen=True):
     """A part of the answer that came whole: a file, data."""
 
@@ -81,8 +93,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ToolCallAnnounced(msgspec.Struct, frozen=True):
+    """The model begins a tool call. `handled` and `server` as in ToolCallReady, as far as they are known by then."""
+
     call_id: str
     name: str
+    handled: bool | None = None
+    server: str | None = None
 
 
 class ToolCallArguments(msgspec.Struct, frozen=True, gc=False):
@@ -182,10 +198,10 @@ class CallCompleted(msgspec.Struct, frozen=True):
 
     `handle` is the confirmed handle. It is required for owner BACKEND; for owner GATEWAY it is None, unless the backend
     kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
-    reason for an incomplete answer (`max_output_tokens`, `content_filter`), else None. `state` replaces the adapter's
-    JSON unless it is None. `stored` is the backend's report that it kept (True) or did not keep (False) this call.
-    `usage` is the backend's report of tokens; a whole number in it under `input_tokens` or `prompt_tokens` calibrates
-    `history.max_tokens`.
+    reason for an incomplete answer (`max_output_tokens`, `content_filter`), else None; no call of such an answer runs.
+    `state` replaces the adapter's JSON unless it is None. `stored` is the backend's report that it kept (True) or did not
+    keep (False) this call. `usage` is the backend's report of tokens; a whole number in it under `input_tokens` or
+    `prompt_tokens` calibrates `history.max_tokens`.
     """
 
     handle: str | None = None
@@ -200,6 +216,7 @@ class CallCompleted(msgspec.Struct, frozen=True):
 AdapterEvent = (
     CallStarted
     | TextDelta
+    | MessageReady
     | ReasoningDelta
     | PartReady
     | ArtifactReady

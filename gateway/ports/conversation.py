@@ -174,6 +174,19 @@ def refused_output(item: OutputItem) -> OutputItem:
     return OutputItem(item.call_id, REFUSED_OUTPUT, error=True, approved=approved)
 
 
+def gap(before: str, after: str) -> str:
+    """The text between two texts of one answer that keeps them apart where they are joined."""
+    return "\n\n" if before and after and not (before[-1].isspace() or after[0].isspace()) else ""
+
+
+def joined(texts: Iterable[str]) -> str:
+    """The texts of one answer as one text."""
+    whole = ""
+    for text in texts:
+        whole += gap(whole, text) + text
+    return whole
+
+
 _FRAME = 16
 """Of every item: role, ids, punctuation."""
 _FILE = 4000

@@ -18,16 +18,20 @@ from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.testing.serving import serve
 from tests.emulators.chat import CHAT_DIALECTS, ChatServer
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.scripts import Call, Conversation, Item, Raw, Say, Script, Step, in_rounds
+from tests.emulators.scripts import Call, Conversation, Incomplete, Item, Raw, Say, Script, Step, Think, in_rounds
 from tests.emulators.server import Emulator
 from tests.support.core import CARD, Core, frames, streamed
 from tests.support.core import answer as shown
+from tests.support.core import events as read_events
 
 
 class Weather:
-    """One tool, which knows three cities and fails for any other."""
+    """One tool, which knows three cities and fails for any other. `asked` are the cities of all its runs."""
 
     known: Mapping[str, Json] = {"Oslo": {"degrees": 3}, "Rome": "18C", "Bonn": ""}
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
 
     def rules_in_force(self, rules: Sequence[ApprovalRule]) -> Sequence[ApprovalRule]:
         return rules
@@ -41,6 +45,7 @@ class Weather:
 
     async def run(self, run: ToolRun) -> ToolOutput:
         city = str(run.arguments.get("city"))
+        self.asked.append(city)
         return ToolOutput(self.known[city]) if city in self.known else ToolOutput("no such city", error=True)
 
     async def aclose(self) -> None:
@@ -62,10 +67,11 @@ class Wire:
         self.core = core
         self.server = server
         self._adapter = adapter
+        self.tool = Weather()
 
     def attach(self, **policies: Any) -> None:
         agent = Agent(
-            name="wx", card=CARD, adapter=self._adapter, toolset=Weather(), policies=AgentPolicies(**policies)
+            name="wx", card=CARD, adapter=self._adapter, toolset=self.tool, policies=AgentPolicies(**policies)
         )
         self.core.agents.append(agent)
         self.core.default = agent
@@ -162,3 +168,132 @@ async def test_a_call_that_the_backend_answered_is_not_run_and_its_output_not_se
     assert task.status.state is TaskState.COMPLETED
     sent = [item["call_id"] for item in wire.bodies()[-1]["input"] if item["type"] == "function_call_output"]
     assert sent == (["c9", "c1"] if wire.bodies()[-1]["store"] is False else ["c1"])
+
+
+# --- calls that are reported again, and calls of an answer that is not whole
+
+
+def reported_again(wire: Wire) -> list[Step]:
+    """One call, told three times: its item again, and another item of its id."""
+    function = {"name": "weather", "arguments": json.dumps({"city": "Oslo"})}
+    if isinstance(wire.server, ChatServer):
+        made = [{"index": index, "id": "c1", "function": function} for index in (0, 0, 1)]
+        chunk = {"choices": [{"index": 0, "delta": {"tool_calls": made}, "finish_reason": None}]}
+        return [Raw(f"data: {json.dumps(chunk)}\n\n".encode())]
+    item = {"type": "function_call", "call_id": "c1", "status": "completed", **function}
+    return [Item(item | {"id": name}) for name in ("fc_1", "fc_1", "fc_2")]
+
+
+async def test_a_call_that_is_reported_again_runs_once_and_its_output_goes_out_once(wire: Wire) -> None:
+    wire.server.script = in_rounds(reported_again(wire), report)
+    first = await wire.say("weather?")
+    assert shown(first) == '{"degrees":3}'
+    assert wire.tool.asked == ["Oslo"]
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("thanks", first)) == "Hello"
+    outputs = [
+        item.get("call_id") or item.get("tool_call_id")
+        for item in wire.bodies()[1].get("input") or wire.bodies()[1]["messages"]
+        if item.get("type") == "function_call_output" or item.get("role") == "tool"
+    ]
+    assert outputs == ["c1"]
+
+
+async def test_the_calls_of_an_answer_that_is_not_whole_do_not_run_and_the_conversation_goes_on(wire: Wire) -> None:
+    wire.server.script = in_rounds([Say("Let me check."), call("Oslo", "c1"), Incomplete()])
+    first = await wire.say("weather?")
+    assert (first.status.state, shown(first), wire.tool.asked) == (TaskState.COMPLETED, "Let me check.", [])
+    assert first.status.message is not None
+    assert (first.status.message.metadata or {})["finishReason"] in ("max_output_tokens", "length")
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("and now?", first)) == "Hello"
+    assert len(wire.bodies()) == 2
+
+
+# --- several messages of one answer
+
+
+def texts_of(task: Task) -> list[str]:
+    return [part.text or "" for artifact in task.artifacts or () for part in artifact.parts]
+
+
+def sent_texts(body: dict[str, Any]) -> list[str]:
+    """The texts of the model in a request that has the whole conversation."""
+    items = body.get("messages") or body["input"]
+    return [item["content"] for item in items if item.get("role") == "assistant"]
+
+
+async def test_the_answer_behind_a_tool_is_another_part_and_the_model_gets_its_own_words(wire: Wire) -> None:
+    wire.server.script = in_rounds([Say("Let me check."), call("Oslo", "c1")], [Say("It is 3 degrees.")])
+    streaming = await wire.core.stream("weather?")
+    assert streamed(await frames(streaming)) == "Let me check.\n\nIt is 3 degrees."
+    task = await wire.say("weather?")
+    assert texts_of(task) == ["Let me check.\n\n", "It is 3 degrees."]
+    assert texts_of(await wire.core.get(task.id)) == texts_of(task)
+    wire.server.script = in_rounds([Say("Hello")])
+    await wire.say("thanks", task)
+    if wire.bodies()[-1].get("store") is not True:
+        assert sent_texts(wire.bodies()[-1]) == ["Let me check.", "It is 3 degrees."]
+
+
+def events(*events: dict[str, Any]) -> Raw:
+    return Raw(b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
+
+
+def message(name: str, text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": name, "role": "assistant", "status": "completed", "content": content}
+
+
+def delta(name: str, text: str) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "item_id": name, "delta": text}
+
+
+def done(name: str, text: str) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "item": message(name, text)}
+
+
+IN_PROGRESS = {"type": "response.in_progress", "response": {"status": "in_progress"}}
+
+TOLD: dict[str, tuple[list[Step], list[str]]] = {
+    "one after the other": ([Say("First."), Think("hm"), Say("Second.")], ["First.", "Second."]),
+    "in turns": (
+        [
+            events(delta("a", "Fir"), delta("b", "Sec"), delta("a", "st."), delta("b", "ond.")),
+            events(done("b", "Second."), done("a", "First.")),
+        ],
+        ["First.", "Second."],
+    ),
+    "again in progress": ([events(delta("a", "Fir"), IN_PROGRESS, delta("a", "st."), done("a", "First."))], ["First."]),
+    "not as it was streamed": ([events(delta("a", "Firs"), delta("a", "y"), done("a", "First."))], ["First."]),
+    "twice, and changed": (
+        [events(done("a", "Fist."), done("b", "Second."), done("a", "First."))],
+        ["First.", "Second."],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+async def test_the_messages_of_one_answer_are_the_same_for_callers_and_for_the_model(wire: Wire, case: str) -> None:
+    if not isinstance(wire.server, ResponsesServer):
+        pytest.skip("an answer on this wire is one message")
+    steps, expected = TOLD[case]
+    wire.server.script = lambda _: steps
+    streaming = await frames(await wire.core.stream("tell"))
+    whole = "\n\n".join(expected)
+    task = await wire.say("tell")
+    assert (folded(streaming), "".join(texts_of(task)), len(texts_of(task))) == (whole, whole, len(expected))
+    wire.server.script = in_rounds([Say("Hello")])
+    await wire.say("thanks", task)
+    if wire.bodies()[-1]["store"] is False:
+        assert sent_texts(wire.bodies()[-1]) == expected
+
+
+def folded(read: Any) -> str:
+    """The answer of a client that follows the stream: an update that does not append takes the place of all before it."""
+    text = ""
+    for event in read_events(read):
+        if event.artifact_update is not None:
+            new = "".join(part.text or "" for part in event.artifact_update.artifact.parts)
+            text = text + new if event.artifact_update.append else new
+    return text

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from adapters.openai import encoding
 from gateway.a2a.model import Json, Part
-from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
+from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem, joined
 from gateway.ports.tools import ToolDeclaration
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -52,7 +52,7 @@ def _add_text(messages: list[Json], item: Item) -> None:
             text = encoding.answer_text(parts)
             last = messages[-1] if messages else {}
             if last.get("role") == "assistant":
-                last["content"] += text
+                last["content"] = joined((last["content"], text))
             elif text:
                 messages.append({"role": "assistant", "content": text})
 

@@ -1,5 +1,6 @@
 """Chunks of a Chat Completions stream -> adapter events; no IO. Law: only a finish reason is an end; the id tells the call
-of a fragment, the index only where there is no id; a name is set once. A call without an id gets one, and keeps it.
+of a fragment, the index only where there is no id; a name is set once. A call without an id gets one, and keeps it; a call
+that is reported again is no other call.
 
 llama.cpp repeats id and name with every fragment; Ollama gives every call the index 0; some parsers of vLLM give no id,
 or give it late. Source: OpenAI API description 2.3.0, schema `CreateChatCompletionStreamResponse`; captures of servers.
@@ -18,7 +19,11 @@ from gateway.a2a.model import Json
 from gateway.ports import adapter as port
 from gateway.ports.conversation import ReasoningItem
 
-_COMPLETE = frozenset({"stop", "tool_calls", "function_call"})
+# The words of OpenAI, and of servers that pass on those of other wires (Text Generation Inference, Anthropic, Cohere).
+_COMPLETE = frozenset(
+    {"stop", "tool_calls", "function_call"}
+    | {"eos_token", "stop_sequence", "end_turn", "tool_use", "complete", "tool_call"}
+)
 _FAILED = "error"
 
 _json = msgspec.json.Decoder(msgspec.Raw)
@@ -43,13 +48,19 @@ class Fragment(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Call:
-    """`given` is the server's id, once it is known; `call_id` is the id of the events, from the announcement on."""
+    """`given` is the server's id, once it is known; `call_id` is the id of the events, from the announcement on. `again` is
+    an earlier call of the same id: whether this is another call is known when it is complete, and told only then."""
 
     call_id: str
     given: str | None
     index: int | None
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    again: "_Call | None" = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.arguments)
 
 
 class CompletionCalls:
@@ -64,14 +75,16 @@ class CompletionCalls:
         function = fragment.function or Function()
         call = self._call(fragment, function)
         arguments = function.text
-        if function.name and not call.name:
-            call.name = function.name
-            yield port.ToolCallAnnounced(call.call_id, call.name)
-            if call.arguments:
-                yield port.ToolCallArguments(call.call_id, "".join(call.arguments))
+        if function.name and call.name and call.arguments == [arguments] and _is_whole(arguments):
+            # The fragment is a repetition, since nothing can follow whole arguments.
+            return
+        named = bool(function.name and not call.name)
+        call.name = call.name or function.name or ""
+        if named and call.again is None:
+            yield from _announced(call)
         if arguments:
             call.arguments.append(arguments)
-            if call.name:
+            if call.name and call.again is None:
                 yield port.ToolCallArguments(call.call_id, arguments)
 
     def receive_legacy(self, function: Function) -> Iterator[port.AdapterEvent]:
@@ -79,22 +92,22 @@ class CompletionCalls:
         if not any(call.given or call.index is not None for call in self._in_order):
             yield from self.receive(Fragment(function=function))
 
-    def finish(self, *, cut: bool) -> Iterator[port.AdapterEvent]:
-        """Ends the calls. `cut` says that the answer is incomplete: a last call whose arguments had not begun is
-        dropped, because it must not run."""
-        last = self._in_order[-1] if self._in_order else None
+    def finish(self) -> Iterator[port.AdapterEvent]:
         for call in self._in_order:
-            if cut and call is last and not "".join(call.arguments).strip():
-                return
-            yield port.ToolCallReady(call.call_id, call.name, "".join(call.arguments))
+            if call.again is not None:
+                if (call.name, call.text) == (call.again.name, call.again.text):
+                    continue
+                yield from _announced(call)
+            yield port.ToolCallReady(call.call_id, call.name, call.text)
 
     def _call(self, fragment: Fragment, function: Function) -> _Call:
         call = self._known(fragment, function)
         if call is None:
             # The server gave two calls the same id. The second call gets another id, so that each output belongs to
             # one call.
-            given = fragment.id if fragment.id in self._by_id else None
-            call = _Call(f"call_{token_hex(12)}", given, fragment.index)
+            again = self._by_id.get(fragment.id or "")
+            given = fragment.id if again is not None else None
+            call = _Call(f"call_{token_hex(12)}", given, fragment.index, again=again)
             self._in_order.append(call)
         if fragment.id and call.given is None:
             call.given = fragment.id
@@ -120,13 +133,22 @@ class CompletionCalls:
 
 def _begins_another(call: _Call, function: Function) -> bool:
     """Whether the fragment begins another call. Without an id, a name after complete arguments begins the next call."""
-    if not (function.name and call.name):
-        return False
+    return bool(function.name and call.name) and _is_whole(call.text)
+
+
+def _is_whole(arguments: str) -> bool:
     try:
-        _json.decode("".join(call.arguments))
+        _json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
+
+
+def _announced(call: _Call) -> Iterator[port.AdapterEvent]:
+    """The beginning of a call, with all its arguments so far."""
+    yield port.ToolCallAnnounced(call.call_id, call.name)
+    if call.arguments:
+        yield port.ToolCallArguments(call.call_id, call.text)
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -193,10 +215,10 @@ class CompletionParser:
         reason = self._finish_reason
         if reason is None:
             raise self._failures.error(port.ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
-        finish = None if reason in _COMPLETE else reason
+        finish = None if reason.lower() in _COMPLETE else reason
         return (
             *self._reasoning_item(),
-            *self._calls.finish(cut=finish is not None),
+            *self._calls.finish(),
             port.CallCompleted(usage=self.usage, finish=finish),
         )
 

@@ -1,11 +1,13 @@
 """The tool calls of one response -> adapter events. Law: the item decides the kind of a call; events about a call may come
-before its item, and its output before its end.
+before its item, and its output before its end. A call that is reported again is no other call, and the id of a call that goes
+back into a backend's chain is the backend's.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from adapters.http.failures import Failures
 from adapters.openai.responses import wire
 from gateway.a2a.model import Part
 from gateway.ports import adapter as port
@@ -15,55 +17,80 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call in progress; `item` is its first copy."""
+    """A tool call; `item` is its latest copy. `arguments` are None until they are complete."""
 
     call_id: str
     item: wire.ResponseItem
-    ready: bool = False
+    arguments: str | None = None
 
 
 class ResponseCalls:
-    def __init__(self) -> None:
-        self.open: dict[str, _Call] = {}
-        """Calls in progress, by the key of their item."""
-        self.ids: set[str] = set()
-        """Every `call_id` of the response."""
+    """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `cut` says that some call
+    is not whole."""
+
+    def __init__(self, failures: Failures, *, chained: bool) -> None:
+        self.cut = False
+        self._ids: set[str] = set()
+        """The ids of the events."""
+        self._failures = failures
+        self._chained = chained
+        self._open: dict[str, _Call] = {}
+        """Announced calls, by the key of their item."""
+        self._of_client: dict[str, _Call] = {}
+        """The calls that the backend does not run itself, by its id of the call."""
+        self._again: set[str] = set()
+        """Items that name a call of another item again. Nothing is told of them before they are complete."""
         self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._unanswered: dict[str, list[str]] = {}
         self._unmatched: list[wire.ResponseItem] = []
 
+    @property
+    def begun(self) -> bool:
+        """Whether any call is announced and not complete."""
+        return any(call.arguments is None for call in self._open.values())
+
     def add(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
-        if item.key in self.open or (item.type == "mcp_call" and not item.name):
+        key, of_client = item.key, item.type in wire.OPEN_CALLS
+        if key in self._open or (not item.name and item.type == "mcp_call") or (not item.call_id and of_client):
             return ()
-        call = self.open[item.key] = _Call(self._new_id(item), item)
-        early = [event for add, given in self._early.pop(item.key, ()) for event in add(self, item.key, given)]
-        return (port.ToolCallAnnounced(call.call_id, item.tool), *early)
+        if of_client and item.call_id in self._of_client:
+            self._again.add(key)
+            return ()
+        call = self._open[key] = self._begin(item)
+        early = [event for add, given in self._early.pop(key, ()) for event in add(self, key, given)]
+        handled = True if item.server else None
+        return (port.ToolCallAnnounced(call.call_id, item.tool, handled, item.server), *early)
 
     def add_arguments(self, key: str, delta: str) -> Sequence[port.AdapterEvent]:
-        call = self.open.get(key)
-        if call is None:
+        call = self._open.get(key)
+        if call is not None:
+            return (port.ToolCallArguments(call.call_id, delta),) if call.arguments is None else ()
+        if key not in self._again:
             self._early.setdefault(key, []).append((ResponseCalls.add_arguments, delta))
-            return ()
-        return (port.ToolCallArguments(call.call_id, delta),)
+        return ()
 
     def end_arguments(self, key: str, arguments: str | None) -> Sequence[port.AdapterEvent]:
         """Ends the arguments of a call. From this event on, the backend runs the tool."""
-        call = self.open.get(key)
+        call = self._open.get(key)
         if call is None:
             self._early.setdefault(key, []).append((ResponseCalls.end_arguments, arguments))
             return ()
-        if arguments is None or call.ready or call.item.type not in wire.SERVER_TOOLS:
+        if arguments is None or call.arguments is not None or call.item.type not in wire.SERVER_TOOLS:
             return ()
-        call.ready = True
+        call.arguments = arguments
         return (wire.server_call(call.call_id, call.item, arguments),)
 
     def end_client_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
-        call = self._pop(item)
         arguments = item.arguments if item.arguments is not None else item.input or ""
-        if item.status == "incomplete" and not arguments.strip():
-            # The stream was cut before the arguments began. With blank arguments the tool would run without arguments.
-            arguments = "{"
+        call = self._open.get(item.key) or self._of_client.get(item.call_id or "")
+        if call is not None and call.arguments is not None:
+            if self._repeats(call, item, arguments):
+                return
+            call = None
+        call = call or self._begin(item)
+        call.item, call.arguments = item, arguments
+        self.cut = self.cut or item.status == "incomplete"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
         early = next((output for output in self._unmatched if output.call_id == item.call_id), None)
@@ -80,9 +107,10 @@ class ResponseCalls:
             self._unmatched.append(item)
 
     def end_server_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
-        call = self._pop(item)
+        call = self._open.get(item.key) or self._begin(item)
         arguments, output, error = wire.outcome(item)
-        if not call.ready:
+        if call.arguments is None:
+            call.arguments = arguments
             yield wire.server_call(call.call_id, item, arguments)
         yield port.ToolResultReady(call.call_id, output, error)
         if item.type == "image_generation_call" and item.result:
@@ -91,15 +119,30 @@ class ResponseCalls:
     def unmatched_outputs(self) -> Iterator[port.AdapterEvent]:
         for item in self._unmatched:
             _log.warning("a tool output belongs to no call of its response")
-            yield port.ToolResultReady(self._new_id(item), "" if item.output is None else item.output)
+            yield port.ToolResultReady(self._unique(item), "" if item.output is None else item.output)
 
-    def _pop(self, item: wire.ResponseItem) -> _Call:
-        return self.open.pop(item.key, None) or _Call(self._new_id(item), item)
+    def _repeats(self, call: _Call, item: wire.ResponseItem, arguments: str) -> bool:
+        """Whether this item reports a complete call again. In a chain one id can be answered once, so that it is one call."""
+        if (call.item.tool, call.arguments) == (item.tool, arguments):
+            return True
+        if self._chained:
+            _log.warning("two calls of a response have one id; only the first of them can be answered, and is run")
+        return self._chained
 
-    def _new_id(self, item: wire.ResponseItem) -> str:
+    def _begin(self, item: wire.ResponseItem) -> _Call:
+        """Raises: AdapterError for a call that a chain waits for, and that no output could name."""
+        of_client = item.type in wire.OPEN_CALLS
+        if of_client and self._chained and not (item.call_id or item.id):
+            raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
+        call = _Call(self._unique(item), item)
+        if of_client and item.call_id:
+            self._of_client.setdefault(item.call_id, call)
+        return call
+
+    def _unique(self, item: wire.ResponseItem) -> str:
         """The backend's id of the call, unless it gave none or the response has that id already."""
         call_id = item.call_id or item.id or "call"
-        if call_id in self.ids or call_id == "call":
-            call_id = f"{call_id}_{len(self.ids)}"
-        self.ids.add(call_id)
+        if call_id in self._ids or call_id == "call":
+            call_id = f"{call_id}_{len(self._ids)}"
+        self._ids.add(call_id)
         return call_id

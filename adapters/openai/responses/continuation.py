@@ -85,6 +85,8 @@ class InConversation:
     handle: str
     announced: bool = False
 
+    keeps = True
+
     @property
     def fields(self) -> dict[str, Json]:
         # The id is sent as a string and not in an object, because OGX accepts only a string.

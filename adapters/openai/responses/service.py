@@ -169,7 +169,7 @@ class ResponsesService(OpenAIService):
                             yield event
                         if parser.ended:
                             return
-            raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the response did")
+            raise parser.cut()
         except AdapterError as error:
             error.usage = parser.usage
             raise

@@ -1,5 +1,5 @@
 """Events of a Responses stream -> adapter events; no IO. Law: an item decides what its deltas were, its id which deltas
-are its own; numbers may have gaps, indexes repeat, names be absent.
+are its own, and an id that ended is a repetition; numbers may have gaps, indexes repeat, names be absent.
 
 Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`; captures of OGX, agentserver, LiteLLM and others.
 """
@@ -15,6 +15,8 @@ from adapters.http.sse import DONE
 from adapters.openai.responses import wire
 from adapters.openai.responses.calls import ResponseCalls
 from adapters.openai.responses.continuation import Continuation
+from adapters.openai.responses.items import StreamedItems
+from adapters.openai.responses.messages import ResponseMessages
 from gateway.a2a.model import Json
 from gateway.ports import adapter as port
 from gateway.ports.conversation import OpaqueItem, ReasoningItem
@@ -24,26 +26,30 @@ _log = logging.getLogger(__name__)
 
 class ResponseParser:
     """One response to a request with this `continuation`. `receive` takes the data of every event until the parser has
-    `ended`. `usage` is the report of tokens, also of a response that failed."""
+    `ended`. `usage` is the report of tokens, also of a response that failed. `repeated` is the number of events that were
+    taken for repetitions by their number."""
 
     def __init__(self, failures: Failures, continuation: Continuation) -> None:
         self.ended = False
         self.usage: Json = None
+        self.repeated = 0
         self._failures = failures
         self._continuation = continuation
         self._handle = continuation.handle
         self._started = continuation.announced
         self._number = 0
+        self._latest = b""
         self._reset()
 
     def _reset(self) -> None:
         """Nothing has come of the response's output."""
         self._last_item: str | None = None
-        self._items_done = 0
-        self._text: list[str] = []
-        self._commentary: set[str] = set()
+        self._items = StreamedItems()
+        self._again = False
         self._summary: tuple[str | None, int] | None = None
-        self._calls = ResponseCalls()
+        self._messages = ResponseMessages()
+        self._calls = ResponseCalls(self._failures, chained=self._continuation.keeps)
+        self._questions: dict[str, port.ApprovalAsked] = {}
         self._links: set[str] = set()
 
     def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
@@ -54,9 +60,12 @@ class ResponseParser:
             event = wire.decode_event(data)
             number = event.sequence_number
             if isinstance(number, int):
-                if 0 < number <= self._number:
-                    return ()  # a repetition
-                self._number = number
+                if number > self._number or number <= 0:
+                    self._number = number
+                elif self._is_repetition(event, number, data):
+                    self.repeated += 1
+                    return ()
+                self._latest = data
             read = self._READERS.get(event.type)
             if read is not None:
                 return read(self, event)
@@ -66,19 +75,48 @@ class ResponseParser:
             raise self._broken(f"an event cannot be read: {error}") from error
         return ()
 
+    def cut(self) -> port.AdapterError:
+        """The stream ended before the response did."""
+        return self._failures.error(
+            port.ErrorClass.INTERRUPTED, self._doubted("the stream ended before the response did")
+        )
+
+    def _is_repetition(self, event: wire.Event, number: int, data: bytes) -> bool:
+        """Of an event whose number does not rise. A state is none, since it tells the same again, and neither is an event
+        about an item that the stream has not had: there the numbers begin anew."""
+        if event.response or event.type in wire.ENDS:
+            return False
+        if number == self._number:
+            return data == self._latest
+        key = event.item_id or (wire.decode_item(event.item).key if event.item else "")
+        if not key or key in self._items or key in self._messages:
+            return True
+        self._number = number
+        return False
+
+    def _doubted(self, what: str) -> str:
+        if not self.repeated:
+            return what
+        return f"{what}; {self.repeated} events had a sequence_number that did not rise, and were taken for repetitions"
+
     # --- the response
 
     def _opened(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         return self._start(wire.decode_response(event.response))
 
     def _in_progress(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        """Handles a repeated event. When it follows output, the backend was interrupted and sends all output again.
-        Source: agentserver 2.3.0."""
-        started = self._opened(event)
-        if not (self._text or self._items_done or self._calls.open):
-            return started
+        """Handles a repeated event. When it follows output, the backend may have been interrupted, and send all output
+        again: the next item tells. Source: agentserver 2.3.0."""
+        self._again = self._items.any_ended or self._messages.begun or self._calls.begun
+        return self._opened(event)
+
+    def _start_over(self, item: wire.ResponseItem, index: int | None) -> Sequence[port.AdapterEvent]:
+        """Drops all output when this item, after an interruption, is sent again."""
+        again, self._again = self._again, False
+        if not again or not self._items.begins_again(item, index):
+            return ()
         self._reset()
-        return (*started, port.StartedOver())
+        return (port.StartedOver(),)
 
     def _start(self, response: wire.Response) -> Sequence[port.AdapterEvent]:
         if error := self._continuation.mismatch(response, self._failures):
@@ -92,14 +130,21 @@ class ResponseParser:
         response = wire.decode_response(event.response)
         self.usage = response.usage
         finish = self._finish(event, response)
-        events = [*self._start(response), *self._unstreamed_items(response), *self._calls.unmatched_outputs()]
+        events = [*self._start(response), *self._finished_items(response), *self._messages.close()]
+        events += self._calls.unmatched_outputs()
+        if self.repeated:
+            _log.warning(self._doubted("a response has ended"))
+        if finish == "incomplete" and self._links:
+            # The response waits for consent, and is incomplete for that reason. Source: Microsoft's agent framework.
+            finish = None
+        elif finish is None and self._calls.cut:
+            finish = "incomplete"
         self.ended = True
         completed = port.CallCompleted(
             # A response that the backend kept against the request is named, so that it can be deleted there.
             self._continuation.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
-            # A response that waits for consent is incomplete for that reason. Source: Microsoft's agent framework.
-            finish=None if finish == "incomplete" and self._links else finish,
+            finish=finish,
             state=self._continuation.state(self._last_item),
             stored=response.store,
         )
@@ -122,31 +167,31 @@ class ResponseParser:
                 raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
         raise self._broken(f"a response that ended has the status {status!r}")
 
-    def _unstreamed_items(self, response: wire.Response) -> Iterator[port.AdapterEvent]:
-        """A server that streams no items has them in the finished response only; so has every server the end of a call
-        that was cut, for which its chain waits for an output, too."""
-        if self._items_done and not self._calls.open:
-            return
-        for raw in response.output or ():
-            item = wire.decode_item(raw)
-            if not self._items_done or (item.type in wire.OPEN_CALLS and item.key in self._calls.open):
-                yield from self._item(raw)
+    def _finished_items(self, response: wire.Response) -> Iterator[port.AdapterEvent]:
+        """What the finished response has and the stream had not: whole items, and other texts of messages. A server may
+        stream no items; and the end of a call that was cut is often there alone, for which a chain waits for an output."""
+        output = response.output or ()
+        items = [wire.decode_item(raw) for raw in output]
+        for item, raw, key in zip(items, output, self._items.streamed_keys(items), strict=True):
+            if key is None:
+                yield from self._item(item, raw, None)
+            elif item.type == "message":
+                yield from self._messages.repeat(key, item.text)
 
     def _failed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         error = event.error or {"code": event.code, "message": event.message}
         raise self._failures.from_event(error, handle=self._handle)
 
     def _broken(self, what: str) -> port.AdapterError:
-        return self._failures.error(port.ErrorClass.CONTRACT_BROKEN, what)
+        return self._failures.error(port.ErrorClass.CONTRACT_BROKEN, self._doubted(what))
 
     # --- deltas
 
     def _text_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        delta = event.delta
-        if not isinstance(delta, str) or not delta or event.item_id in self._commentary:
-            return ()
-        self._text.append(delta)
-        return (port.TextDelta(delta),)
+        return self._messages.add_delta(event)
+
+    def _text_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
+        return self._messages.add_text(event)
 
     def _reasoning_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
@@ -157,45 +202,68 @@ class ResponseParser:
             if at != self._summary:
                 self._summary = at
                 delta = f"\n\n{delta}"
-        return (port.ReasoningDelta(delta),)
+        return self._messages.hold((port.ReasoningDelta(delta),))
 
     def _arguments_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
-        return self._calls.add_arguments(event.item_id or "", delta) if isinstance(delta, str) and delta else ()
+        if not isinstance(delta, str) or not delta:
+            return ()
+        return self._messages.hold(self._calls.add_arguments(event.item_id or "", delta))
 
     def _arguments_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        return self._calls.end_arguments(event.item_id or "", event.arguments)
+        return self._messages.hold(self._calls.end_arguments(event.item_id or "", event.arguments))
 
     # --- items
 
     def _item_added(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        item = wire.decode_item(event.item)
-        if item.type == wire.CONSENT and item.consent_link:
-            return tuple(self._consent(item))
-        if item.type == "message" and item.phase == "commentary" and item.id:
-            self._commentary.add(item.id)
-        return self._calls.add(item) if item.type in wire.CALLS else ()
+        item, index = wire.decode_item(event.item), event.index
+        over = self._start_over(item, index)
+        self._items.begin(item, index)
+        if self._items.has_ended(item):
+            return over
+        if item.type == "message":
+            self._messages.announce(item, index)
+        elif item.type in wire.CALLS:
+            return (*over, *self._messages.hold(self._calls.add(item)))
+        elif item.type == wire.CONSENT and item.consent_link:
+            return (*over, *self._messages.hold(tuple(self._consent(item))))
+        return over
 
     def _item_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        self._items_done += 1
-        return tuple(self._item(event.item))
+        item, index = wire.decode_item(event.item), event.index
+        # The end of an item that has begun shows that the output goes on.
+        over = () if self._items.is_open(item) else self._start_over(item, index)
+        self._again = False
+        self._items.begin(item, index)
+        if self._items.has_ended(item):
+            return self._repeated_item(item)
+        return (*over, *self._item(item, event.item, index))
 
-    def _item(self, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
-        item = wire.decode_item(raw)
-        if item.type == wire.CONSENT:
-            yield from self._consent(item)
-            return
-        self._last_item = item.id or self._last_item
+    def _repeated_item(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
+        if item.type == "mcp_approval_request" and self._approval(item) != self._questions[item.key]:
+            raise self._broken("a question for approval has the id of another")
+        return self._messages.repeat(item.key, item.text) if item.type == "message" else ()
+
+    def _item(self, item: wire.ResponseItem, raw: msgspec.Raw, index: int | None) -> Sequence[port.AdapterEvent]:
+        self._items.end(item)
+        if item.type != wire.CONSENT:
+            self._last_item = item.id or self._last_item
+        if item.type == "message":
+            return self._messages.end(item, raw, index)
+        return self._messages.hold(tuple(self._other_item(item, raw)))
+
+    def _other_item(self, item: wire.ResponseItem, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
         match item.type:
-            case "message":
-                yield from self._message(item, raw)
+            case wire.CONSENT:
+                yield from self._consent(item)
             case "reasoning":
                 name, payload = wire.replay(raw)
                 yield port.ItemReady(ReasoningItem(item.reasoning, payload), name)
             case "mcp_list_tools":
                 pass
             case "mcp_approval_request":
-                yield self._approval(item)
+                asked = self._questions[item.key] = self._approval(item)
+                yield asked
             case kind if kind in wire.OPEN_CALLS:
                 yield from self._calls.end_client_call(item)
             case kind if kind in wire.OPEN_CALL_OUTPUTS:
@@ -206,27 +274,10 @@ class ResponseParser:
                 name, payload = wire.replay(raw)
                 yield port.ItemReady(OpaqueItem(item.type, payload, item.type == wire.COMPACTION), name)
 
-    def _message(self, item: wire.ResponseItem, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
-        if item.phase == "commentary":
-            name, payload = wire.replay(raw)
-            yield port.Progress(item.text)
-            yield port.ItemReady(OpaqueItem(item.type, payload), name)
-            return
-        streamed = "".join(self._text)
-        self._text.clear()
-        if item.text.startswith(streamed):
-            if rest := item.text[len(streamed) :]:
-                yield port.TextDelta(rest)
-        elif streamed.startswith(item.text):
-            self._text.append(streamed[len(item.text) :])
-        else:
-            _log.warning("a finished message is not what was streamed of it")
-
     def _approval(self, item: wire.ResponseItem) -> port.ApprovalAsked:
         """The decision is sent with the id of the question, so the id cannot be made up."""
-        if not item.id or not item.name or item.id in self._calls.ids:
-            raise self._broken("a question for approval has no id of its own, or names no tool")
-        self._calls.ids.add(item.id)
+        if not item.id or not item.name:
+            raise self._broken("a question for approval has no id, or names no tool")
         return port.ApprovalAsked(item.id, item.name, item.arguments or "", item.server_label or "", item.id)
 
     def _consent(self, item: wire.ResponseItem) -> Iterator[port.ConsentAsked]:
@@ -240,6 +291,8 @@ class ResponseParser:
     _READERS: ClassVar[Mapping[str, Callable[["ResponseParser", wire.Event], Sequence[port.AdapterEvent]]]] = {
         "response.output_text.delta": _text_delta,
         "response.refusal.delta": _text_delta,
+        "response.output_text.done": _text_done,
+        "response.refusal.done": _text_done,
         "response.reasoning_summary_text.delta": _reasoning_delta,
         "response.reasoning_text.delta": _reasoning_delta,
         "response.reasoning.delta": _reasoning_delta,

@@ -27,6 +27,8 @@ CALLS = OPEN_CALLS | SERVER_TOOLS.keys()
 CONSENT = "oauth_consent_request"
 # Stands for everything before it.
 COMPACTION = "compaction"
+# Events after which nothing of the response follows.
+ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"})
 
 _FAILED = frozenset({"failed", "incomplete", "cancelled"})
 # `created_by` is an output field only.
@@ -38,9 +40,7 @@ REPETITIONS = frozenset(
     {
         b"response.content_part.added",
         b"response.content_part.done",
-        b"response.output_text.done",
         b"response.output_text.annotation.added",
-        b"response.refusal.done",
         b"response.reasoning_summary_part.added",
         b"response.reasoning_summary_part.done",
         b"response.reasoning_summary_text.done",
@@ -87,6 +87,11 @@ class ResponseItem(msgspec.Struct):
     output_format: str | None = None
 
     @property
+    def is_commentary(self) -> bool:
+        """Whether the message tells of the work, and is no answer."""
+        return self.phase == "commentary"
+
+    @property
     def key(self) -> str:
         """What the events about this item name."""
         return self.id or self.call_id or ""
@@ -104,14 +109,21 @@ class ResponseItem(msgspec.Struct):
     def tool(self) -> str:
         return self.name or SERVER_TOOLS.get(self.type) or self.type
 
+    @property
+    def server(self) -> str | None:
+        """The executor of a tool that the backend runs itself, None for any other tool."""
+        if self.type not in SERVER_TOOLS:
+            return None
+        return SERVER_TOOLS[self.type] or (f"mcp:{self.server_label}" if self.server_label else "mcp")
+
 
 decode_item = msgspec.json.Decoder(ResponseItem).decode
 
 
 def server_call(call_id: str, item: ResponseItem, arguments: str) -> ToolCallReady:
     """The event of a call that the backend runs, or has run."""
-    server = SERVER_TOOLS[item.type] or (f"mcp:{item.server_label}" if item.server_label else "mcp")
-    return ToolCallReady(call_id, item.tool, arguments, True, server, item.id, question=item.approval_request_id)
+    asked = item.approval_request_id
+    return ToolCallReady(call_id, item.tool, arguments, True, item.server, item.id, question=asked)
 
 
 def outcome(item: ResponseItem) -> tuple[str, Json, bool]:
@@ -146,7 +158,10 @@ class Event(msgspec.Struct, gc=False):
     type: str = ""
     sequence_number: Json = None
     item_id: str | None = None
+    output_index: Json = None
     delta: Json = None
+    text: Json = None
+    refusal: Json = None
     summary_index: int | None = None
     arguments: str | None = None
     item: msgspec.Raw = msgspec.Raw()
@@ -154,6 +169,11 @@ class Event(msgspec.Struct, gc=False):
     error: Json = None
     code: Json = None
     message: Json = None
+
+    @property
+    def index(self) -> int | None:
+        """The place of the event's item in the output."""
+        return self.output_index if isinstance(self.output_index, int) else None
 
 
 class _Incomplete(msgspec.Struct):

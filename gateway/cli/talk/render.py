@@ -34,11 +34,12 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """A state in which the agent does not work, and the text of its message."""
+    """A state in which the agent does not work, and the text of its message. `cut` says that the answer is not whole."""
 
     state: str = ""
     text: str = ""
     message: str | None = None
+    cut: bool = False
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class TextView:
                 show(body)
 
     def finish(self) -> None:
-        """Shows the message of the final state, unless an answer was shown."""
+        """Shows the message of the final state, unless an answer was shown that is whole."""
         state, text = self._final.state, self._final.text
         if text and (state in WAITING or (state not in _BAD_ENDS and not self._has_answer)):
             self.screen.end_line()
@@ -98,6 +99,8 @@ class TextView:
         self.screen.end_line()
         if text and state in _BAD_ENDS:
             self.screen.report(f"{state_words(state)}: {text}")
+        elif text and self._final.cut and self._has_answer:
+            self.screen.report(text)
 
     def _task(self, task: Json) -> None:
         """Shows a snapshot: parts of it may have come before the stream began or while it was disconnected."""
@@ -166,7 +169,8 @@ class TextView:
         name = text_at(message, "messageId")
         if state in OF_STATE and (name is None or name not in self._answered_messages):
             texts = (part["text"] for part in objects(message, "parts") if _is_text(part))
-            self._final = _Final(state or "", "\n".join(texts), name)
+            cut = json_at(message, "metadata", "finishReason") is not None
+            self._final = _Final(state or "", "\n".join(texts), name, cut)
             # Calls that the client is to run come only with the question.
             self._show_progress(message, calls_only=True)
 

@@ -21,6 +21,7 @@ from gateway.ports.tools import ToolDeclaration
 
 NO_SUCH_TOOL = "This tool is not available."
 NOT_RUN = "This call was not run."
+CUT = "This call was not run: the answer that made it is not whole."
 OUTCOME_UNKNOWN = "The outcome of this call is unknown."
 TIMED_OUT = "The tool did not answer in time; whether it did its work is not known."
 FAILED = "The tool failed."

@@ -36,8 +36,8 @@ class ToolCallTracker:
     def receive(self, event: adapter.AdapterEvent, policy: ToolPolicy, round_: int) -> None:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
         match event:
-            case adapter.ToolCallAnnounced(call_id=call_id, name=name):
-                self.show(self._add(call_id, name, None, policy, round_), Phase.ARGS_DELTA, "")
+            case adapter.ToolCallAnnounced():
+                self.show(self._add(event, policy, round_), Phase.ARGS_DELTA, "")
             case adapter.ToolCallArguments(call_id=call_id, delta=delta):
                 call = self._find(call_id)
                 if call is None:
@@ -67,9 +67,9 @@ class ToolCallTracker:
         """The ids of the calls whose outputs the backend waits for."""
         return {call.external_id for call in self._calls.values() if call.executor != "backend" or call.question}
 
-    def settle(self, call: ToolCall, settled: Settled, *, unsent: bool = False) -> None:
+    def settle(self, call: ToolCall, settled: Settled, *, unsent: bool = False, replayable: bool = True) -> None:
         call.settle(settled)
-        self.output.items.append(output_item(call, unsent=unsent))
+        self.output.items.append(output_item(call, unsent=unsent, replayable=replayable))
         self.show_outcome(call, settled)
 
     def interrupt(self) -> None:
@@ -126,7 +126,15 @@ class ToolCallTracker:
         call.shown = True
         self.show(call, Phase.REQUESTED, call.arguments or "")
 
-    def _add(self, call_id: str, name: str, server: str | None, policy: ToolPolicy, round_: int) -> ToolCall:
+    def _add(
+        self,
+        event: adapter.ToolCallAnnounced | adapter.ToolCallReady | adapter.ApprovalAsked,
+        policy: ToolPolicy,
+        round_: int,
+    ) -> ToolCall:
+        call_id, name = event.call_id, event.name
+        of_backend = isinstance(event, adapter.ApprovalAsked) or event.handled is True
+        server = f"mcp:{event.server}" if isinstance(event, adapter.ApprovalAsked) else event.server
         if call_id in self._calls:
             raise _broken(f"tool call {call_id!r} was announced twice")
         clock = self.output.clock
@@ -135,8 +143,8 @@ class ToolCallTracker:
             name=name,
             round=round_,
             index=len(self._calls),
-            origin=policy.origin(name),
-            server=server or policy.server(name),
+            origin="backend" if of_backend else policy.origin(name),
+            server=server if server is not None or of_backend else policy.server(name),
             started_at=timestamp(clock.now()),
         )
         # A call without an id of the backend's goes by the gateway's id, towards the backend too.
@@ -153,7 +161,7 @@ class ToolCallTracker:
         known = self._find(event.call_id)
         if known is not None and not event.call_id and known.arguments is not None:
             known = None
-        call = known or self._add(event.call_id, event.name, event.server, policy, round_)
+        call = known or self._add(event, policy, round_)
         if call.arguments is not None:
             raise _broken(f"the arguments of tool call {event.call_id!r} came twice")
         if event.handled:
@@ -172,9 +180,7 @@ class ToolCallTracker:
             self._answer(early)
 
     def _ask(self, event: adapter.ApprovalAsked, policy: ToolPolicy, round_: int) -> None:
-        server = f"mcp:{event.server}"
-        call = self._add(event.call_id, event.name, server, policy, round_)
-        call.facts = replace(call.facts, origin="backend", server=server)
+        call = self._add(event, policy, round_)
         call.question = True
         self._keep_call(call, event, CallItem(call.external_id, event.name, event.arguments, asking=event.server))
         self._show_arguments(call)

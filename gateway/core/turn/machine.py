@@ -89,25 +89,15 @@ class TurnMachine:
         match event:
             case TextDelta(text=text):
                 output.add_text(text)
-            case adapter.ReasoningDelta(text=text):
-                output.add_reasoning(text)
             case adapter.CallStarted(handle=handle):
                 out += [] if handle is None else [commands.RecordPending(handle)]
-            case adapter.PartReady(part=part):
-                output.add_part(part)
-            case adapter.ArtifactReady():
-                output.add_artifact(event)
-            case adapter.Progress(text=text):
-                output.add_note(text)
-            case adapter.ItemReady():
-                output.add_item(event)
             case adapter.ConsentAsked():
                 self._add_consent(event)
             case adapter.CallCompleted():
                 self._complete(event)
             case adapter.DirectReply(parts=parts, state=state):
                 self._reply(parts, state)
-            case _:
+            case _ if not output.receive(event):
                 self._tracker.receive(event, self.facts.tools, self.round)
         self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
@@ -206,14 +196,17 @@ class TurnMachine:
         """The service call that asked for them could not be stored: the ledger does not know them."""
         self.calls = {}
 
-    def replay_call(self, answer: str, call_ids: Sequence[str] = (), round_: int | None = None) -> None:
+    def replay_call(
+        self, answer: str, told: Sequence[Part], call_ids: Sequence[str] = (), round_: int | None = None
+    ) -> None:
         """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids.
 
-        `round_`: its number, for a turn that another process has begun.
+        `told`: the parts of the artifact when the call began. `round_`: the number of the call, for a turn that another
+        process has begun.
         """
         self.round = self.round if round_ is None else round_
         self._consents.clear()
-        self._output.restart(answer)
+        self._output.restart(answer, told)
         self._tracker.restart(call_ids)
         self._shown = self._shown or bool(answer or call_ids)
 
@@ -318,9 +311,10 @@ class TurnMachine:
             return
         unanswered = tracker.unanswered
         on_chain = event.handle is not None and (backend or adopts)
-        continues = ending is adapter.Ending.COMPLETED and (on_chain or not backend)
+        why_not = tool_call.NOT_RUN if event.finish is None else tool_call.CUT
+        continues = ending is adapter.Ending.COMPLETED and event.finish is None and (on_chain or not backend)
         for call in unanswered:
-            self._decide(call, continues=continues, on_chain=on_chain)
+            self._decide(call, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
         handle = event.handle if backend else None
         out.append(commands.CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
@@ -358,8 +352,9 @@ class TurnMachine:
         adopts = self.facts.on_owner_conflict == "adopt" and event.handle is not None
         return commands.OwnershipConflict(event.handle, adopts)
 
-    def _decide(self, call: ToolCall, *, continues: bool, on_chain: bool) -> None:
-        """The only decision on a call that was unanswered when its service call was complete."""
+    def _decide(self, call: ToolCall, why_not: str | None, *, on_chain: bool) -> None:
+        """The only decision on a call that was unanswered when its service call was complete. `why_not` is the reason why
+        no call of that service call runs, if there is one."""
         if call.arguments is None:
             call.settle(Settled(ToolCallStatus.CANCELLED, None))
             return
@@ -369,16 +364,18 @@ class TurnMachine:
             return
         settled = tool_call.decide(call, self.facts.tools)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
-        if settled is None and not continues:
-            settled = Settled(ToolCallStatus.CANCELLED, tool_call.NOT_RUN)
+        never_runs = why_not is not None and (settled is None or why_not == tool_call.CUT)
+        if never_runs:
+            settled = Settled(ToolCallStatus.CANCELLED, why_not)
         if settled is not None:
-            self._tracker.settle(call, settled, unsent=on_chain)
+            kept = not (never_runs and self.facts.ownership.owner is StorageOwner.GATEWAY)
+            self._tracker.settle(call, settled, unsent=on_chain, replayable=kept)
 
     def _continue(self, asked: list[ToolCall]) -> list[Command]:
         """Continues the turn after a completed service call that made tool calls."""
         policy = self.facts.tools
         self.calls = {call.facts.id: call for call in asked}
-        self._output.items = []
+        self._output.begin_call()
         self._tracker.restart()
         failure = None
         if policy.exhausted:

@@ -1,21 +1,33 @@
 """The output of a service call, as updates for callers and as items for the ledger. Law: pure; both hold the same words in the
-same order."""
+same order, and a text that is an item of its own is a part of its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from gateway.a2a import model
 from gateway.a2a.model import Artifact, Json, Message, Part, TaskArtifactUpdateEvent
+from gateway.core.task_record import is_plain
 from gateway.core.turn.commands import Command, Publish
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
-from gateway.ports.adapter import ArtifactReady, ItemReady
-from gateway.ports.conversation import AssistantItem, ReasoningItem
+from gateway.ports import adapter
+from gateway.ports.conversation import AssistantItem, ReasoningItem, gap
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
 NOTE: dict[str, Json] = {"adk_thought": True}
 """Metadata of a part that does not belong to the answer. Source: google-adk."""
+
+
+class _Place(NamedTuple):
+    """Where the text of a message is: its index among the parts that were shown, and that of its item. `said` is the item;
+    its last part is the text."""
+
+    part: int
+    item: int
+    said: AssistantItem
 
 
 @dataclass(slots=True)
@@ -32,40 +44,86 @@ class OutputBuilder:
     _text: list[str] = field(default_factory=list)
     _parts: list[Part] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
+    _told: list[Part] = field(default_factory=list)
+    """The parts of the answer that were shown, in all calls of the turn, without the text that still grows."""
+    _messages: dict[str, _Place] = field(default_factory=dict)
 
     def begin_event(self) -> list[Command]:
         """The list for the commands of the next event."""
         self.out = []
         return self.out
 
-    def restart(self, answer: str) -> None:
-        """The service call repeats its output, with its answer in this artifact."""
-        self.answer = answer
-        self.items, self._text, self._parts, self._reasoning = [], [], [], []
+    def receive(self, event: adapter.AdapterEvent) -> bool:
+        """Whether the event is output."""
+        match event:
+            case adapter.TextDelta(text=text):
+                self.add_text(text)
+            case adapter.MessageReady(text=whole, key=key):
+                self.end_message(whole, key)
+            case adapter.ReasoningDelta(text=text):
+                self.add_reasoning(text)
+            case adapter.PartReady(part=part):
+                self.add_part(part)
+            case adapter.ArtifactReady():
+                self.add_artifact(event)
+            case adapter.Progress(text=text):
+                self.add_note(text)
+            case adapter.ItemReady():
+                self.add_item(event)
+            case _:
+                return False
+        return True
+
+    def begin_call(self) -> None:
+        """The next service call of the turn begins."""
+        self.items, self._messages = [], {}
+
+    def restart(self, answer: str, told: Sequence[Part]) -> None:
+        """The service call repeats its output, with its answer in this artifact. `told`: the parts that the artifact had
+        when the call began."""
+        self.begin_call()
+        self.answer, self._told = answer, list(told)
+        self._text, self._parts, self._reasoning = [], [], []
 
     def add_text(self, text: str) -> None:
         if not text:
             return
         if self._reasoning:
             self._flush_reasoning()
+        if self._text:
+            self._publish_answer((Part(text=text),), append=True)
+        else:
+            self._begin(Part(text=text))
         self._text.append(text)
-        self._publish_answer(Part(text=text))
+
+    def end_message(self, text: str, key: str) -> None:
+        """A message is complete, and has this text; the next text belongs to another."""
+        place = self._messages.get(key)
+        if place is not None:
+            self._replace(key, place, text)
+            return
+        self._complete_text(text)
+        ended = bool(self._text)
+        self._flush_parts()
+        if key and ended and isinstance(said := self.items[-1].item, AssistantItem):
+            self._messages[key] = _Place(len(self._told) - 1, len(self.items) - 1, said)
 
     def add_part(self, part: Part) -> None:
-        self._flush_reasoning()
-        self._flush_text()
+        self._end_text()
+        self._begin(part)
         self._parts.append(part)
-        self._publish_answer(part)
+        self._told.append(part)
 
-    def add_artifact(self, event: ArtifactReady) -> None:
-        self._flush_reasoning()
-        self._flush_text()
+    def add_artifact(self, event: adapter.ArtifactReady) -> None:
+        self._end_text()
         self._parts.extend(event.artifact.parts)
         update = TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
         self.out.append(Publish(update))
 
     def add_reasoning(self, text: str) -> None:
-        self._flush_parts()
+        """Reasoning in the middle of a message does not divide it."""
+        if not self._text:
+            self._flush_parts()
         self._reasoning.append(text)
         self.publish_status(metadata={REASONING_URI: {"delta": text}})
 
@@ -73,20 +131,24 @@ class OutputBuilder:
         """Text for followers of the task that does not belong to the answer."""
         self.publish_status(self.message((Part(text=text, metadata=NOTE),)), metadata)
 
-    def add_item(self, event: ItemReady) -> None:
-        self._flush_parts()
-        if isinstance(event.item, ReasoningItem):
-            text = event.item.text or "".join(self._reasoning)
+    def add_item(self, event: adapter.ItemReady) -> None:
+        """An item that may go back to the backend keeps its place among the texts."""
+        item = event.item
+        if not isinstance(item, ReasoningItem):
+            self.flush()
+        else:
+            if item.opaque is not None:
+                self._flush_parts()
+            text = item.text or "".join(self._reasoning)
             if text:
                 self.add_note(text)
             self._reasoning.clear()
-        self._flush_reasoning()
-        self.items.append(NewItem(event.item, event.provider_id))
+        self.items.append(NewItem(item, event.provider_id))
 
     def flush(self) -> None:
         """Turns pending text into items, before an item of another kind follows."""
-        self._flush_reasoning()
         self._flush_parts()
+        self._flush_reasoning()
 
     def uncounted(self, *, keeps_answer: bool = False) -> tuple[NewItem, ...]:
         """The items of a call that does not count. They are never sent to the model again; with `keeps_answer`, the
@@ -115,14 +177,58 @@ class OutputBuilder:
             metadata=metadata,
         )
 
-    def _publish_answer(self, part: Part) -> None:
+    def _begin(self, part: Part) -> None:
+        """Shows the beginning of a part. A text behind a text is kept apart also where a reader joins the two."""
+        last = self._told[-1] if self._told else None
+        if last is None or part.text is None or not is_plain(last):
+            self._begin_answer((part,))
+            return
+        between = gap(last.text or "", part.text)
+        self._told[-1] = Part(text=f"{last.text}{between}")
+        # What comes first in an update continues the last text of the artifact, so it may be empty.
+        self._begin_answer((Part(text=between), part))
+
+    def _begin_answer(self, parts: tuple[Part, ...]) -> None:
         append = bool(self.answer)
         if not append:
             self.answer = self.clock.new_id()
-        artifact = Artifact(artifact_id=self.answer, parts=(part,))
+        self._publish_answer(parts, append=append)
+
+    def _publish_answer(self, parts: tuple[Part, ...], *, append: bool) -> None:
+        artifact = Artifact(artifact_id=self.answer, parts=parts)
         task, context = self.task_id, self.context_id
         update = TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, append=append)
         self.out.append(Publish(update))
+
+    def _publish_whole(self) -> None:
+        growing = (Part(text="".join(self._text)),) if self._text else ()
+        self._publish_answer((*self._told, *growing), append=False)
+
+    def _complete_text(self, text: str) -> None:
+        """The text of the message that grows is this one."""
+        shown = "".join(self._text)
+        if text.startswith(shown):
+            self.add_text(text[len(shown) :])
+            return
+        self._text = [text] if text else []
+        self._publish_whole()
+
+    def _replace(self, key: str, place: _Place, text: str) -> None:
+        """The text of an earlier message of the call is another."""
+        before, told = place.said.parts[-1].text or "", self._told[place.part].text or ""
+        if text == before:
+            return
+        said = AssistantItem((*place.said.parts[:-1], Part(text=text)))
+        self._messages[key] = place._replace(said=said)
+        self._told[place.part] = Part(text=text + told[len(before) :])
+        self.items[place.item] = replace(self.items[place.item], item=said)
+        self._publish_whole()
+
+    def _end_text(self) -> None:
+        """Another part of the same answer follows."""
+        if self._reasoning:
+            self.flush()
+        self._flush_text()
 
     def _flush_reasoning(self) -> None:
         if self._reasoning:
@@ -134,7 +240,9 @@ class OutputBuilder:
 
     def _flush_text(self) -> None:
         if self._text:
-            self._parts.append(Part(text="".join(self._text)))
+            part = Part(text="".join(self._text))
+            self._parts.append(part)
+            self._told.append(part)
             self._text.clear()
 
     def _flush_parts(self) -> None:

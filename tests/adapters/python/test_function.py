@@ -219,10 +219,10 @@ async def test_everything_that_may_be_yielded_becomes_its_event() -> None:
     clock = Clock(new_id=lambda: "new-id")
     assert await events_of(agent_of(agent, clock)) == [
         Progress("looking it up"),
-        ToolCallAnnounced("call_1", "lookup"),
+        ToolCallAnnounced("call_1", "lookup", handled=True),
         ToolCallReady("call_1", "lookup", '{"q":"é"}', handled=True),
         ToolResultReady("call_1", {"found": 3}),
-        ToolCallAnnounced("call_2", "lookup"),
+        ToolCallAnnounced("call_2", "lookup", handled=True),
         ToolCallReady("call_2", "lookup", "{}", handled=True),
         ToolResultReady("call_2", "no such thing", error=True),
         TextDelta("text"),

@@ -63,9 +63,11 @@ def artifacts(*outputs: TurnOutput) -> dict[str, tuple[Part, ...]]:
 # --- artifacts ---
 
 
-def test_neighbouring_texts_become_one_part() -> None:
-    made = output(shows(Part(text="a"), append=False), shows(Part(text="b")), shows(Part(text="c"), Part(text="d")))
-    assert artifacts(made) == {"a": (Part(text="abcd"),)}
+def test_the_first_text_of_an_update_continues_the_text_before_it_and_every_other_part_stands_by_itself() -> None:
+    first, more = shows(Part(text="a"), append=False), shows(Part(text="b"))
+    made = output(first, more, shows(Part(text="c"), Part(text="d")), shows(Part(text="e")))
+    assert artifacts(made) == {"a": (Part(text="abc"), Part(text="de"))}
+    assert artifacts(stored(made)) == artifacts(made)
 
 
 @pytest.mark.parametrize(

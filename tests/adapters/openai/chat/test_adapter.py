@@ -200,7 +200,7 @@ async def test_every_request_carries_the_instructions_and_the_whole_conversation
             [calling(("call_1", "f")), output("call_1", "1")],
             id="what another backend asked",
         ),
-        pytest.param((HELLO, HELLO), [{"role": "assistant", "content": "HelloHello"}], id="neighbouring texts"),
+        pytest.param((HELLO, HELLO), [{"role": "assistant", "content": "Hello\n\nHello"}], id="two messages"),
         pytest.param((ReasoningItem("hm"), OpaqueItem("x", {}), ONE), [user("one")], id="what has no place here"),
     ],
 )

@@ -125,9 +125,20 @@ def test_aimock_streams_parallel_calls() -> None:
             id="no indexes and two ids",
         ),
         pytest.param(
-            [fragment(0, "a", name="f", arguments="{}"), fragment(1, "a", name="f", arguments="{}")],
-            [("a", "f", "{}"), ("?", "f", "{}")],
+            [fragment(0, "a", name="f", arguments="{}"), fragment(1, "a", name="f", arguments='{"x":1}')],
+            [("a", "f", "{}"), ("?", "f", '{"x":1}')],
             id="one id for two calls",
+        ),
+        pytest.param(
+            [fragment(0, "a", name="f", arguments="{}"), fragment(1, "a", name="f"), fragment(1, arguments="{}")],
+            [("a", "f", "{}")],
+            id="a call reported again at another index",
+        ),
+        pytest.param([fragment(0, "a", name="f", arguments="{}")] * 2, [("a", "f", "{}")], id="a chunk repeated"),
+        pytest.param(
+            [fragment(0, "a", name="f", arguments="{}"), chunk(function_call={"name": "f", "arguments": "{}"})],
+            [("a", "f", "{}")],
+            id="both wires",
         ),
         pytest.param(
             [fragment(0, name="f", arguments="{"), fragment(0, "a", arguments="}"), fragment(0, "a", arguments=" ")],
@@ -153,7 +164,7 @@ def test_fragments_find_their_call(fragments: list[Json], calls: list[tuple[str,
     assert ready(*fragments) == calls
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call", "eos_token", "tool_use", "TOOL_CALL"])
 def test_whatever_the_end_is_called_calls_are_calls(reason: str) -> None:
     assert read(chunk(content="Well."), fragment(0, "a", name="f", arguments="{}"), chunk(reason)) == [
         TextDelta("Well."),
@@ -169,12 +180,13 @@ def test_an_answer_that_is_cut_in_the_middle_of_a_call_has_the_reason() -> None:
     assert (made, end) == (ToolCallReady("a", "f", '{"x'), CallCompleted(finish="length"))
 
 
-def test_a_call_that_is_cut_before_its_arguments_is_only_announced() -> None:
+def test_a_call_that_is_cut_before_its_arguments_is_one_of_an_answer_that_is_not_whole() -> None:
     first = fragment(0, "a", name="f", arguments="")
     assert read(first, fragment(1, "b", name="g", arguments=" "), chunk("length")) == [
         ToolCallAnnounced("a", "f"),
         ToolCallAnnounced("b", "g"),
         ToolCallArguments("b", " "),
         ToolCallReady("a", "f", ""),
+        ToolCallReady("b", "g", " "),
         CallCompleted(finish="length"),
     ]

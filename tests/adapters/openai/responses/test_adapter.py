@@ -17,6 +17,7 @@ from gateway.ports.adapter import (
     CallStarted,
     ErrorClass,
     ItemReady,
+    MessageReady,
     PartReady,
     ReasoningDelta,
     TextDelta,
@@ -126,6 +127,7 @@ async def test_a_message_is_its_deltas(server: ResponsesServer, plain: Adapter) 
         TextDelta("world"),
         TextDelta(" but"),
         TextDelta(" no"),
+        MessageReady("Hello world but no", output_ids(server)[0]),
         CallCompleted(handle, usage=usage, stored=True),
     ]
 
@@ -139,6 +141,7 @@ async def test_reasoning_comes_before_the_answer(server: ResponsesServer, plain:
         ReasoningDelta("e see"),
         ItemReady(ReasoningItem("Let me see", summary), output_ids(server)[0]),
         TextDelta("Hello"),
+        MessageReady("Hello", output_ids(server)[1]),
     ]
 
 
@@ -156,11 +159,12 @@ async def test_a_tool_of_the_backend_is_seen_from_its_start(start: Start, build:
     call = output_ids(server)[1]
     arguments = '{"city": "Oslo"}'
     assert events[1:-1] == [
-        ToolCallAnnounced(call, "get_weather"),
+        ToolCallAnnounced(call, "get_weather", handled=True, server="mcp:emulator"),
         ToolCallArguments(call, arguments),
         ToolCallReady(call, "get_weather", arguments, True, "mcp:emulator", call),
         ToolResultReady(call, "3C"),
         TextDelta("3C."),
+        MessageReady("3C.", output_ids(server)[2]),
     ]
 
 
@@ -176,10 +180,11 @@ async def test_a_web_search_is_a_tool_call_too(server: ResponsesServer, plain: A
     events = await collect(plain, request("Hi"))
     call = output_ids(server)[0]
     assert events[1:-1] == [
-        ToolCallAnnounced(call, "web_search"),
+        ToolCallAnnounced(call, "web_search", handled=True, server="web_search"),
         ToolCallReady(call, "web_search", '{"type":"search","query":"x"}', True, "web_search", call),
         ToolResultReady(call, {"status": "completed"}),
         TextDelta("Found."),
+        MessageReady("Found.", output_ids(server)[1]),
     ]
 
 
@@ -188,11 +193,12 @@ async def test_a_generated_picture_is_a_part_of_the_answer(server: ResponsesServ
     events = await collect(plain, request("Hi"))
     call = output_ids(server)[0]
     assert events[1:-1] == [
-        ToolCallAnnounced(call, "image_generation"),
+        ToolCallAnnounced(call, "image_generation", handled=True, server="image_generation"),
         ToolCallReady(call, "image_generation", '{"prompt":null}', True, "image_generation", call),
         ToolResultReady(call, {"status": "completed"}),
         PartReady(Part(raw=base64.b64encode(b"png").decode(), media_type="image/png")),
         TextDelta("There."),
+        MessageReady("There.", output_ids(server)[1]),
     ]
 
 

@@ -109,7 +109,7 @@ async def test_without_storage_the_whole_view_is_sent_and_no_id_of_the_backend(
                 opaque,
                 {"type": "function_call", "call_id": "call_1", "name": "wx_get", "arguments": '{"q":"x"}'},
                 {"type": "function_call_output", "call_id": "call_1", "output": '{"found":3}'},
-                {"type": "message", "role": "assistant", "content": "Three.[1,null][a.png]"},
+                {"type": "message", "role": "assistant", "content": "Three.\n\n[1,null]\n\n[a.png]"},
                 {"type": "compaction", "encrypted_content": "gAAAAC"},
                 user("two"),
             ],

@@ -19,9 +19,11 @@ from gateway.ports.adapter import (
     ConsentAsked,
     ErrorClass,
     ItemReady,
+    MessageReady,
     PartReady,
     Progress,
     ReasoningDelta,
+    StartedOver,
     TextDelta,
     ToolCallAnnounced,
     ToolCallArguments,
@@ -121,7 +123,7 @@ def test_ogx_runs_a_tool_of_an_mcp_server() -> None:
         b'{"response_id":"resp_1","item":%s,"output_index":1,"sequence_number":17,"type":"response.output_item.done"}'
         % (item % (rb'"{\"city\":\"Oslo\"}"', b'"Oslo: 3C"')),
     ) == [
-        ToolCallAnnounced("fc_56bf", "get_weather"),
+        ToolCallAnnounced("fc_56bf", "get_weather", handled=True, server="mcp:wx"),
         ToolCallArguments("fc_56bf", '{"city":"O'),
         ToolCallArguments("fc_56bf", 'slo"}'),
         ToolCallReady("fc_56bf", "get_weather", '{"city":"Oslo"}', True, "mcp:wx", "fc_56bf"),
@@ -226,42 +228,265 @@ def test_the_type_may_stand_anywhere_and_the_same_text_comes_once() -> None:
     ]
     compact = [json.dumps(copy, separators=(",", ":")).encode() for copy in copies]
     last = {"delta": "lo", "item_id": "msg_1", "type": "response.output_text.delta"}
-    assert between(delta("Hel"), last, *copies, *compact, whole("Hello")) == [TextDelta("Hel"), TextDelta("lo")]
+    events = between(delta("Hel"), last, *copies, *compact, whole("Hello"))
+    assert events == [TextDelta("Hel"), TextDelta("lo"), MessageReady("Hello", "msg_1")]
+
+
+def ends(text: str, key: str = "msg_1") -> MessageReady:
+    return MessageReady(text, key)
+
+
+def in_words(events: list[AdapterEvent]) -> list[str]:
+    """Deltas as they are, and the end of each message as `id=text`."""
+    words = []
+    for event in events:
+        assert isinstance(event, TextDelta | MessageReady)
+        words.append(event.text if isinstance(event, TextDelta) else f"{event.key}={event.text}")
+    return words
 
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        pytest.param([whole("Hello")], ["Hello"], id="no deltas"),
-        pytest.param([delta("Hel"), whole("Hello")], ["Hel", "lo"], id="the last delta lost"),
-        pytest.param([delta("Hello"), whole("Hello", id="msg_2")], ["Hello"], id="another id in the end"),
-        pytest.param([delta("a"), whole("a"), delta("b"), whole("b")], ["a", "b"], id="two messages"),
+        pytest.param([whole("Hello")], ["Hello", "msg_1=Hello"], id="no deltas"),
+        pytest.param([delta("Hel"), whole("Hello")], ["Hel", "lo", "msg_1=Hello"], id="the last delta lost"),
+        pytest.param([delta("Hello"), whole("Goodbye")], ["Hello", "msg_1=Goodbye"], id="another text"),
+        pytest.param([delta("Hello"), whole("Hel")], ["Hello", "msg_1=Hel"], id="less text"),
+        pytest.param([delta("Hello"), whole("", content=None)], ["Hello", "msg_1=Hello"], id="an item without content"),
         pytest.param(
-            [delta("a"), delta("b", item_id="msg_2"), whole("a"), whole("b")],
-            ["a", "b"],
-            id="two at once",
+            [delta("Hello"), whole("Hello", id="msg_2")], ["Hello", "msg_1=Hello"], id="another id in the end"
         ),
+        pytest.param([delta("a", item_id=None), whole("a", id=None)] * 2, ["a", "=a"] * 2, id="no ids"),
         pytest.param([delta(""), whole("")], [], id="nothing"),
-        pytest.param([delta("a", delta=7), delta("a", delta=None), whole("a")], ["a"], id="deltas that are no text"),
+        pytest.param(
+            [delta("a", delta=7), delta("a", delta=None), whole("a")], ["a", "msg_1=a"], id="deltas that are no text"
+        ),
         pytest.param([whole("", content=None)], [], id="no content"),
+        pytest.param([delta("Hello")], ["Hello", "msg_1=Hello"], id="no item"),
+        pytest.param(
+            [added("message", id="msg_1"), {"type": "response.output_text.done", "item_id": "msg_1", "text": "Hello"}],
+            ["Hello", "msg_1=Hello"],
+            id="only the text of a part",
+        ),
+        pytest.param(
+            [added("message", id="msg_1"), {"type": "response.refusal.done", "item_id": "msg_1", "refusal": "No."}],
+            ["No.", "msg_1=No."],
+            id="only the text of a refusal",
+        ),
     ],
 )
 def test_the_finished_message_completes_its_deltas(stream: list[Event], expected: list[str]) -> None:
-    assert between(*stream) == [TextDelta(text) for text in expected]
+    assert in_words(between(*stream)) == expected
 
 
-def test_a_finished_message_that_differs_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert between(delta("Hello"), whole("Goodbye")) == [TextDelta("Hello")]
-    assert caplog.messages == ["a finished message is not what was streamed of it"]
+A, B = {"item_id": "msg_a"}, {"item_id": "msg_b"}
+BOTH = ["a1", "a2", "msg_a=a1a2", "b1b2", "msg_b=b1b2"]
 
 
-def test_numbers_that_do_not_rise_are_repeats_but_may_have_gaps_or_all_be_zero() -> None:
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        pytest.param(
+            [delta("a", **A), whole("a", id="msg_a"), delta("b", **B), whole("b", id="msg_b")],
+            ["a", "msg_a=a", "b", "msg_b=b"],
+            id="one after the other",
+        ),
+        pytest.param(
+            [
+                *(delta("a1", **A), delta("b1", **B), delta("a2", **A), delta("b2", **B)),
+                *(whole("a1a2", id="msg_a"), whole("b1b2", id="msg_b")),
+            ],
+            BOTH,
+            id="in turns",
+        ),
+        pytest.param(
+            [
+                *(delta("a1", **A), delta("b1", **B), delta("b2", **B), whole("b1b2", id="msg_b")),
+                *(delta("a2", **A), whole("a1a2", id="msg_a")),
+            ],
+            ["a1", "a2", "msg_a=a1a2", "b1b2", "msg_b=b1b2"],
+            id="the second ends first",
+        ),
+        pytest.param(
+            [delta("a1", **A), delta("b1", **B), whole("a1", id="msg_a"), delta("b2", **B), whole("b1b2", id="msg_b")],
+            ["a1", "msg_a=a1", "b1", "b2", "msg_b=b1b2"],
+            id="the second goes on alone",
+        ),
+        pytest.param([delta("a1", **A), delta("b1", **B), delta("a2", **A), delta("b2", **B)], BOTH, id="no items"),
+        pytest.param(
+            [delta("a1", **A), whole("b", id="msg_b"), whole("a1", id="msg_a")],
+            ["a1", "msg_a=a1", "b", "msg_b=b"],
+            id="a whole one in the midst of the other",
+        ),
+        pytest.param(
+            [
+                added("message", id="m1") | {"output_index": 0},
+                added("message", id="m2") | {"output_index": 1},
+                delta("a1", item_id="x1", output_index=0),
+                delta("b1", item_id="x2", output_index=1),
+                delta("a2", item_id="x3", output_index=0),
+                whole("a1a2", id="x4") | {"output_index": 0},
+                whole("b1", id="x5") | {"output_index": 1},
+            ],
+            ["a1", "a2", "m1=a1a2", "b1", "m2=b1"],
+            id="another id in every event",
+        ),
+    ],
+)
+def test_two_messages_are_told_one_after_the_other(stream: list[Event], expected: list[str]) -> None:
+    assert in_words(between(*stream)) == expected
+
+
+def test_a_call_in_the_midst_of_a_message_waits_for_its_end() -> None:
+    call = {"id": "fc_1", "call_id": "call_1", "name": "f"}
+    assert between(
+        delta("Let me "),
+        added("function_call", **call),
+        {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"},
+        done("function_call", arguments="{}", **call),
+        {"type": "response.reasoning_summary_text.delta", "item_id": "rs_1", "delta": "hm"},
+        delta("check."),
+        whole("Let me check."),
+    ) == [
+        TextDelta("Let me "),
+        TextDelta("check."),
+        ends("Let me check."),
+        ToolCallAnnounced("call_1", "f"),
+        ToolCallArguments("call_1", "{}"),
+        ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
+        ReasoningDelta("hm"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        pytest.param([whole("a"), whole("a")], ["a", "msg_1=a"], id="the item twice"),
+        pytest.param([whole("a"), whole("b")], ["a", "msg_1=a", "msg_1=b"], id="the item twice, with another text"),
+        pytest.param(
+            [whole("a"), added("message", id="msg_1"), delta("a")], ["a", "msg_1=a"], id="all of it behind it"
+        ),
+        pytest.param(
+            [added("message", id="msg_1"), delta("a"), added("message", id="msg_1"), whole("a")],
+            ["a", "msg_1=a"],
+            id="the beginning twice",
+        ),
+    ],
+)
+def test_a_message_that_comes_again_is_no_other_message(stream: list[Event], expected: list[str]) -> None:
+    assert in_words(between(*stream)) == expected
+
+
+def text_item(text: str, name: str | None) -> Event:
+    return {"type": "message", "id": name, "content": [{"type": "output_text", "text": text}]}
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        pytest.param([text_item("a", "msg_1")], [], id="what was streamed"),
+        pytest.param([text_item("b", "msg_1")], ["msg_1=b"], id="another text"),
+        pytest.param([text_item("b", "msg_9")], ["msg_1=b"], id="another text and another id"),
+        pytest.param([text_item("a", "msg_1"), text_item("b", "msg_2")], ["b", "msg_2=b"], id="one more"),
+        pytest.param([text_item("b", "msg_2"), text_item("a", "msg_1")], ["b", "msg_2=b"], id="one more before it"),
+        pytest.param([text_item("a", None), text_item("b", None)], ["b", "=b"], id="one more without ids"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_the_finished_response_completes_what_was_streamed(output: list[Event], expected: list[str]) -> None:
+    response = {"id": "resp_1", "status": "completed", "output": output}
+    events = read(CREATED, delta("a"), whole("a"), {"type": "response.completed", "response": response})
+    assert in_words(events[1:-1]) == ["a", "msg_1=a", *expected]
+
+
+def test_items_of_the_finished_response_may_be_in_another_order() -> None:
+    calls = [
+        {"type": "function_call", "id": f"fc_{n}", "call_id": f"c_{n}", "name": "f", "arguments": "{}"} for n in (1, 2)
+    ]
+    items = [*calls, {"type": "reasoning", "id": "rs_1", "summary": []}, text_item("a", "msg_1")]
+    streamed = [{"type": "response.output_item.done", "item": item} for item in items]
+    response = {"id": "resp_1", "status": "completed", "output": items[::-1]}
+    events = read(CREATED, *streamed, {"type": "response.completed", "response": response})
+    assert events[1:-1] == between(*streamed)
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        [delta("Hel"), {"type": "response.in_progress", "response": {"id": "resp_1"}}, delta("lo"), whole("Hello")],
+        [delta("Hello"), {"type": "response.in_progress", "response": {"id": "resp_1"}}, whole("Hello")],
+        [delta("Hello"), whole("Hello"), {"type": "response.in_progress", "response": {"id": "resp_1"}}],
+    ],
+)
+def test_a_response_that_is_in_progress_again_and_goes_on_loses_no_text(middle: list[Event]) -> None:
+    events = between(added("message", id="msg_1") | {"output_index": 0}, *middle)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
+    assert events[-1] == ends("Hello")
+    assert StartedOver() not in events
+
+
+@pytest.mark.parametrize("place", [1, None])
+def test_another_message_behind_a_second_in_progress_is_one_more(place: int | None) -> None:
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
+    second = [added("message", id="msg_2") | {"output_index": place}, whole("b", id="msg_2") | {"output_index": place}]
+    events = between(added("message", id="msg_1") | {"output_index": 0}, whole("a"), again, *second)
+    assert in_words(events) == ["a", "msg_1=a", "b", "msg_2=b"]
+
+
+@pytest.mark.parametrize("name", ["msg_1", "msg_2"])
+def test_a_response_that_sends_its_first_item_again_starts_over(name: str) -> None:
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
+    first = [added("message", id="msg_1") | {"output_index": 0}, delta("Hel")]
+    anew = [added("message", id=name) | {"output_index": 0}, delta("Hello", item_id=name), whole("Hello", id=name)]
+    assert between(*first, again, *anew) == [
+        TextDelta("Hel"),
+        StartedOver(),
+        TextDelta("Hello"),
+        ends("Hello", name),
+    ]
+
+
+def test_events_with_the_number_of_an_earlier_one_are_repeats_but_numbers_may_have_gaps_or_all_be_zero() -> None:
     one, two = delta("1", sequence_number=1), delta("2", sequence_number=5)
-    assert between(one, one, two, one, delta("3")) == [TextDelta("1"), TextDelta("2"), TextDelta("3")]
+    assert in_words(between(one, one, two, one, delta("3"))) == ["1", "2", "3", "msg_1=123"]
     zero = delta("0", sequence_number=0)
-    assert between(zero, zero) == [TextDelta("0"), TextDelta("0")]
-    assert between(delta("x", sequence_number="7"), delta("x", sequence_number="7")) == [TextDelta("x"), TextDelta("x")]
+    assert in_words(between(zero, zero)) == ["0", "0", "msg_1=00"]
+    seven = delta("x", sequence_number="7")
+    assert in_words(between(seven, seven)) == ["x", "x", "msg_1=xx"]
+
+
+def test_different_events_of_one_number_are_no_repeats() -> None:
+    events = [delta(text, sequence_number=3) for text in ("1", "2", "3")]
+    assert in_words(between(*events)) == ["1", "2", "3", "msg_1=123"]
+
+
+def test_numbers_that_begin_anew_with_another_item_are_no_repeats() -> None:
+    def numbered(name: str) -> list[Event]:
+        pieces = [delta(text, item_id=name, sequence_number=number) for number, text in enumerate("ab", 2)]
+        return [added("message", id=name) | {"sequence_number": 1}, *pieces, whole("ab", id=name)]
+
+    assert in_words(between(*numbered("m1"), *numbered("m2"))) == ["a", "b", "m1=ab", "a", "b", "m2=ab"]
+
+
+def test_the_end_of_a_response_counts_whatever_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    streamed = [delta("Hel", sequence_number=7), delta("lo", sequence_number=3)]
+    response = {"id": "resp_1", "status": "completed", "output": [text_item("Hello", "msg_1")]}
+    with caplog.at_level(logging.WARNING):
+        events = read(CREATED, *streamed, {"type": "response.completed", "response": response, "sequence_number": 2})
+    assert in_words(events[1:-1]) == ["Hel", "lo", "msg_1=Hello"]
+    assert caplog.messages == [
+        "a response has ended; 1 events had a sequence_number that did not rise, and were taken for repetitions"
+    ]
+
+
+def test_a_failure_tells_of_events_whose_numbers_did_not_rise() -> None:
+    parser = ResponseParser(OpenAIFailures(()), Chain())
+    for event in (CREATED, delta("Hel", sequence_number=7), delta("lo", sequence_number=3)):
+        parser.receive(json.dumps(event).encode())
+    told = "1 events had a sequence_number that did not rise"
+    assert told in parser.cut().detail
+    with pytest.raises(AdapterError, match=told):
+        parser.receive(b"{")
 
 
 def test_unknown_events_and_the_last_word_are_ignored() -> None:
@@ -280,10 +505,11 @@ def test_items_that_were_not_streamed_are_found_in_the_finished_response() -> No
     ) == [
         CallStarted("resp_1"),
         TextDelta("Hel"),
+        TextDelta("lo"),
+        ends("Hello"),
         ItemReady(ReasoningItem("", {"type": "reasoning", "summary": []})),
         ToolCallReady("call_1", "f", "{}"),
         ToolResultReady("call_1", "1"),
-        TextDelta("lo"),
         CallCompleted("resp_1"),
     ]
 
@@ -303,6 +529,7 @@ def test_a_commentary_is_a_progress_line_and_no_answer() -> None:
             OpaqueItem("message", {"type": "message", "phase": "commentary", "content": spoken}), provider_id="msg_1"
         ),
         TextDelta("Found."),
+        ends("Found.", "msg_2"),
     ]
 
 
@@ -372,7 +599,7 @@ def question(**fields: Any) -> Event:
 
 def test_a_question_for_approval_is_asked_with_the_id_that_its_answer_needs() -> None:
     """Source: a capture of OGX 1.5.0."""
-    assert between(question(), question(id="approval_2", arguments=None, server_label=None)) == [
+    assert between(question(), question(), question(id="approval_2", arguments=None, server_label=None)) == [
         ApprovalAsked("approval_c717", "get_weather", '{"city":"Oslo"}', "wx", "approval_c717"),
         ApprovalAsked("approval_2", "get_weather", "", "", "approval_2"),
     ]
@@ -402,7 +629,7 @@ def test_a_tool_that_runs_after_a_yes_names_the_question() -> None:
         {"type": "response.mcp_call_arguments.done", "item_id": "mcp_1", "arguments": "{}"},
     ]
     assert between(*running, done("mcp_call", output="done", **item)) == [
-        ToolCallAnnounced("mcp_1", "pay"),
+        ToolCallAnnounced("mcp_1", "pay", handled=True, server="mcp:bank"),
         ready,
         ToolResultReady("mcp_1", "done"),
     ]
@@ -503,20 +730,81 @@ def test_calls_with_one_index_keep_apart_by_their_ids() -> None:
     ]
 
 
-def test_a_call_id_that_comes_again_or_not_at_all_is_made_unique() -> None:
-    same = {"call_id": "call_1", "name": "f", "arguments": "{}"}
+CALL = {"call_id": "call_1", "name": "f", "arguments": "{}"}
+READY = ToolCallReady("call_1", "f", "{}", provider_id="fc_1")
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param([done("function_call", id="fc_1", **CALL)], id="the item done twice"),
+        pytest.param([added("function_call", id="fc_1", **CALL)], id="the item added behind its end"),
+        pytest.param([done("function_call", id="fc_2", **CALL)], id="another item"),
+        pytest.param([done("function_call", **CALL)], id="an item without id"),
+        pytest.param(
+            [
+                added("function_call", id="fc_2", **CALL | {"arguments": ""}),
+                {"type": "response.function_call_arguments.delta", "item_id": "fc_2", "delta": "{}"},
+                done("function_call", id="fc_2", **CALL),
+            ],
+            id="another item in pieces",
+        ),
+    ],
+)
+def test_a_call_that_is_reported_again_is_no_other_call(again: list[Event], keeps: bool) -> None:
+    response = {"id": "resp_1", "status": "completed", "output": [{"type": "function_call", "id": "fc_1", **CALL}]}
+    completed = {"type": "response.completed", "response": response}
+    events = read(CREATED, done("function_call", id="fc_1", **CALL), *again, completed, keeps=keeps)
+    assert events[1:-1] == [READY]
+
+
+def test_a_call_that_ends_under_another_item_id_is_the_same_call() -> None:
+    begun = added("function_call", id="fc_0", **CALL | {"arguments": ""})
+    assert between(begun, done("function_call", id="fc_1", **CALL)) == [ToolCallAnnounced("call_1", "f"), READY]
+
+
+OTHER = CALL | {"arguments": '{"x":1}'}
+
+
+def test_two_calls_of_one_id_are_one_on_a_chain_which_takes_one_output(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert between(done("function_call", id="fc_1", **CALL), done("function_call", id="fc_2", **OTHER)) == [READY]
+    assert caplog.messages == [
+        "two calls of a response have one id; only the first of them can be answered, and is run"
+    ]
+
+
+def test_where_the_gateway_sends_the_calls_an_id_that_comes_again_or_not_at_all_is_made_unique() -> None:
     nameless = {"name": "f", "arguments": "{}"}
-    assert between(
-        done("function_call", id="fc_1", **same),
-        done("function_call", id="fc_2", **same),
+    events = read(
+        CREATED,
+        done("function_call", id="fc_1", **CALL),
+        done("function_call", id="fc_2", **OTHER),
         done("function_call", **nameless),
         done("function_call", **nameless),
-    ) == [
-        ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
-        ToolCallReady("call_1_1", "f", "{}", provider_id="fc_2"),
+        COMPLETED,
+        keeps=False,
+    )
+    assert events[1:-1] == [
+        READY,
+        ToolCallReady("call_1_1", "f", '{"x":1}', provider_id="fc_2"),
         ToolCallReady("call_2", "f", "{}"),
         ToolCallReady("call_3", "f", "{}"),
     ]
+
+
+def test_a_call_without_an_id_on_a_chain_breaks_the_contract() -> None:
+    with pytest.raises(AdapterError, match="has no id") as caught:
+        between(done("function_call", name="f", arguments="{}"))
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+def test_a_call_of_the_backend_that_is_reported_again_is_no_other_call() -> None:
+    item = {"id": "mcp_1", "name": "f", "arguments": "{}", "server_label": "wx", "output": "3C"}
+    ready = ToolCallReady("mcp_1", "f", "{}", True, "mcp:wx", "mcp_1")
+    twice = [done("mcp_call", **item), added("mcp_call", **item), done("mcp_call", **item)]
+    assert between(*twice) == [ready, ToolResultReady("mcp_1", "3C")]
 
 
 def test_a_custom_tool_takes_any_text() -> None:
@@ -537,8 +825,8 @@ def test_a_backend_may_answer_a_function_call_itself(order: str) -> None:
     output = done("function_call_output", id="fco_1", call_id="call_1", output="3C")
     stream = [call, whole("Well."), output] if order == "call first" else [output, whole("Well."), call]
     ready = ToolCallReady("call_1", "f", "{}", provider_id="fc_1")
-    result, well = ToolResultReady("call_1", "3C"), TextDelta("Well.")
-    assert between(*stream) == ([ready, well, result] if order == "call first" else [well, ready, result])
+    result, well = ToolResultReady("call_1", "3C"), [TextDelta("Well."), ends("Well.")]
+    assert between(*stream) == ([ready, *well, result] if order == "call first" else [*well, ready, result])
 
 
 def test_outputs_of_no_call_come_last_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -549,6 +837,7 @@ def test_outputs_of_no_call_come_last_and_are_logged(caplog: pytest.LogCaptureFi
             ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
             ToolResultReady("call_1", "3C"),
             TextDelta("Well."),
+            ends("Well."),
             ToolResultReady("call_1_1", "3C"),
             ToolResultReady("call_2", "3C"),
             ToolResultReady("call_3", "3C"),
@@ -571,10 +860,10 @@ def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same
     ]
 
 
-@pytest.mark.parametrize(("status", "arguments"), [("completed", ""), ("incomplete", "{")])
-def test_arguments_that_were_cut_before_they_began_are_not_taken_for_none(status: str, arguments: str) -> None:
-    call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "", "status": status}
-    assert between(done("function_call", **call)) == [ToolCallReady("call_1", "f", arguments, provider_id="fc_1")]
+@pytest.mark.parametrize(("status", "finish"), [("completed", None), ("incomplete", "incomplete")])
+def test_an_answer_with_a_call_that_is_not_whole_is_not_whole(status: str, finish: str | None) -> None:
+    *events, end = read(CREATED, done("function_call", id="fc_1", **CALL | {"status": status}), COMPLETED)
+    assert (events[1:], end) == ([READY], CallCompleted("resp_1", finish=finish))
 
 
 # --- consent at a third party

@@ -200,6 +200,12 @@ def test_the_final_message_is_shown_once(events: tuple[Json, ...], shown: tuple[
     assert seen(*events) == shown
 
 
+def test_an_answer_that_is_not_whole_is_shown_with_the_reason() -> None:
+    ended = status(COMPLETED, "The answer is not whole: 'length'.")
+    ended["statusUpdate"]["status"]["message"]["metadata"] = {"finishReason": "length"}
+    assert seen(says("Hel"), ended) == ("Hel\n", "The answer is not whole: 'length'.\n")
+
+
 @pytest.mark.parametrize(
     "event",
     [

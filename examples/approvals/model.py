@@ -1,4 +1,4 @@
-"""Stands in for a model, so that the example needs none: a Chat Completions server that calls its first tool, then tells the result.
+"""Stands in for a model: a Chat Completions server that calls one tool, then repeats its result.
 
 python examples/approvals/model.py
 """
@@ -7,7 +7,12 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "pay", "arguments": '{"to": "ada", "amount": 25}'}}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "index": 0,
+    "function": {"name": "pay", "arguments": '{"to": "ada", "amount": 25}'},
+}
 
 
 class Model(BaseHTTPRequestHandler):
@@ -16,7 +21,9 @@ class Model(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         events = [{"delta": answer(request["messages"][-1]), "index": 0}]
-        events.append({"delta": {}, "index": 0, "finish_reason": "stop" if "content" in events[0]["delta"] else "tool_calls"})
+        events.append(
+            {"delta": {}, "index": 0, "finish_reason": "stop" if "content" in events[0]["delta"] else "tool_calls"}
+        )
         chunks = [{"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [event]} for event in events]
         body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
         self.send_response(200)

@@ -13,7 +13,7 @@ from typing import Self
 from gateway.foundation.logs import write_lines
 
 Line = tuple[int, Mapping[str, object]]
-"""The time of a line in milliseconds since 1970, and its facts."""
+"""The time of a line in milliseconds since 1970, and its facts, `event` and `level` among them."""
 
 _PAUSE_SECONDS = 0.1
 _MOST = 20_000
@@ -27,7 +27,7 @@ class AccessLog:
         """`now` gives milliseconds since 1970."""
         self._now = now
         self._write = write
-        self._added: deque[Line] = deque()
+        self._added: deque[tuple[int, str, Mapping[str, object]]] = deque()
         self._dropped = 0
         self._waiting = threading.Event()
         self._ending = threading.Event()
@@ -46,11 +46,11 @@ class AccessLog:
         self._thread.join(_END_SECONDS)
 
     def add(self, event: str, facts: Mapping[str, object]) -> None:
-        """`facts` are JSON values."""
+        """`facts` are JSON values, and nobody changes them any more."""
         if len(self._added) >= _MOST:
             self._dropped += 1
             return
-        self._added.append((self._now(), {"event": event, **facts, "level": "info"}))
+        self._added.append((self._now(), event, facts))
         if not self._waiting.is_set():
             self._waiting.set()
 
@@ -65,7 +65,8 @@ class AccessLog:
     def _write_added(self) -> None:
         lines: list[Line] = []
         while self._added:
-            lines.append(self._added.popleft())
+            at, event, facts = self._added.popleft()
+            lines.append((at, {"event": event, **facts, "level": "info"}))
         dropped, self._dropped = self._dropped, 0
         if dropped:
             lines.append((self._now(), {"event": "access.dropped", "lines": dropped, "level": "warning"}))

@@ -23,7 +23,7 @@ class RequestLog:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        facts: dict[str, Any] = {}
+        facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"]}
         scope[_FACTS] = facts
         began, status = self._clock.monotonic(), 0
 
@@ -38,15 +38,11 @@ class RequestLog:
             await self._app(scope, receive, noted)
         finally:
             peer = scope.get("client")
-            found = {
-                "method": scope["method"],
-                "path": scope["path"],
-                **facts,
-                "status": status,
-                "ms": round((self._clock.monotonic() - began) * 1000, 1),
-                "peer": peer[0] if peer else None,
-            }
-            self._access.add("request", found)
+            facts["status"] = status
+            facts["ms"] = round((self._clock.monotonic() - began) * 1000, 1)
+            facts["peer"] = peer[0] if peer else None
+            del scope[_FACTS]
+            self._access.add("request", facts)
 
 
 def note(scope: Scope, **facts: str) -> None:

@@ -150,6 +150,18 @@ def test_several_lines_are_written_in_the_form_of_all_others() -> None:
     assert line == "1970-01-01 00:00:00 [info     ] turn ms=1"
 
 
+@pytest.mark.parametrize("path", ["/\x9b2J", "/\ud800", "/\u202e", "/\n{}"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_lines_that_are_written_together_are_as_safe_as_others(path: str, form: str) -> None:
+    facts = {"event": "request", "level": "info", "path": path}
+    code = f"from gateway.foundation.logs import write_lines; write_lines([(0, {facts!r})])"
+
+    (line,) = logged(code, f"form='{form}'")
+    assert line.isascii()
+    assert line.isprintable()
+    assert form == "text" or json.loads(line)["path"] == path
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_standard_error_that_is_closed_ends_nothing(form: str) -> None:
     code = "import os, structlog, sys; os.close(2); structlog.get_logger().error('lost'); logging.error('lost'); sys.exit(0)"

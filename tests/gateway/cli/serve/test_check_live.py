@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
+from adapters.tools.http import HttpTool
+from gateway.ports.tools import SourceTool
 from gateway.testing.serving import serve
 from tests.adapters.raw_server import free_port
 from tests.adapters.tools.served_mcp import ROOT
@@ -244,3 +246,42 @@ async def test_a_rule_about_approvals_that_fits_no_tool_is_reported_where_it_sta
         ]
         file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "  gone:" not in line))
         assert (await command_line("check", "--live", "-c", str(file))).code == 78
+
+
+async def test_what_is_told_beside_the_findings_stands_on_standard_error(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    says = "import sys; print('no key is set', file=sys.stderr)"
+    program = f'[{sys.executable}, -c, "{says}"]'
+    file.write_text(
+        "version: 1\n"
+        "tools:\n"
+        "  clock: {type: python, ref: './mine.py:now', allow: [now, later]}\n"
+        f"  ends: {{type: mcp, command: {program}}}\n"
+        f"{AGENT}"
+    )
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert (ended.code, ended.out.splitlines()[2:]) == (69, [f"{file}: tools.clock: 1 tool: now"])
+    told = [line.split("] ", 1)[1] for line in ended.err.splitlines() if "] " in line and str(file) not in line]
+    assert sorted(told) == [
+        "tools.allow-fits-nothing source=clock allow=later tools=['now']",
+        "tools.output source=ends text='no key is set'",
+    ]
+
+
+async def test_a_source_that_breaks_does_not_keep_the_others_from_being_asked(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(_: HttpTool) -> tuple[SourceTool, ...]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(HttpTool, "tools", breaks)
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    order = "  order: {type: http, url: 'http://localhost/{id}', description: One order.}\n"
+    file.write_text(f"version: 1\ntools:\n{order}  clock: {{type: python, ref: './mine.py:now'}}\n{AGENT}")
+    ended = await command_line("check", "--live", "-c", str(file))
+    assert (ended.code, ended.out.splitlines()[2:]) == (69, [f"{file}: tools.clock: 1 tool: now"])
+    assert ended.err == f"{file}:3:3: tools.order: cannot be used: it raised RuntimeError: broken\n"
